@@ -20,6 +20,7 @@ mod later;
 mod pong;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals;
+mod skew;
 mod span;
 
 const LAYER: &str = "msgpass";
@@ -216,5 +217,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.extend(across::scenarios());
     all.extend(later::scenarios());
     all.push(desk::scenario());
+    all.push(skew::scenario());
     all
 }

@@ -1,30 +1,33 @@
-//! The background thread that gives unneeded memory back while the threads of the program sleep.
+//! The background thread that returns unused memory to the OS while the program's threads sleep.
 //!
 //! ```text
 //!   a heap's slow path   surplus changed by 1 MiB ──► SURPLUS ──► 16 MiB and more: start or wake
-//!   the thread           each delay: a bounded step for each heap that no thread uses now
+//!   the thread           each delay: purges each heap that no thread uses now, until the heap
+//!                        is wanted or the thread is to stop
 //!                        nothing left in any heap: sleep until woken
 //! ```
 //!
-//! The surplus is what is committed beyond the bytes in use, as a sum of what heaps report. It only
-//! says when to begin. What goes back is found by looks at the heaps ([`ThreadHeap::visit`]).
+//! The surplus is the committed memory beyond the bytes in use, summed over the heaps' reports. It
+//! only decides when to begin. Visits of the heaps ([`ThreadHeap::visit`]) find the memory to
+//! return.
 //!
 //! | `state` | set by |
 //! | --- | --- |
-//! | none | the kernel, in the child of a fork; the thread that stopped the background thread |
-//! | starting, awake | the thread that starts it; the one that wakes it |
-//! | asleep | the background thread, once there is nothing left to give back |
-//! | stopping | the thread that stops it, and waits for its end |
-//! | closed | the thread that unloads the library; for good |
+//! | none | the kernel, in the child of a fork; `start`, if no thread may or can be started; the thread that stopped the background thread |
+//! | starting | the thread that starts it (`start`) |
+//! | awake | `start`; the thread that wakes it; the background thread, if the surplus grew while it went to sleep (`fall_asleep`) |
+//! | asleep | the background thread, if there is nothing left to return |
+//! | stopping | the thread that stops it and waits for its end |
+//! | closed | the thread that unloads the library; permanently |
 //!
-//! 1. The state lies in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`).
-//!    So the child, which has no background thread, starts one of its own when it needs one. Where
-//!    the kernel has no such pages there is no thread.
-//! 2. The thread is started after the call that found the surplus has left its heap, by the C
-//!    library, with all signals blocked. It allocates nothing, takes no lock and touches no
-//!    thread-local, so that the loader may hold its locks while it is stopped.
-//! 3. It ends before `RastAlloc::set_purge_delay(None)` returns, and before the library that it
-//!    belongs to is unloaded or the process has ended.
+//! 1. The state is in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`). So
+//!    the child, which has no background thread, starts its own when it needs one. If the kernel
+//!    has no such pages there is no thread.
+//! 2. The call that found the surplus first leaves its heap, and then starts the thread, through
+//!    the C library and with all signals blocked. The thread allocates nothing, takes no lock and
+//!    uses no thread-local, so that the loader may hold its locks while it stops the thread.
+//! 3. It ends before `RastAlloc::set_purge_delay(None)` returns, and before its library is unloaded
+//!    or the process has ended.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -37,11 +40,11 @@ use crate::primitive::sync::atomic::{
 };
 use crate::thread_heap::ThreadHeap;
 
-/// The surplus from which on memory is given back in the background.
+/// Minimum surplus that is returned in the background.
 const LEAST: i64 = 16 << 20;
-/// The least time between two rounds.
+/// Minimum time between two rounds.
 const PAUSE_MS: u64 = 10;
-/// How long no thread tries to start the thread after the system refused.
+/// Time before a further attempt after the system could not start the thread.
 const RETRY_MS: u64 = 10_000;
 const STACK: usize = 256 << 10;
 
@@ -52,49 +55,49 @@ const ASLEEP: u32 = 3;
 const STOPPING: u32 = 4;
 const CLOSED: u32 = 5;
 
-/// Bytes committed beyond those in use, as far as heaps reported them.
+/// Bytes committed beyond those in use, as reported by the heaps.
 static SURPLUS: AtomicI64 = AtomicI64::new(0);
-/// Whether the thread is to be started by the next call that leaves its heap.
+/// Request flag: the next call that leaves its heap starts the thread.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// When it may be tried again, in milliseconds.
+/// Time of the next attempt, in milliseconds.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 /// The page with the state; null before the first start.
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
-/// Whether there shall be no thread any more.
+/// Set when no thread may run any more.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// What the kernel clears in the child of a fork; all zeroes are a value.
+/// State that the kernel clears in the child of a fork; all zeroes are a valid value.
 struct Shared {
     state: AtomicU32,
-    /// The thread, while there is one.
+    /// Id of the thread, while there is one.
     id: AtomicUsize,
 }
 
 fn shared() -> Option<&'static Shared> {
-    // Acquire: pairs with the Release in `make_shared`; the page is seen as it was made. [AU1]
+    // Acquire: pairs with the Release in `make_shared`; the page is initialised. [AU1]
     let shared = SHARED.load(Ordering::Acquire);
     // SAFETY: the page is never unmapped once it is published.
     unsafe { shared.as_ref() }
 }
 
-/// Adds a change of a heap's surplus; returns at once, and wakes the thread if there is much.
+/// Adds a change of a heap's surplus; wakes or requests the thread if the surplus is large.
 #[cold]
 pub(crate) fn report(change: i64) {
-    // Relaxed: a sum; the fence below orders it before the look at the state. [AU2]
+    // Relaxed: a sum; the fence below orders it before the load of the state. [AU2]
     let surplus = SURPLUS.fetch_add(change, Ordering::Relaxed) + change;
     if surplus < LEAST || DELAY.get().is_none() {
         return;
     }
-    // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or it sees
-    // the change. [AU3]
+    // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or that
+    // thread sees the change. [AU3]
     fence(Ordering::SeqCst);
-    // Relaxed: a guess; the exchange decides. [AU4]
+    // Relaxed: a hint; the compare-exchange decides. [AU4]
     match shared().map_or(NONE, |shared| shared.state.load(Ordering::Relaxed)) {
         NONE => {
-            // Relaxed: a time; nothing hangs on it. [AU5]
+            // Relaxed: a time that publishes nothing. [AU5]
             let retry_at = RETRY_AT.load(Ordering::Relaxed);
             if retry_at == 0 || os::now_ms() >= retry_at {
-                // Relaxed: a wish. [AU6]
+                // Relaxed: a request flag. [AU6]
                 IS_WANTED.store(true, Ordering::Relaxed);
             }
         }
@@ -103,10 +106,10 @@ pub(crate) fn report(change: i64) {
     }
 }
 
-/// Whether [`start`] should be called.
+/// Returns `true` if [`start`] should be called.
 #[inline(always)]
 pub(crate) fn is_wanted() -> bool {
-    // Relaxed: a wish. [AU7]
+    // Relaxed: a request flag. [AU7]
     IS_WANTED.load(Ordering::Relaxed)
 }
 
@@ -116,19 +119,19 @@ fn wake() {
     }
 }
 
-/// Starts the thread, unless there is one. The caller is outside of its heap.
+/// Starts the thread, unless there is one. The caller must not be inside its heap.
 #[cold]
 pub(crate) fn start() {
-    // Relaxed: a wish that comes now is done with this one. [AU8]
+    // Relaxed: a request that comes now is served by this call. [AU8]
     IS_WANTED.store(false, Ordering::Relaxed);
     let is_started = make_shared().is_some_and(|shared| {
         if !shared.change(NONE, STARTING) {
             return true;
         }
-        // SeqCst: pairs with the fence in `stop`: either this thread sees why there shall be none,
-        // or the one that stops it sees that it starts, and waits for that. [AU21]
+        // SeqCst: pairs with the fence in `stop`: either this thread sees that no thread may run,
+        // or the stopping thread sees the state STARTING, and waits. [AU21]
         fence(Ordering::SeqCst);
-        // Relaxed: for good; the fence orders it. [AU9]
+        // Relaxed: never reset; the fence orders it. [AU9]
         if IS_CLOSED.load(Ordering::Relaxed) || DELAY.get().is_none() {
             shared.change(STARTING, NONE);
             return true;
@@ -141,12 +144,12 @@ pub(crate) fn start() {
         is_started
     });
     if !is_started {
-        // Relaxed: as for [AU5]. [AU11]
+        // Relaxed: as AU5. [AU11]
         RETRY_AT.store(os::now_ms() + RETRY_MS, Ordering::Relaxed);
     }
 }
 
-/// Goes by a delay that was changed. The caller is outside of its heap.
+/// Applies a changed delay. The caller must not be inside its heap.
 pub(crate) fn resume() {
     report(0);
     if is_wanted() {
@@ -156,12 +159,12 @@ pub(crate) fn resume() {
     }
 }
 
-/// Stops the thread, and waits for its end; a bounded step of its work at most. The caller has said
-/// before, by the delay or by closing, that there shall be none.
+/// Stops the thread, and waits for its end. The caller must first have changed the delay or closed,
+/// so that no thread is started any more.
 pub(crate) fn stop() {
-    // Relaxed: a wish. [AU12]
+    // Relaxed: a request flag. [AU12]
     IS_WANTED.store(false, Ordering::Relaxed);
-    // SeqCst: pairs with the fence in `start`, as said there. [AU22]
+    // SeqCst: pairs with the fence in `start`, as described there. [AU22]
     fence(Ordering::SeqCst);
     let Some(shared) = shared() else { return };
     loop {
@@ -174,16 +177,16 @@ pub(crate) fn stop() {
                     return;
                 }
             }
-            // Another thread starts or stops it.
+            // Another thread is starting or stopping it.
             state @ (STARTING | STOPPING) => shared.wait(state, None),
             _ => return,
         }
     }
 }
 
-/// Stops the thread for good, before its code goes away.
+/// Stops the thread permanently, before its code is unloaded.
 pub(crate) fn close() {
-    // Relaxed: who unloads a library sees to it that no thread uses it any more. [AU14]
+    // Relaxed: the unloading code makes sure that no thread uses the library any more. [AU14]
     IS_CLOSED.store(true, Ordering::Relaxed);
     stop();
     if let Some(shared) = shared() {
@@ -191,7 +194,7 @@ pub(crate) fn close() {
     }
 }
 
-/// The page with the state; `None` if the system cannot clear it in the child of a fork.
+/// Returns the page with the state; `None` if the system cannot clear it in the child of a fork.
 fn make_shared() -> Option<&'static Shared> {
     if let Some(shared) = shared() {
         return Some(shared);
@@ -200,8 +203,8 @@ fn make_shared() -> Option<&'static Shared> {
     // SAFETY: the page was mapped above.
     let wiped = unsafe { libc::madvise(page.as_ptr().cast(), os::PAGE, libc::MADV_WIPEONFORK) };
     let published = wiped == 0 && {
-        // Release: publishes the page for [AU1]. Acquire: another thread's, if it came first.
-        // [AU15]
+        // Release: publishes the page for AU1. If another thread's page came first, AU1 below
+        // acquires it. [AU15]
         let before = SHARED.compare_exchange(
             ptr::null_mut(),
             page.as_ptr().cast(),
@@ -211,7 +214,7 @@ fn make_shared() -> Option<&'static Shared> {
         before.is_ok()
     };
     if !published {
-        // SAFETY: the page was mapped above, and no thread knows it.
+        // SAFETY: the page was mapped above, and was not published.
         unsafe { os::unmap(page, os::PAGE, os::PAGE) };
     }
     shared()
@@ -219,14 +222,15 @@ fn make_shared() -> Option<&'static Shared> {
 
 impl Shared {
     fn state(&self) -> u32 {
-        // Acquire: pairs with the Release in `change`; the thread's id is seen. [AU16]
+        // Acquire: pairs with the Release in `change`; the thread's id is visible. [AU16]
         self.state.load(Ordering::Acquire)
     }
 
-    /// Changes the state and wakes all that wait for that; false if it was another one.
+    /// Changes the state and wakes all threads that wait for a change; `false` if it was not
+    /// `from`.
     fn change(&self, from: u32, to: u32) -> bool {
-        // AcqRel: publishes the thread's id, and what it did before it ended, to who finds the
-        // state. [AU17]
+        // AcqRel: publishes the thread's id, and what it did before it ended, to the threads that
+        // find the state. [AU17]
         let changed = self
             .state
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
@@ -236,7 +240,7 @@ impl Shared {
         changed.is_ok()
     }
 
-    /// Waits until the state is not `state`, or for so long; may return before.
+    /// Waits until the state is not `state`, for at most `most`; may return early.
     fn wait(&self, state: u32, most: Option<Duration>) {
         let most = most.map(|most| libc::timespec {
             tv_sec: most.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -244,18 +248,18 @@ impl Shared {
         });
         let most = most.as_ref().map_or(ptr::null(), ptr::from_ref);
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is mapped for good, and the time, if there is one, a local.
+        // SAFETY: the word is never unmapped, and the time, if there is one, is a local.
         unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, state, most) };
     }
 
     fn notify(&self) {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is mapped for good.
+        // SAFETY: the word is never unmapped.
         unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, i32::MAX) };
     }
 }
 
-/// Starts the thread with all signals blocked; `None` if the system has none.
+/// Starts the thread with all signals blocked; `None` if the system cannot start one.
 fn spawn() -> Option<usize> {
     // SAFETY: sets and attributes are plain data, for which zeroes are a value.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { core::mem::zeroed() };
@@ -263,7 +267,7 @@ fn spawn() -> Option<usize> {
     unsafe { libc::sigfillset(&raw mut all) };
     // SAFETY: the sets are locals.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-    // A program with many thread-locals needs a longer stack than ours.
+    // A program with many thread-locals needs a larger stack than `STACK`.
     let id = create(Some(STACK)).or_else(|| create(None));
     // SAFETY: the set was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
@@ -281,24 +285,23 @@ fn create(stack: Option<usize>) -> Option<usize> {
         unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
     }
     let mut id = core::mem::MaybeUninit::uninit();
-    // SAFETY: the places are writable, the attributes were made above, and the body has the right
+    // SAFETY: the pointers are writable, the attributes were made above, and the body has the right
     // signature.
     let result = unsafe {
         libc::pthread_create(id.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut())
     };
     // SAFETY: the attributes were made above.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
-    // SAFETY: the call succeeded, so it wrote the place.
+    // SAFETY: the call succeeded, so it initialised the id.
     (result == 0).then(|| unsafe { id.assume_init() } as usize)
 }
 
 fn join(id: usize) {
-    // SAFETY: the thread was started by `create` and is joined once, by the thread that made it
-    // stop.
+    // SAFETY: `create` started the thread, and only the thread that stopped it joins it, once.
     unsafe { libc::pthread_join(id as libc::pthread_t, ptr::null_mut()) };
 }
 
-/// The thread.
+/// The body of the thread.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     // SAFETY: a name of at most 15 bytes and a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"rast-purge".as_ptr()) };
@@ -312,8 +315,8 @@ fn run(shared: &Shared) {
     loop {
         match shared.state() {
             AWAKE => {}
-            // No thread starts a thread and leaves it so, but in the child of a fork, where there
-            // is no such thread.
+            // Another thread changes these states soon, or wakes this one. Only a fork could leave
+            // them so for ever, and the child of a fork does not have this thread.
             state @ (STARTING | ASLEEP) => {
                 shared.wait(state, None);
                 continue;
@@ -321,13 +324,14 @@ fn run(shared: &Shared) {
             _ => return,
         }
         let delay_ms = DELAY.get().unwrap_or(0);
-        // A little longer, so that what was looked at in the last round is due in this one.
+        // Slightly longer, so that memory visited in the last round is due in this one.
         let pause_ms = delay_ms.saturating_add(delay_ms / 8).max(PAUSE_MS);
         shared.wait(AWAKE, Some(Duration::from_millis(pause_ms)));
         if shared.state() != AWAKE || DELAY.get().is_none() {
             continue;
         }
-        // Relaxed: read before the round, so that what comes during it is seen after. [AU18]
+        // Relaxed: loaded before the round, so that a change during the round is seen after it.
+        // [AU18]
         let before = SURPLUS.load(Ordering::Relaxed);
         let is_stopped = || shared.state() != AWAKE;
         if !ThreadHeap::visit_all(&is_stopped) {
@@ -336,12 +340,12 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Sleeps until woken, unless something changed since the surplus was `before`.
+/// Sets the state ASLEEP, unless the surplus is larger than `before`; the loop in `run` then waits.
 fn fall_asleep(shared: &Shared, before: i64) {
     if !shared.change(AWAKE, ASLEEP) {
         return;
     }
-    // SeqCst: pairs with the fence in `report`, as said there. [AU19]
+    // SeqCst: pairs with the fence in `report`, as described there. [AU19]
     fence(Ordering::SeqCst);
     // Relaxed: the fence orders it. [AU20]
     if SURPLUS.load(Ordering::Relaxed) > before {

@@ -1,25 +1,25 @@
-//! Address ranges that any thread puts away and takes.
+//! Unused address ranges that any thread stores and takes.
 //!
 //! ```text
-//!   a place:  bit 63 … 24             23 … 0                     0: empty
+//!   an entry: bit 63 … 24             23 … 0                     0: empty
 //!             start, in pages         length, in pages
 //! ```
 //!
-//! A range is in its place whole, as one word, so an exchange takes it: the thread that did has it
-//! alone, and there is no ABA problem, since an equal word is an equal range. Nothing is written to
-//! the ranges themselves.
+//! An entry contains the whole range in one word, so a compare-exchange takes it, and the thread
+//! that succeeds owns the range. There is no ABA problem, since equal words are equal ranges.
+//! Nothing is written to the ranges themselves.
 
 use core::ptr::{self, NonNull};
 
 use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// The unit of both numbers: no page is shorter.
+/// Unit of both numbers: no page is smaller.
 const UNIT: usize = 4096;
-/// The bits of the length.
+/// Number of bits of the length.
 const LENGTH_BITS: u32 = 24;
 
-/// A table of `N` places.
+/// A table of `N` entries.
 #[derive(Debug)]
 pub struct Ranges<const N: usize> {
     places: [AtomicU64; N],
@@ -38,7 +38,7 @@ fn unpack(word: u64) -> (usize, usize) {
 
 impl<const N: usize> Ranges<N> {
     constructor! {
-        /// A table without ranges.
+        /// Makes an empty table.
         pub fn new() {
             #[cfg(not(any(rast_loom, rast_shuttle)))]
             let places = [const { AtomicU64::new(0) }; N];
@@ -48,7 +48,8 @@ impl<const N: usize> Ranges<N> {
         }
     }
 
-    /// Puts a range of whole pages away; false if there is no place. Wait-free.
+    /// Stores a range of whole pages. Returns `false` if the table is full, or if the start or the
+    /// length does not fit an entry. Wait-free.
     #[must_use]
     pub fn put(&self, start: NonNull<u8>, bytes: usize) -> bool {
         debug_assert!(
@@ -58,28 +59,29 @@ impl<const N: usize> Ranges<N> {
             return false;
         };
         self.places.iter().any(|place| {
-            // Relaxed: a hint; the exchange decides. [AP1]
+            // Relaxed: a hint; the compare-exchange decides. [AP1]
             if place.load(Ordering::Relaxed) != 0 {
                 return false;
             }
-            // Release: pairs with the Acquire in `take`; what was done to the range is seen. [AP2]
+            // Release: pairs with the Acquire in `take`; publishes what was done to the range.
+            // [AP2]
             place
                 .compare_exchange(0, word, Ordering::Release, Ordering::Relaxed)
                 .is_ok()
         })
     }
 
-    /// Takes the range that `rank`, by start and length, gives the lowest number, if it gives any
-    /// one; wait-free.
+    /// Takes the range with the lowest `rank`, which is computed from start and length; ranges
+    /// ranked `None` are not taken. Wait-free.
     pub fn take(
         &self,
         rank: impl Fn(usize, usize) -> Option<usize>,
     ) -> Option<(NonNull<u8>, usize)> {
-        // Another thread may take the one that was chosen: then the next best, as often as there
-        // are places.
+        // Another thread may take the chosen range first: then take the next best, at most as often
+        // as there are entries.
         self.places.iter().find_map(|_| {
             let ranked = self.places.iter().filter_map(|place| {
-                // Relaxed: a hint; the exchange decides. [AP3]
+                // Relaxed: a hint; the compare-exchange decides. [AP3]
                 let word = place.load(Ordering::Relaxed);
                 let (start, bytes) = unpack(word);
                 let rank = if word == 0 { None } else { rank(start, bytes) };

@@ -1,4 +1,4 @@
-//! What a conflator is made with.
+//! Settings of a conflator.
 
 use core::hash::{BuildHasher, Hash};
 use core::marker::PhantomData;
@@ -10,27 +10,27 @@ use crate::mode::Mode;
 use crate::timers::{Clock, MonotonicClock, Nanos};
 use crate::{Conflator, Newest};
 
-/// What happens when a key is new and the table is full.
+/// What happens if a key is new and the table is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
-    /// Another table is added; nothing moves, nothing waits.
+    /// Another table is added; no cell moves, no thread waits.
     #[default]
     Grow,
-    /// The put is refused, with its value.
+    /// The put is rejected, with its value.
     Refuse,
 }
 
 /// What a put by the handle of a removed key does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Removed {
-    /// It inserts the key anew.
+    /// It inserts the key again.
     #[default]
     Insert,
-    /// It is refused, with its value, until a new handle or a put by key inserts the key anew.
+    /// It is rejected, with its value, until a new handle or a put by key inserts the key again.
     Refuse,
 }
 
-/// How often a key is handled at most.
+/// Maximum rate at which a key is handled.
 ///
 /// ```
 /// use rast_conflate::{Pace, timers::Nanos};
@@ -53,17 +53,16 @@ impl Pace {
         burst: 1,
     };
 
-    /// After a handling begins, the next one of the key begins no earlier than this.
+    /// The next handling of a key begins no earlier than this span after the previous one began.
     #[must_use]
     pub const fn cooldown(every: Nanos) -> Self {
         Self { every, burst: 1 }
     }
 
-    /// At most about `times` handlings of the key in each span of this length, and never more than
-    /// `times` at once.
+    /// At most about `times` handlings of the key in each span `per`, and at most `times` at once.
     ///
-    /// A token bucket: `times` may come at once after a quiet span, and one more with each `per /
-    /// times` that passes, rounded up to a nanosecond. Zero `times` counts as one.
+    /// A token bucket: `times` handlings may come at once after a quiet span, and one more with
+    /// each `per / times` that passes, rounded up to a nanosecond. Zero `times` counts as one.
     #[must_use]
     pub const fn rate(times: u32, per: Nanos) -> Self {
         let times = if times == 0 { 1 } else { times as u64 };
@@ -73,13 +72,13 @@ impl Pace {
         }
     }
 
-    /// The span between two handlings at an even pace; zero for no limit.
+    /// Returns the span between two handlings at an even pace; zero means no limit.
     #[must_use]
     pub const fn every(self) -> Nanos {
         self.every
     }
 
-    /// How many handlings may come at once.
+    /// Returns how many handlings may come at once.
     #[must_use]
     pub const fn burst(self) -> u64 {
         self.burst
@@ -93,7 +92,7 @@ impl Pace {
     }
 }
 
-/// Settings that are the same for any types.
+/// Settings that do not depend on type parameters.
 pub(crate) struct Config {
     pub(crate) keys: usize,
     pub(crate) growth: Growth,
@@ -151,7 +150,7 @@ impl<K, V> Builder<K, V> {
 }
 
 impl<K, V, M, S> Builder<K, V, M, S> {
-    /// Sets how values of one key become one: a [`Mode`].
+    /// Sets how two values of a key are combined: a [`Mode`].
     pub fn mode<N: Mode<V>>(self) -> Builder<K, V, N, S> {
         Builder {
             config: self.config,
@@ -169,18 +168,18 @@ impl<K, V, M, S> Builder<K, V, M, S> {
         }
     }
 
-    /// Makes room for so many keys, in twice as many cells, rounded up to a power of two; 1,024 if
-    /// not set.
+    /// Sets the initial number of keys; the table has twice as many cells, rounded up to a power of
+    /// two. The default is 1,024.
     ///
-    /// With [`Growth::Refuse`] it is the number of keys that are accepted; 0 counts as 1. A removed
-    /// key takes a cell as long as it has a handle: a conflator whose cells are all taken refuses
-    /// keys, however few are left.
+    /// With [`Growth::Refuse`] it is the maximum number of keys; 0 counts as 1. A removed key
+    /// occupies a cell while it has a handle: a conflator whose cells are all occupied rejects new
+    /// keys, however few are live.
     pub fn keys(mut self, keys: usize) -> Self {
         self.config.keys = keys.max(1);
         self
     }
 
-    /// Sets what happens when a key is new and the table is full.
+    /// Sets what happens if a key is new and the table is full.
     pub fn growth(mut self, growth: Growth) -> Self {
         self.config.growth = growth;
         self
@@ -198,7 +197,7 @@ impl<K, V, M, S> Builder<K, V, M, S> {
         self
     }
 
-    /// Sets the number of priorities, 1 to 8; a key has the lowest one until it is given another.
+    /// Sets the number of priorities, 1 to 8; a key has the lowest one until another is set.
     ///
     /// # Panics
     ///
@@ -212,49 +211,49 @@ impl<K, V, M, S> Builder<K, V, M, S> {
         self
     }
 
-    /// Sets the pace of keys that are given none of their own.
+    /// Sets the pace of keys without a pace of their own.
     pub fn pace(mut self, pace: Pace) -> Self {
         self.config.pace = pace;
         self
     }
 
-    /// Sets how many consumers there may be at a time; any number if not set.
+    /// Sets the maximum number of consumers at a time; unlimited by default.
     pub fn consumers(mut self, consumers: usize) -> Self {
         self.config.consumers = consumers;
         self
     }
 
-    /// Sets how many keys a consumer takes for itself at once, 1 to 64, while there are others; 8
-    /// if not set.
+    /// Sets how many keys a consumer claims at once, 1 to 64, while there are other consumers; 8 by
+    /// default.
     ///
-    /// A handler that takes long holds up the keys that its consumer has taken: take 1 for handlers
-    /// of milliseconds.
+    /// A slow handler delays the keys that its consumer has claimed: use 1 for handlers that take
+    /// milliseconds.
     pub fn batch(mut self, batch: usize) -> Self {
         self.config.batch = batch.clamp(1, 64) as u32;
         self
     }
 
-    /// Keeps figures per key, which costs a put two readings of a word and one of the clock, some
-    /// 30 ns.
+    /// Keeps statistics per key, which costs a put three atomic operations and a reading of the
+    /// clock, some 30 ns.
     pub fn key_figures(mut self) -> Self {
         self.config.key_figures = true;
         self
     }
 
-    /// Lets [`Conflator::expire`] remove keys of which nothing was handled for this long; a pass
-    /// then reads the clock.
+    /// Lets [`Conflator::expire`] remove keys that were not handled for `idle`; a pass then reads
+    /// the clock.
     pub fn expire_after(mut self, idle: Nanos) -> Self {
         self.config.idle = Some(idle);
         self
     }
 
-    /// Sets the clock of paces, figures and expiry.
+    /// Sets the clock of paces, statistics and expiry.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.config.clock = Box::new(clock);
         self
     }
 
-    /// Makes the conflator. Allocates its table.
+    /// Makes the conflator; allocates its table.
     pub fn build(self) -> Conflator<K, V, M, S>
     where
         K: Hash + Eq + Send + Sync + 'static,

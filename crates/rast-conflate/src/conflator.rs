@@ -1,4 +1,4 @@
-//! The conflator: what makes producers, handles and consumers, and looks at the whole.
+//! The conflator: makes producers, handles and consumers, and inspects all keys.
 
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -19,9 +19,10 @@ use crate::shared::{Place, Shared};
 use crate::table::Table;
 use crate::timers::Nanos;
 
-/// Keeps the newest value per key, and hands it to consumers, one at a time for each key.
+/// Keeps the newest value per key, and passes it to consumers, one at a time for each key.
 ///
-/// Clones are the same conflator. It lives as long as a clone, a producer, a handle or a consumer.
+/// Clones refer to the same conflator. It lives as long as a clone, a producer, a handle or a
+/// consumer.
 ///
 /// ```
 /// use rast_conflate::Conflator;
@@ -47,7 +48,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static> Conflator<K, V>
 where
     Newest: Mode<V>,
 {
-    /// Makes a conflator with the settings of an untouched [`Builder`].
+    /// Makes a conflator with the default settings of [`Builder`].
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
@@ -58,7 +59,7 @@ impl<K, V> Conflator<K, V>
 where
     Newest: Mode<V>,
 {
-    /// Makes a conflator of other settings.
+    /// Returns a builder for a conflator with other settings.
     pub fn builder() -> Builder<K, V> {
         Builder::new()
     }
@@ -83,7 +84,7 @@ where
         }
     }
 
-    /// Makes a producer, for one thread at a time. Allocates what it brings to its exchanges.
+    /// Makes a producer, for one thread at a time. Allocates its spare node, if the mode has nodes.
     #[must_use]
     pub fn producer(&self) -> Producer<K, V, M, S> {
         Producer::new(Arc::clone(&self.shared))
@@ -93,11 +94,11 @@ where
     ///
     /// # Errors
     ///
-    /// If there are as many as [`Builder::consumers`] allows.
+    /// If the maximum number, [`Builder::consumers`], exists already.
     pub fn consumer(&self) -> Result<Consumer<K, V, M, S>, TooManyConsumers> {
         let limit = self.shared.config.consumers;
         let one_more = |count| (count < limit).then_some(count + 1);
-        // Relaxed: a count; nothing is read by it. [CC1]
+        // Relaxed: a counter that publishes nothing. [CC1]
         let counted = self
             .shared
             .consumers
@@ -110,13 +111,13 @@ where
 
     /// Returns a handle of the key, by which puts hash nothing; inserts the key if it is not there.
     ///
-    /// Lock-free where the key is inserted; a key of which only handles are known, or that never
-    /// had a value, counts too.
+    /// Lock-free if the key is inserted. A key that has only handles, or that never had a value,
+    /// counts as a key.
     ///
     /// # Errors
     ///
-    /// If the conflator has all the keys that it may have, or in mode
-    /// [`Sequenced`](crate::Sequenced) if the key has its handle already.
+    /// If the conflator has its maximum number of keys, or, in mode
+    /// [`Sequenced`](crate::Sequenced), if the key's handle exists already.
     pub fn handle(&self, key: &K) -> Result<KeyHandle<K, V, M, S>, HandleError>
     where
         K: Clone,
@@ -136,19 +137,20 @@ where
         Ok(KeyHandle::new(Arc::clone(&self.shared), pinned))
     }
 
-    /// Returns whether the key is there. Lock-free.
+    /// Returns `true` if the key is live. Lock-free.
     pub fn contains(&self, key: &K) -> bool {
         let found = self.shared.find(key);
         found.is_some_and(|pinned| pinned.state() == State::Live)
     }
 
-    /// Returns what is known of a key, `None` if it is not there.
+    /// Returns the statistics of a key, `None` if it is not live.
     pub fn key_figures(&self, key: &K) -> Option<KeyFigures> {
         let found = self.shared.find(key)?;
         (found.state() == State::Live).then(|| self.figures_at(found.0))
     }
 
-    /// Gives a key its own pace, as [`KeyHandle::set_pace`]; `false` if the key is not there.
+    /// Gives a key its own pace, as [`KeyHandle::set_pace`]; returns `false` if the key is not
+    /// live.
     pub fn set_pace(&self, key: &K, pace: Pace) -> bool {
         let found = self.shared.find(key);
         let live = found.filter(|pinned| pinned.state() == State::Live);
@@ -158,19 +160,19 @@ where
 }
 
 impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
-    /// Returns the number of keys, as of now.
+    /// Returns a snapshot of the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Returns whether there is no key.
+    /// Returns `true` if there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns how many keys have a value that waits. Looks at every cell.
+    /// Returns how many keys have a pending value. Checks every cell.
     #[must_use]
     pub fn pending(&self) -> usize {
         let full = |table: &Table<K, V, M>| {
@@ -186,8 +188,8 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.shared.tables().map(Table::cells).sum()
     }
 
-    /// Calls `each` for every key that is there all the time, with its figures. Looks at every
-    /// cell; stops no other thread.
+    /// Calls `each` for every key that is live during the whole call, with its statistics. Checks
+    /// every cell; blocks no other thread.
     pub fn for_each(&self, mut each: impl FnMut(&K, KeyFigures)) {
         for table in self.shared.tables() {
             for at in 0..table.cells() {
@@ -199,15 +201,16 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         }
     }
 
-    /// Returns what became of the values so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.shared.ledger.read()
     }
 
-    /// Returns the age of the newest value of the key that waits longest; `None` if none waits.
+    /// Returns the age of the newest value of the key that waits longest; `None` if none is
+    /// pending.
     ///
-    /// Looks at every cell. Needs [`Builder::key_figures`].
+    /// Checks every cell. Needs [`Builder::key_figures`].
     #[must_use]
     pub fn age(&self) -> Option<Nanos> {
         let mut oldest = None;
@@ -215,26 +218,25 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         oldest
     }
 
-    /// Returns whether it is closed.
+    /// Returns `true` if the conflator is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
 
-    /// Refuses puts from now on, and wakes all consumers; what was accepted can still be handled,
-    /// and no pace holds it back any more. Returns whether it was open.
+    /// Rejects puts from now on, and wakes all consumers. Accepted values can still be handled, and
+    /// no pace delays them any more. Returns `true` if the conflator was open.
     ///
-    /// A put that runs at the same time is accepted, or gets back the key's newest value that no
-    /// consumer took.
+    /// A concurrent put is either accepted, or fails and returns the key's newest pending value.
     pub fn close(&self) -> bool {
         self.shared.close()
     }
 
-    /// Closes, and hands every value that waits to `each`, without a handler; returns how many.
+    /// Closes the conflator, and passes every pending value to `each`, without a handler; returns
+    /// their number.
     ///
-    /// A put or a handler that runs at the same time goes on; call it once more when they are done
-    /// to see the rest of a merging put. If `each` panics, the values it was not given yet still
-    /// wait.
+    /// Concurrent puts and handlers continue; call `drain` again after them to get the rest of a
+    /// merging put. If `each` panics, the values it was not given yet stay pending.
     pub fn drain(&self, mut each: impl FnMut(&K, V)) -> usize {
         struct Returned<'a, K, V, M: Mode<V>, S>(&'a Shared<K, V, M, S>, Figures);
         impl<K, V, M: Mode<V>, S> Drop for Returned<'_, K, V, M, S> {
@@ -264,12 +266,12 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         sum.1.returned as usize
     }
 
-    /// Removes every key of which nothing was handled for the span of
-    /// [`Builder::expire_after`], and of which no value waits; returns how many.
+    /// Removes every key that was not handled for the span of [`Builder::expire_after`] and has no
+    /// pending value; returns their number.
     ///
-    /// Looks at every cell; call it now and then. A value put at the same time is not lost: its key
-    /// comes back, or, with [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and
-    /// the key stays removed. Without the setting nothing expires.
+    /// Checks every cell; call it now and then. A concurrently put value is not lost. Its key comes
+    /// back, or, with [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and the key
+    /// stays removed. Without the setting no key expires.
     pub fn expire(&self) -> usize {
         let Some(idle) = self.shared.config.idle else {
             return 0;
@@ -282,7 +284,7 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
                 let Some(pinned) = place.pin_live() else {
                     continue;
                 };
-                // Relaxed: a stamp. [CC2]
+                // Relaxed: a time stamp. [CC2]
                 let last = table.cold[at].last.load(Relaxed);
                 let is_idle = now.as_nanos().saturating_sub(last) >= idle.as_nanos();
                 if is_idle && !place.entry().value.is_full() && self.shared.remove(place) {
@@ -298,7 +300,7 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
     fn figures_at(&self, place: Place<'_, K, V, M>) -> KeyFigures {
         let cold = &place.table.cold[place.at];
         let [submitted, handled, newest, wait_max] = [&cold.puts, &cold.handled, &cold.newest, &cold.wait_max]
-                // Relaxed: figures of the moment. [CC3]
+                // Relaxed: a snapshot. [CC3]
                 .map(|word| word.load(Relaxed));
         let is_pending = place.entry().value.is_full();
         let now = || self.shared.now().as_nanos();

@@ -1,9 +1,9 @@
 //! The consumer's side: claim marks, run keys one at a time, wait.
 //!
-//! A consumer goes round the tables with a cursor. A lap begins where the last one ended and comes
-//! by each place once, so in a lap each key that was marked is handled once, and one that is put
-//! again behind the cursor waits for the next lap: no key starves. Each priority has a cursor of
-//! its own; the consumer claims from the highest one that has marks.
+//! A consumer iterates over the tables with a cursor, in laps. A lap begins where the last one
+//! ended and passes each place once, so in a lap each marked key is handled once. A key that is put
+//! again behind the cursor waits for the next lap: no key starves. Each priority has its own
+//! cursor; the consumer claims from the highest priority that has marks.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -30,16 +30,16 @@ use crate::shared::{Place, Shared, Spot};
 use crate::table::{Cold, Table};
 use crate::timers::{CalendarStore, DeadlineStore, Instant};
 
-/// Keys that a consumer claims at once when it is the only one: those of a word.
+/// Number of keys that a consumer claims at once if it is the only one: those of a word.
 const ALONE: u32 = 64;
 
 /// Takes values and runs handlers; made by [`Conflator::consumer`](crate::Conflator::consumer), for
 /// one thread at a time.
 ///
-/// With several consumers each key is run by one of them at a time, and values of a key in the
-/// order in which they were newest. Dropped, it hands on what it had claimed; forgotten
-/// (`mem::forget`), it keeps up to 64 keys and those that its pace made it defer from the others
-/// until they are put again.
+/// With several consumers each key is run by one of them at a time, and values of a key are handled
+/// in the order in which they were put. If the consumer is dropped, others handle what it had
+/// claimed. If it is leaked with `mem::forget`, up to 64 keys, and those that it has deferred, are
+/// not handled by others until they are put again.
 pub struct Consumer<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     spare: <M::Cell as Cell<V>>::Spare,
@@ -48,13 +48,13 @@ pub struct Consumer<K, V, M: Mode<V> = Newest, S = RandomState> {
     /// One per priority.
     laps: Vec<Lap<K, V, M>>,
     claimed: Option<Claimed<K, V, M>>,
-    /// Keys that their pace holds back.
+    /// Keys that their pace delays.
     deferred: CalendarStore<Spot<K, V, M>>,
-    /// The clock at the begin of the pass, if anything needs it.
+    /// Time at the start of the pass, if a setting needs it.
     now: Option<Instant>,
 }
 
-/// A way once round the tables.
+/// A lap: one pass over all tables.
 struct Lap<K, V, M: Mode<V>> {
     table: NonNull<Table<K, V, M>>,
     from: usize,
@@ -64,30 +64,29 @@ struct Lap<K, V, M: Mode<V>> {
     is_done: bool,
 }
 
-/// Marks that this consumer cleared and has to visit.
+/// Marks that this consumer cleared and must visit.
 struct Claimed<K, V, M: Mode<V>> {
     priority: usize,
     table: NonNull<Table<K, V, M>>,
     claim: Claim,
-    /// Cells of the lowest bit that were visited; where a bit is for several.
+    /// Number of visited cells of the lowest bit, if a bit covers several.
     visited: usize,
 }
 
-// SAFETY: the addresses are of tables that the shared part keeps alive and may be used by any
-// thread.
+// SAFETY: the addresses are of tables that the shared part keeps alive; any thread may use them.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for Consumer<K, V, M, S> {}
 
-/// What a pass came to.
+/// Result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Values that a handler took and returned from.
+    /// Number of values whose handler returned.
     pub handled: u64,
-    /// Values whose handler panicked.
+    /// Number of values whose handler panicked.
     pub panicked: u64,
 }
 
 impl Pass {
-    /// Returns whether nothing was handled.
+    /// Returns `true` if no value was handled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.handled + self.panicked == 0
@@ -118,20 +117,19 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Goes once round the keys that have a value, and calls the key's own handler, or `handler`,
-    /// for each.
+    /// Visits the keys that have a value once, and calls the key's own handler, or `handler`, for
+    /// each.
     ///
-    /// With equal priorities and no pace, each key that is due at the start is handled once, by one
-    /// consumer, and a key that is put again behind the cursor waits for the next pass. With
-    /// priorities the highest one that has values is served first, and the pass ends when the lap
-    /// of one is over that has values again.
+    /// With equal priorities and no pace, each key that has a value at the start is handled once,
+    /// by one consumer. A key that is put again behind the cursor waits for the next pass. With
+    /// priorities the highest one that has values is always served first; the pass ends at the end
+    /// of a lap of a priority that has values again.
     ///
-    /// A handler that panics loses the value that it was given, and nothing else: the panic is
-    /// counted, and the key can be handled again. (A program built with `panic = "abort"` ends.)
+    /// A handler that panics loses only the value that it was given: the panic is counted, and the
+    /// key can be handled again. (A program built with `panic = "abort"` ends.)
     ///
-    /// Never waits for another thread, if the handlers do not; allocates nothing, except where a
-    /// pace defers more keys than ever before. Costs what is marked, with
-    /// [`Marks::Tree`](crate::Marks::Tree).
+    /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
+    /// keys than ever before. Costs as much as is marked, with [`Marks::Tree`](crate::Marks::Tree).
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
         self.begin_lap();
         let mut pass = Pass::default();
@@ -145,7 +143,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         pass
     }
 
-    /// Takes the next value, if any key is due; the key is not run again until the item is dropped.
+    /// Takes the next value, if a key has one; no consumer runs the key until the item is dropped.
     ///
     /// The value counts as handled. Keys come in the order of the passes; the key's own handler is
     /// not called.
@@ -154,7 +152,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         Some(Item::new(&self.shared, spot, value))
     }
 
-    /// Takes the next value of this lap or a new one; the caller runs its key.
+    /// Takes the next value of this lap or a new one; the caller then runs its key.
     pub(crate) fn take_next(&mut self) -> Option<(Spot<K, V, M>, V)> {
         let mut is_new = false;
         loop {
@@ -170,11 +168,11 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Handles values until the conflator is closed and nothing waits that this consumer could
-    /// take; returns what it came to. Blocking while nothing is due. From the close on no pace
-    /// holds a value back, so it ends soon.
+    /// Handles values until the conflator is closed and no value is pending that this consumer
+    /// could take; returns the counts. Blocks while no value is pending. Once the conflator is
+    /// closed, no pace delays a value, so it ends soon.
     ///
-    /// For a plain busy spin, call [`pass`](Self::pass) in a loop of your own.
+    /// For a plain busy loop, call [`pass`](Self::pass) in a loop.
     pub fn run(&mut self, strategy: WaitStrategy, mut handler: impl FnMut(&K, V)) -> Pass {
         let mut sum = Pass::default();
         loop {
@@ -187,17 +185,17 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Waits until a pass may find something; returns `false` when the conflator is closed and
-    /// nothing waits that this consumer could take. Blocking.
+    /// Waits until a pass may find a value. Returns `false` if the conflator is closed and no value
+    /// is pending that this consumer could take. Blocking.
     ///
-    /// It returns `true` too early now and then: other consumers may be quicker.
+    /// It may return `true` although no value is left, if other consumers are faster.
     pub fn wait(&mut self, strategy: WaitStrategy) -> bool {
         let backoff = Backoff::new();
         loop {
             if self.claimed.is_some() || self.shared.is_dirty() {
                 return true;
             }
-            // Before the look at what waits, so that a close after it ends the sleep.
+            // Load it before the check for values, so that a later close ends the sleep.
             let was_closed = self.shared.is_closed();
             if self.is_finished() {
                 return false;
@@ -220,32 +218,34 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Returns whether the conflator is closed and nothing waits that this consumer could take.
+    /// Returns `true` if the conflator is closed and no value is pending that this consumer could
+    /// take.
     ///
-    /// Values that other consumers have claimed or that a producer is merging may still be handled.
+    /// Values that other consumers have claimed, or that a producer is merging, may still be
+    /// handled.
     pub fn is_finished(&self) -> bool {
         if !self.shared.is_closed() || self.claimed.is_some() || !self.deferred.is_empty() {
             return false;
         }
-        // SeqCst: of this and the fence of a put, one is first: the put sees the close and takes
-        // its value back, or its mark is seen here. [CX1]
+        // SeqCst: store-buffer argument between this fence and that of a put. Either the put sees
+        // the close and takes its value back, or its mark is seen here. [CX1]
         fence(SeqCst);
         !self.shared.is_dirty()
     }
 
-    /// Returns when the first of the keys may be due that their pace made this consumer defer;
-    /// `None` if there is none. A shorter pace or a close makes them due before that.
-    /// For callers that do not wait in [`wait`](Self::wait): event loops and tasks.
+    /// Returns the time at which the first of the keys that this consumer has deferred may be
+    /// handled; `None` if there is none. A shorter pace or a close makes them due earlier. For
+    /// callers that do not use [`wait`](Self::wait): event loops and tasks.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deferred.next_deadline()
     }
 
-    /// Has `waker` called when a value is put or the conflator closes; `false` if that is so now,
-    /// and then it is not called.
+    /// Arms `waker` to be called when a value is put or the conflator closes. If a value is pending
+    /// or the conflator is closed now, returns `false` and does not arm it.
     ///
-    /// It is called once, from the thread that puts or closes, and must not block it; its panics
-    /// are swallowed. Armed again before that it is replaced. With several consumers one waker is
-    /// called per put. The way into an event loop:
+    /// The thread that puts or closes calls it once. It must not block; its panics are caught and
+    /// dropped. Arming again replaces the waker. With several consumers one waker is called per
+    /// put. Use it to connect an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};
@@ -265,27 +265,27 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     ///
     /// assert!(consumer.arm(&waker));
     /// levels.producer().put_key(&7, 0.5).unwrap();
-    /// events.recv().unwrap(); // The loop wakes,
-    /// assert_eq!(consumer.pass(|_, _| {}).handled, 1); // and looks.
+    /// events.recv().unwrap(); // The loop wakes up
+    /// assert_eq!(consumer.pass(|_, _| {}).handled, 1); // and handles the value.
     /// ```
     #[must_use = "false: the waker is not armed, something is due now"]
     pub fn arm(&mut self, waker: &Waker) -> bool {
         self.claimed.is_none() && self.shared.arm(self.id, waker)
     }
 
-    /// Begins a lap in each priority, and gives deferred keys back that are due.
+    /// Begins a lap in each priority, and ends the deferrals that are due.
     fn begin_lap(&mut self) {
         let config = &self.shared.config;
         self.now = (config.idle.is_some() || config.key_figures).then(|| self.shared.now());
         for lap in &mut self.laps {
-            // SAFETY: 1: a lap holds tables of this conflator alone.
+            // SAFETY: 1: a lap contains only tables of this conflator.
             let table = unsafe { self.shared.table(lap.table) };
             lap.start = (table.index, lap.from);
             lap.has_wrapped = false;
             lap.is_done = false;
         }
         if !self.deferred.is_empty() {
-            // Deadlines lie before the last instant, which means never.
+            // Deadlines are before the last instant, which means never.
             let is_closed = self.shared.is_closed();
             let until = || self.shared.now();
             self.end_deferrals(if is_closed { Instant::MAX } else { until() });
@@ -305,7 +305,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     fn next_cell(&mut self) -> Option<Spot<K, V, M>> {
         loop {
             if let Some(claimed) = &mut self.claimed {
-                // SAFETY: 1: a claim holds a table of this conflator.
+                // SAFETY: 1: a claim contains a table of this conflator.
                 let table = unsafe { self.shared.table(claimed.table) };
                 let shift = table.marks[claimed.priority].shift();
                 let bit = claimed.claim.first + claimed.claim.bits.trailing_zeros() as usize;
@@ -329,7 +329,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Claims marks of the highest priority that has some; false at the end of a lap.
+    /// Claims marks of the highest priority that has any; returns `false` at the end of a lap.
     fn claim(&mut self) -> bool {
         for priority in (0..self.laps.len()).rev() {
             if !self.shared.is_dirty_at(priority) {
@@ -348,13 +348,14 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     fn claim_at(&mut self, priority: usize) -> bool {
         let shared = &*self.shared;
         let lap = &mut self.laps[priority];
-        // Relaxed: a hint; a consumer more or less changes how many are claimed at once. [CX2]
+        // Relaxed: a hint; the number of consumers only changes how many keys are claimed at once.
+        // [CX2]
         let limit = match shared.consumers.load(Relaxed) {
             0 | 1 => ALONE,
             _ => shared.config.batch,
         };
         while !lap.is_done {
-            // SAFETY: 1: a lap holds tables of this conflator alone.
+            // SAFETY: 1: a lap contains only tables of this conflator.
             let table = unsafe { shared.table(lap.table) };
             let is_last = lap.has_wrapped && table.index == lap.start.0;
             let end = if is_last { lap.start.1 } else { usize::MAX };
@@ -383,7 +384,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         false
     }
 
-    /// Returns the next key of the lap that is due, and its value; the caller runs the key.
+    /// Returns the next key of the lap that is due, and its value; the caller then runs the key.
     #[inline]
     fn next_run(&mut self) -> Option<(Spot<K, V, M>, V)> {
         loop {
@@ -394,13 +395,13 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Runs the key of a cell whose mark was cleared, if it is due and has a value.
+    /// Runs the key of a cell whose mark was cleared, if its pace allows it and it has a value.
     #[inline]
     fn take(&mut self, spot: Spot<K, V, M>) -> Option<V> {
         let shared = &*self.shared;
         let place = spot.place(shared);
         let (entry, cold) = (place.entry(), &place.table.cold[place.at]);
-        // A value that comes after this look brings its mark.
+        // The producer of a value that comes after this check sets the mark.
         if !entry.value.is_full() {
             return None;
         }
@@ -410,7 +411,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             counts: &self.counts,
             runs: false,
         };
-        // Relaxed: a setting; a consumer that defers looks again.
+        // Relaxed: a setting; a consumer that defers checks it again.
         let every = cold.every.load(Relaxed);
         let is_paced = every != 0 && !shared.is_closed();
         let now = (is_paced || shared.config.key_figures).then(|| shared.now());
@@ -425,8 +426,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             self.deferred.insert(at, spot);
             entry.life.defer();
             fence_after_exchange();
-            // Relaxed: after the fence, a pace that was set meanwhile is seen, or its setting ends
-            // the deferral.
+            // Relaxed: after the fence, either a changed pace is seen here, or the thread that set
+            // it ends the deferral.
             if cold.every.load(Relaxed) != every {
                 shared.end_deferral(place);
             }
@@ -440,10 +441,10 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
             self.counts.add(Count::Conflated, conflated);
         }
         if state == State::Removed && shared.config.removed == Removed::Insert {
-            // Where there is no room for it the value is handled all the same.
+            // If the conflator is full, the value is still handled.
             let _ = shared.revive(place);
         }
-        // Relaxed: figures, written by the one that runs the key, here and below. [CX4]
+        // Relaxed: statistics, written by the consumer that runs the key, here and below. [CX4]
         let handled = cold.handled.load(Relaxed);
         // Relaxed: as CX4. [CX5]
         cold.handled.store(handled + 1, Relaxed);
@@ -459,14 +460,14 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         visit.end(Some(value))
     }
 
-    /// Calls the handler of a key that this consumer runs; false if it panicked.
+    /// Calls the handler of a key that this consumer runs; returns `false` if it panicked.
     #[inline]
     fn handle(&mut self, spot: Spot<K, V, M>, value: V, handler: &mut impl FnMut(&K, V)) -> bool {
         let place = spot.place(&self.shared);
         // SAFETY: 1: this consumer runs the cell, which had a key when the run began.
         let key = unsafe { place.entry().key() };
         let cold = &place.table.cold[place.at];
-        // Relaxed: a hint; the handler itself is under its lock. [CX7]
+        // Relaxed: a hint; a lock protects the handler itself. [CX7]
         let has_own = cold.has_handler.load(Relaxed) != 0;
         let outcome = if has_own {
             handle_own(key, value, cold, handler)
@@ -478,25 +479,25 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         } else {
             Count::Panicked
         };
-        // Counted first: the end of the run may drop a removed key, whose drop may panic.
+        // Count before the end of the run, which may drop a removed key, whose drop may panic.
         self.counts.add(count, 1);
         self.shared.end_run(place);
         outcome
     }
 }
 
-/// A look at a cell whose mark was cleared. Dropped by a panic of the clock or of the value's
-/// decoding, it ends the run and marks the key again.
+/// A visit of a cell whose mark was cleared. If it is dropped by a panic of the clock or of the
+/// value's decoding, it ends the run and marks the key again.
 struct Visit<'a, K, V, M: Mode<V>, S> {
     shared: &'a Shared<K, V, M, S>,
     place: Place<'a, K, V, M>,
     counts: &'a Counts,
-    /// Whether the consumer runs the key, and so has taken its value if user code panics.
+    /// `true` if the consumer runs the key; if user code panics then, its value is already taken.
     runs: bool,
 }
 
 impl<K, V, M: Mode<V>, S> Visit<'_, K, V, M, S> {
-    /// Ends the look without a panic.
+    /// Ends the visit without a panic.
     #[inline(always)]
     fn end<T>(self, result: T) -> T {
         core::mem::forget(self);
@@ -515,7 +516,7 @@ impl<K, V, M: Mode<V>, S> Drop for Visit<'_, K, V, M, S> {
     }
 }
 
-/// Calls the key's own handler, which no lock is held for.
+/// Calls the key's own handler, without holding a lock.
 #[cold]
 fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnMut(&K, V)) -> bool {
     let (own, version) = {
@@ -538,17 +539,17 @@ fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnM
     outcome
 }
 
-/// Lets one handling of a paced key through, or says when the next one may come.
+/// Allows one handling of a paced key, or returns when the next one is allowed.
 ///
-/// A token bucket kept as one time: `due`, at which the next handling would come at an even pace.
-/// `burst` handlings may come so much before.
+/// A token bucket stored as one time: `due`, at which the next handling would come at an even pace.
+/// Up to `burst` handlings may come earlier.
 fn admit<K, V>(cold: &Cold<K, V>, every: u64, now: Instant) -> Result<(), Instant> {
     let now = now.as_nanos();
     // Relaxed: a setting. [CX8]
     let burst = cold.burst.load(Relaxed);
-    // Relaxed: written by the one that runs the key; runs follow each other. [CX9]
+    // Relaxed: written by the consumer that runs the key; runs are ordered. [CX9]
     let due = cold.due.load(Relaxed);
-    // Further ahead it is only where the pace was longer, or the clock was set back.
+    // It is further ahead only if the pace was longer, or the clock was set back.
     let due = due.min(now.saturating_add(every.saturating_mul(burst)));
     let at = due.saturating_sub(every.saturating_mul(burst.saturating_sub(1)));
     if at > now {
@@ -563,7 +564,7 @@ fn admit<K, V>(cold: &Cold<K, V>, every: u64, now: Instant) -> Result<(), Instan
 }
 
 impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
-    /// Ends the run of a key, and marks it again if it was met meanwhile.
+    /// Ends the run of a key, and marks it again if another consumer met it meanwhile.
     #[inline]
     pub(crate) fn end_run(&self, place: Place<'_, K, V, M>) {
         let life = &place.entry().life;
@@ -576,26 +577,26 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     }
 }
 
-/// Notes how long the value waited that was just taken, and returns that.
+/// Records how long the taken value was pending, and returns that.
 #[cold]
 fn note_wait<K, V>(cold: &Cold<K, V>, now: Instant) -> u64 {
-    // Relaxed: a figure of the moment.
+    // Relaxed: a statistic.
     let oldest = cold.oldest.swap(0, Relaxed);
     if oldest == 0 {
         return 0;
     }
     let wait = now.as_nanos().saturating_sub(oldest);
-    // Relaxed: a figure of the moment.
+    // Relaxed: a statistic.
     cold.wait_max.fetch_max(wait, Relaxed);
     wait
 }
 
 impl<K, V, M: Mode<V>, S> Drop for Consumer<K, V, M, S> {
     fn drop(&mut self) {
-        // Deadlines lie before the last instant, which means never.
+        // Deadlines are before the last instant, which means never.
         self.end_deferrals(Instant::MAX);
         if let Some(claimed) = self.claimed.take() {
-            // SAFETY: 1: a claim holds a table of this conflator.
+            // SAFETY: 1: a claim contains a table of this conflator.
             let table = unsafe { self.shared.table(claimed.table) };
             self.shared
                 .give_back(claimed.priority, table, claimed.claim);
@@ -604,7 +605,7 @@ impl<K, V, M: Mode<V>, S> Drop for Consumer<K, V, M, S> {
         self.shared.consumers.fetch_sub(1, Relaxed);
         self.shared.ledger.close(&self.counts);
         if !self.shared.disarm(self.id) && self.shared.is_dirty() {
-            // A wake-up that was for this consumer goes to another.
+            // If a wake-up was for this consumer, pass it to another.
             self.shared.wake();
         }
     }

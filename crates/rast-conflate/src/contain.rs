@@ -1,4 +1,4 @@
-//! Calls of user code whose panics end here.
+//! Calls of user code whose panics are caught here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,14 +8,14 @@ pub(crate) fn contain(call: impl FnOnce()) -> bool {
     outcome.map_err(drop_contained).is_ok()
 }
 
-/// Drops what user code left, and what its destructor panics with.
+/// Drops a panic payload, and the payload of a panic of its destructor.
 #[cold]
 pub(crate) fn drop_contained<T>(value: T) {
     let dropped = catch_unwind(AssertUnwindSafe(move || drop(value)));
     if let Err(second) = dropped
         && let Err(third) = catch_unwind(AssertUnwindSafe(move || drop(second)))
     {
-        // A payload whose destructor panics with such a payload would go on for ever.
+        // Leak it: a payload whose destructor panics with such a payload would never end.
         core::mem::forget(third);
     }
 }

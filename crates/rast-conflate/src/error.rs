@@ -1,30 +1,30 @@
-//! Why something was refused; what was refused comes back.
+//! Why a call was rejected; a rejected value is returned.
 
 use core::error::Error;
 use core::fmt;
 
-/// A put that was refused, with its value.
+/// A rejected put, with its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PutError<V> {
-    /// The conflator is closed. If it closed during the put, the value is the key's newest one that
-    /// no consumer took, which another producer may have put meanwhile.
+    /// The conflator is closed. If it closed during the put, the value is the key's newest pending
+    /// one, which another producer may have put meanwhile.
     Closed(V),
-    /// The key is new, or was removed, and the conflator has all the keys that it may have.
+    /// The key is new or was removed, and the conflator has its maximum number of keys.
     Full(V),
-    /// The key of the handle was removed, and the conflator refuses such handles.
+    /// The key of the handle was removed, and the conflator rejects such handles.
     Removed(V),
 }
 
-/// A handle that was refused.
+/// Why no handle was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandleError {
-    /// The conflator has all the keys that it may have.
+    /// The conflator has its maximum number of keys.
     Full,
-    /// The key has its only handle already; in mode [`Sequenced`](crate::Sequenced).
+    /// The only handle of the key exists already; in mode [`Sequenced`](crate::Sequenced).
     Owned,
 }
 
-/// A consumer that was refused: the conflator has as many as it may have.
+/// No consumer was made, because the conflator has its maximum number of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyConsumers;
 
@@ -38,7 +38,7 @@ impl<V> PutError<V> {
 }
 
 impl PutError<()> {
-    /// Hands the value back.
+    /// Returns the error with the value.
     pub(crate) fn with<V>(self, value: V) -> PutError<V> {
         match self {
             Self::Closed(()) => PutError::Closed(value),

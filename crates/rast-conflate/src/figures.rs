@@ -1,7 +1,7 @@
-//! What is counted: in all, by the threads that do it, and per key.
+//! Statistics: totals, counted by the threads concerned, and counts per key.
 //!
-//! Each producer and consumer counts in a block of its own, by plain stores; a reader adds the
-//! blocks up. A block whose owner is gone is added to the past under the lock.
+//! Each producer and consumer counts in its own block, by plain stores; a reader sums the blocks. A
+//! block whose owner was dropped is added to a total of the past under the lock.
 
 use std::vec::Vec;
 
@@ -10,9 +10,9 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::Nanos;
 
-/// What became of the values that were put.
+/// Counts of what happened to the values that were put.
 ///
-/// With nothing pending and no call under way,
+/// While no value is pending and no call is in progress,
 /// `submitted == handled + conflated + panicked + returned`.
 ///
 /// ```
@@ -28,41 +28,42 @@ use crate::timers::Nanos;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Values that reached their cell.
+    /// Values that were stored in their cell.
     pub submitted: u64,
-    /// Values that a handler took and returned from, or that were taken as items.
+    /// Values whose handler returned, or that were taken as items.
     pub handled: u64,
     /// Values that a newer one replaced or was merged with.
     pub conflated: u64,
     /// Values whose handler panicked.
     pub panicked: u64,
-    /// Values that were handed back: by a removal, by a drain, or to a put that met a close.
+    /// Values that were returned by a removal, by a drain, or to a put that met a close.
     pub returned: u64,
     /// The longest [`KeyFigures::wait_max`] of any key. Needs
     /// [`Builder::key_figures`](crate::Builder::key_figures).
     pub wait_max: Nanos,
 }
 
-/// What is known of one key; see [`Conflator::key_figures`](crate::Conflator::key_figures).
+/// Statistics of one key; see [`Conflator::key_figures`](crate::Conflator::key_figures).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyFigures {
     /// Values put under the key. Needs [`Builder::key_figures`](crate::Builder::key_figures).
     pub submitted: u64,
     /// Values of the key that were handled or whose handler panicked.
     pub handled: u64,
-    /// Whether a value waits.
+    /// `true` if a value is pending.
     pub is_pending: bool,
-    /// The age of the newest value, if one waits. Needs
+    /// Age of the newest value, if one is pending. Needs
     /// [`Builder::key_figures`](crate::Builder::key_figures).
     pub age: Option<Nanos>,
-    /// The longest time from the first put that found the cell empty to the take. Needs
-    /// [`Builder::key_figures`](crate::Builder::key_figures); a put that meets the take may count
-    /// from its own time.
+    /// Longest time from the first put that found the cell empty to the take. Needs
+    /// [`Builder::key_figures`](crate::Builder::key_figures). A put concurrent with the take may
+    /// count from its own time.
     pub wait_max: Nanos,
 }
 
 impl Figures {
-    /// Returns how many values were submitted for each that was handled, `None` before the first.
+    /// Returns the number of submitted values per handled value, `None` before the first is
+    /// handled.
     #[must_use]
     pub fn conflation(&self) -> Option<f64> {
         (self.handled > 0).then(|| self.submitted as f64 / self.handled as f64)
@@ -79,27 +80,28 @@ impl Figures {
 }
 
 impl KeyFigures {
-    /// Returns how many values were submitted for each that was handled, `None` before the first.
+    /// Returns the number of submitted values per handled value, `None` before the first is
+    /// handled.
     #[must_use]
     pub fn conflation(&self) -> Option<f64> {
         (self.handled > 0).then(|| self.submitted as f64 / self.handled as f64)
     }
 }
 
-/// The counts of one producer or consumer.
+/// Counters of one producer or consumer.
 pub(crate) struct Counts {
-    /// Puts that found their cell empty, and puts that made one value needless. One count per put
-    /// is enough.
+    /// Puts that found their cell empty, and puts that conflated one value. A put updates only one
+    /// of them.
     puts: [AtomicU64; 2],
     handled: AtomicU64,
     conflated: AtomicU64,
     panicked: AtomicU64,
     returned: AtomicU64,
-    /// Nanoseconds.
+    /// In nanoseconds.
     wait_max: AtomicU64,
 }
 
-/// What the owner of a block may count.
+/// A counter that the owner of a block may update.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Handled,
@@ -129,7 +131,7 @@ impl Counts {
         }
     }
 
-    /// Counts a put that made so many values needless. By the owner alone.
+    /// Counts a put that conflated `conflated` values. Only the owner may call it.
     #[inline(always)]
     pub(crate) fn add_put(&self, conflated: u64) {
         Self::add_to(&self.puts[usize::from(conflated != 0)], 1);
@@ -138,7 +140,7 @@ impl Counts {
         }
     }
 
-    /// Adds to a count. By the owner alone.
+    /// Adds to a counter. Only the owner may call it.
     #[inline(always)]
     pub(crate) fn add(&self, count: Count, number: u64) {
         Self::add_to(self.word(count), number);
@@ -146,14 +148,14 @@ impl Counts {
 
     #[inline(always)]
     fn add_to(word: &AtomicU64, number: u64) {
-        // Relaxed: the owner is the only one that writes. [CF1]
+        // Relaxed: only the owner writes it. [CF1]
         let old = word.load(Relaxed);
-        // Relaxed: a figure; with no call under way its reader has synchronised with the owner.
-        // [CF2]
+        // Relaxed: statistics; a reader that sees no call in progress has synchronized with the
+        // owner. [CF2]
         word.store(old + number, Relaxed);
     }
 
-    /// Notes how long a value waited. By the owner alone.
+    /// Records how long a value was pending. Only the owner may call it.
     pub(crate) fn note_wait(&self, wait: u64) {
         // Relaxed: as in add.
         if wait > self.wait_max.load(Relaxed) {
@@ -187,7 +189,7 @@ impl Counts {
 
 pub(crate) type Block = Arc<CachePadded<Counts>>;
 
-/// All blocks.
+/// All blocks, and the total of the past.
 pub(crate) struct Ledger(Mutex<Books>);
 
 struct Books {
@@ -205,7 +207,7 @@ impl Ledger {
         }))
     }
 
-    /// Opens a block for a producer or a consumer, and a number for it.
+    /// Opens a block, with a new number, for a producer or a consumer.
     pub(crate) fn open(&self) -> (Block, u64) {
         let block = Arc::new(CachePadded::new(Counts::new()));
         let mut books = self.0.lock();
@@ -214,7 +216,7 @@ impl Ledger {
         (block, books.next_id)
     }
 
-    /// Adds a block to the past; its owner counts no more in it.
+    /// Adds a block to the total of the past; its owner must not count in it any more.
     pub(crate) fn close(&self, block: &Block) {
         let mut books = self.0.lock();
         let Some(at) = books.blocks.iter().position(|b| Arc::ptr_eq(b, block)) else {
@@ -224,7 +226,7 @@ impl Ledger {
         books.past.add(closed.read());
     }
 
-    /// Counts values that were handed back outside of any block.
+    /// Counts values that were returned outside any block.
     pub(crate) fn add_past(&self, figures: Figures) {
         self.0.lock().past.add(figures);
     }

@@ -1,4 +1,4 @@
-//! The handle of one key: its place in the table, pinned, so that a put hashes nothing.
+//! The handle of one key: its pinned place in the table, so that a put hashes nothing.
 
 use core::cell::Cell;
 use core::fmt;
@@ -15,17 +15,17 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::shared::{Pinned, Place, Shared, Target};
 use crate::table::{Entry, KeyHandler, Table};
 
-/// A key's place in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
+/// The place of a key in a conflator; made by [`Conflator::handle`](crate::Conflator::handle).
 ///
-/// It can be sent to another thread, and belongs to one at a time; where a key may have several
-/// producers it can be cloned, which costs an atomic addition or two. While a key has a handle, its
-/// cell is given to no other key, removed or not.
+/// It can be sent to another thread, and belongs to one thread at a time. In modes in which a key
+/// may have several producers it can be cloned, which costs one or two atomic additions. While a
+/// key has a handle, its cell is not reused for another key, whether the key is removed or not.
 pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V, M, S>>,
     table: NonNull<Table<K, V, M>>,
     at: usize,
-    /// The cell and its marks, so that a put needs no walk to them: each step of one is a load that
-    /// the next one waits for.
+    /// The cell and its marks, as direct pointers: following the table's pointers instead would be
+    /// a chain of dependent loads.
     entry: NonNull<Entry<K, M::Cell>>,
     words: NonNull<[AtomicU64]>,
     levels: u32,
@@ -34,8 +34,7 @@ pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
     _one_thread: PhantomData<Cell<()>>,
 }
 
-// SAFETY: it is a reference to the shared tables and a pin, both of which may be given up by any
-// thread.
+// SAFETY: it is a reference to the shared tables and a pin; any thread may release either.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send + Sync> Send for KeyHandle<K, V, M, S> {}
 
 impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
@@ -64,13 +63,13 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         Place { table, at: self.at }
     }
 
-    /// Returns what a put needs.
+    /// Returns the parts that a put needs.
     #[inline(always)]
     pub(crate) fn target(&self) -> Target<'_, K, V, M> {
-        // SAFETY: the cell is one of the table's, which lives as long as the conflator that this
-        // handle keeps.
+        // SAFETY: the cell belongs to the table, which lives as long as the conflator that this
+        // handle keeps alive.
         let entry = unsafe { self.entry.as_ref() };
-        // SAFETY: the words are the table's or those of a constant, so they live as long.
+        // SAFETY: the words belong to the table or to a constant, so they live as long.
         let words = unsafe { self.words.as_ref() };
         Target {
             place: self.place(),
@@ -90,14 +89,13 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         unsafe { self.place().entry().key() }
     }
 
-    /// Returns whether the key is in the conflator: not removed since the handle was made.
+    /// Returns `true` if the key is live, that is, not removed.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.place().entry().life.state() == State::Live
     }
 
-    /// Gives the key its own pace; a value that the old one holds back waits for the new one
-    /// instead.
+    /// Gives the key its own pace; a value that the old pace delays is then delayed by the new one.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.set_pace(self.place(), pace);
     }
@@ -111,12 +109,12 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         Pace::from_words(every, burst)
     }
 
-    /// Gives the key a priority, 0 the least urgent; a value that waits now is handled by the old
-    /// one or the new one.
+    /// Gives the key a priority, of which 0 is the least urgent. A pending value is handled by the
+    /// old priority or the new one.
     ///
     /// # Panics
     ///
-    /// If the conflator has no such priority.
+    /// If the conflator does not have this priority.
     pub fn set_priority(&self, priority: usize) {
         let priorities = self.shared.config.priorities;
         assert!(
@@ -124,7 +122,7 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
             "priority {priority} of a conflator that has {priorities}"
         );
         let word = &self.place().entry().priority;
-        // Relaxed: any priority that the key had will do. [CH2]
+        // Relaxed: any priority that the key had is correct. [CH2]
         word.store(priority, Relaxed);
     }
 
@@ -135,20 +133,20 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().priority.load(Relaxed)
     }
 
-    /// Gives the key a handler of its own, which [`Consumer::pass`](crate::Consumer::pass) calls in
-    /// place of the one it is given; `None` takes it away.
+    /// Gives the key its own handler, which [`Consumer::pass`](crate::Consumer::pass) calls instead
+    /// of its argument; `None` removes it.
     ///
-    /// It is called by one consumer at a time. One that runs now ends its call, and is dropped then
-    /// if it was replaced. A handler, a pace and a priority stay with the key's cell: a key that is
-    /// removed and comes back while it has a handle keeps them, and loses them where the cell was
-    /// freed ([`Producer::remove`](crate::Producer::remove)). Blocking for an instant.
+    /// One consumer at a time calls it. If a handler is replaced while it runs, it finishes, and is
+    /// dropped then. Handler, pace and priority belong to the key's cell. A key that is removed and
+    /// comes back while it has a handle keeps them; it loses them if the cell was freed
+    /// ([`Producer::remove`](crate::Producer::remove)). Takes a lock for a short time.
     pub fn set_handler(&self, handler: Option<KeyHandler<K, V>>) {
         let cold = &self.place().table.cold[self.at];
         let has = usize::from(handler.is_some());
         let old = {
             let mut slot = cold.handler.lock();
             slot.version += 1;
-            // Relaxed: once it is seen, handlings look under the lock. [CH4]
+            // Relaxed: handlings that see it set take the lock. [CH4]
             cold.has_handler.store(has, Relaxed);
             core::mem::replace(&mut slot.handler, handler)
         };
@@ -181,7 +179,7 @@ impl<K, V, M: Mode<V>, S> Drop for KeyHandle<K, V, M, S> {
         let is_removed = life.state() == State::Removed;
         life.unpin();
         if is_removed {
-            // The last of the handles frees the cell for another key.
+            // The last handle frees the cell for another key.
             place.table.free(self.at);
         }
     }

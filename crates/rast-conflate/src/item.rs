@@ -8,29 +8,29 @@ use crate::mode::Mode;
 use crate::primitive::sync::Arc;
 use crate::shared::{Shared, Spot};
 
-/// A value taken by [`Consumer::try_next`](crate::Consumer::try_next); its key is not run again
-/// until it is dropped.
+/// A value taken by [`Consumer::try_next`](crate::Consumer::try_next); until the item is dropped,
+/// no consumer runs its key.
 ///
-/// Forgotten (`mem::forget`), it keeps its key from being run for ever.
+/// If it is leaked with `mem::forget`, the key is never run again.
 pub struct Item<'a, K, V, M: Mode<V>, S> {
     shared: &'a Shared<K, V, M, S>,
     spot: Spot<K, V, M>,
-    /// Until it is moved out.
+    /// `None` once it is moved out.
     value: Option<V>,
 }
 
-/// A value given by a [`Stream`](crate::Stream); its key is not run again until it is dropped.
+/// A value of a [`Stream`](crate::Stream); until the item is dropped, no consumer runs its key.
 ///
-/// Forgotten (`mem::forget`), it keeps its key from being run for ever.
+/// If it is leaked with `mem::forget`, the key is never run again.
 #[cfg(feature = "async")]
 pub struct OwnedItem<K, V, M: Mode<V>, S> {
     shared: Arc<Shared<K, V, M, S>>,
     spot: Spot<K, V, M>,
-    /// Until it is moved out.
+    /// `None` once it is moved out.
     value: Option<V>,
 }
 
-// SAFETY: the key is shared and the value sent; the claim of the key may be given up by any thread.
+// SAFETY: the key is shared and the value is sent; any thread may end the claim of the key.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Sync> Send for Item<'_, K, V, M, S> {}
 // SAFETY: sharing it shares the key and the value.
 unsafe impl<K: Send + Sync, V: Send + Sync, M: Mode<V>, S: Sync> Sync for Item<'_, K, V, M, S> {}
@@ -102,7 +102,7 @@ macro_rules! items {
         $(#[$cfg])?
         impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
             fn drop(&mut self) {
-                // Before the value, whose drop may panic.
+                // Before the drop of the value, which may panic.
                 self.shared.end_run(self.spot.place(&self.shared));
             }
         }

@@ -1,25 +1,24 @@
-//! A keyed conflating executor: of all values put under a key, only the newest one is kept and
-//! handled.
+//! A keyed conflating executor: of all values put under a key, only the newest is kept and handled.
 //!
-//! Producers put values under keys, from any number of threads; consumers hand the newest value of
-//! each key to handlers. A value that no consumer took before the next one came is replaced, and
-//! dropped by the producer that replaced it.
+//! Producers put values under keys, from any number of threads; consumers pass the newest value of
+//! each key to handlers. A value that no consumer took before the next one is replaced, and dropped
+//! by the producer of the next one.
 //!
 //! # What is here
 //!
 //! | item | for |
 //! | --- | --- |
-//! | [`Conflator`], [`Builder`] | the whole: keys, figures, `close`, `drain` |
-//! | [`Producer`], [`KeyHandle`] | putting; by handle nothing is hashed |
+//! | [`Conflator`], [`Builder`] | the conflator itself: keys, statistics, `close`, `drain` |
+//! | [`Producer`], [`KeyHandle`] | putting; a put by handle hashes nothing |
 //! | [`Consumer`], [`Item`] | handling: `pass`, `run`, `try_next` |
-//! | [`Newest`], [`InPlace`], [`Sequenced`], [`Sum`], [`Least`], [`Greatest`], [`Merged`] | what two values of a key become |
+//! | [`Newest`], [`InPlace`], [`Sequenced`], [`Sum`], [`Least`], [`Greatest`], [`Merged`] | how two values of a key are combined |
 //! | [`Marks`], [`Growth`], [`Removed`], [`Pace`] | settings |
 //! | `Stream` (feature `async`) | values in tasks |
 //!
 //! # When to use it, and when not
 //!
 //! Use it where updates come faster than they can be handled and only the newest per key matters:
-//! quotes, positions, sensor readings, cache invalidations. Where every value counts, take a queue.
+//! quotes, positions, sensor readings, cache invalidations. Where every value counts, use a queue.
 //! For one key, a watch channel is simpler.
 //!
 //! # Example
@@ -61,17 +60,17 @@
 //!
 //! - The last value of a key is handled, and never an older one after a newer one.
 //! - A key is handled by one consumer at a time.
-//! - In a pass each key is handled at most once, and each key that was due at its begin is: no key
-//!   starves.
-//! - Every accepted value is handled, conflated, panicked or returned, and counted as such
-//!   ([`Figures`]).
-//! - A put by the handle of a key that is there is wait-free, except in mode [`Merged`] and, on
-//!   x86-64, [`Least`] and [`Greatest`], which are lock-free. It allocates nothing; a system call
-//!   is made only to wake a consumer that sleeps. A stopped producer delays no value but its own.
+//! - In a pass each key is handled at most once, and each key that had a value when the pass began
+//!   is handled: no key starves.
+//! - Every accepted value is handled, conflated, returned, or lost to a panicking handler, and
+//!   counted as such ([`Figures`]).
+//! - A put by the handle of a live key is wait-free, except in mode [`Merged`] and, on x86-64,
+//!   [`Least`] and [`Greatest`], which are lock-free. It allocates nothing, and makes a system call
+//!   only to wake a sleeping consumer. A suspended producer delays only its own value.
 //! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
-//! - A panic of a handler is contained and counted; a panic of a merge function or of a value's
-//!   drop goes to the caller of the put. No panic of user code wedges a key or takes room;
-//!   `docs/algorithms/conflate.md` lists them all.
+//! - A panic of a handler is caught and counted. A panic of a merge function or of a value's drop
+//!   propagates to the caller of the put. No panic of user code blocks a key or leaks a cell;
+//!   `docs/algorithms/conflate.md` lists all cases.
 //!
 //! # Memory
 //!
@@ -83,8 +82,8 @@
 //! - `std` (default): everything; without it the crate is empty.
 //! - `async`: `Stream`; brings `futures-core`.
 //!
-//! Runs wherever `rast-primitive` does with threads. How it works, with the arguments, is described
-//! in `docs/algorithms/conflate.md`.
+//! Runs wherever `rast-primitive` runs with threads. The algorithm and its correctness arguments
+//! are in `docs/algorithms/conflate.md`.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

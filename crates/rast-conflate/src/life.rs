@@ -4,19 +4,20 @@
 //! | bits | meaning |
 //! | --- | --- |
 //! | 0-2 | state, see [`State`] |
-//! | 3 | RUNNING: a consumer runs the key; it alone takes values for its handler |
-//! | 4 | DIRTY: another consumer met the key while it ran; the one that runs it marks it again |
+//! | 3 | RUNNING: a consumer runs the key; only that consumer takes values for its handler |
+//! | 4 | DIRTY: another consumer met the key while it ran; the running one marks it again |
 //! | 5 | DEFERRED: a consumer keeps the key until its pace allows it, and has a pin on it |
-//! | 6 | OWNED: the only handle of the key is given out |
-//! | 8-31 | pins: threads that look at the key, handles, deferrals |
-//! | 32-63 | how many pins there were, modulo 2^32 |
+//! | 6 | OWNED: the only handle of the key exists |
+//! | 8-31 | number of pins: threads that use the key, handles, deferrals |
+//! | 32-63 | number of calls of `pin`, modulo 2^32; `publish` and `defer` add a pin without counting it |
 //!
-//! "Queued" is no bit here: it is the key's mark.
+//! There is no bit for "queued": that is the key's mark.
 //!
-//! A cell is given to another key only in state Removed or Killed, without a pin, without RUNNING
+//! A cell is reused for another key only in state Removed or Killed, without a pin, without RUNNING
 //! and without a value. So a thread that has a pin or runs the key may use it, and a handle never
-//! puts under another key. A put has a pin, and the count of pins never comes back to what it was,
-//! so the exchange that claims the cell fails if a value came after the look.
+//! puts under another key. A put pins the cell, which changes the count of pin calls until 2^32
+//! calls wrap it around. So the compare-exchange that claims the cell fails if a value came after
+//! the check.
 
 use crate::primitive::sync::atomic::{
     AtomicU64,
@@ -31,34 +32,34 @@ const OWNED: u64 = 1 << 6;
 const PIN: u64 = 1 << 8;
 const PINS: u64 = 0xff_ffff * PIN;
 const PINNED_ONCE: u64 = 1 << 32;
-/// More pins than this are refused by a panic, long before they overflow.
+/// Maximum number of pins; a further one panics, long before the field overflows.
 const PINS_MAX: u64 = (PINS / PIN) / 2;
 
-/// What a cell of the table is.
+/// State of a cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Never used: no search goes on past it.
+    /// Never used: a search ends here.
     Empty = 0,
-    /// Used before; without a key.
+    /// Used before; has no key.
     Free = 1,
-    /// One thread puts a key in, or takes it out.
+    /// Exclusively owned by a thread that inserts or removes a key.
     Claimed = 2,
-    /// Has a key; whether another cell got the same key first is being found out.
+    /// Has a key; not decided yet whether another cell has the same key.
     Tentative = 3,
     /// Has a key that is in the table.
     Live = 4,
-    /// Has a key that was removed; a put can bring it back while it has a pin.
+    /// Has a removed key; a put that has a pin can bring it back.
     Removed = 5,
-    /// Has a key that another cell got first.
+    /// Has a key that another cell has, too; the other cell won.
     Killed = 6,
 }
 
-/// What came of an attempt to run a key.
+/// Result of an attempt to run a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// The caller runs the key now, which is in this state.
+    /// The caller runs the key now, whose state is given.
     Runs(State),
-    /// Nothing to do for the caller: no key is here, or another consumer runs it or keeps it.
+    /// Nothing to do: the cell has no key, or another consumer runs or defers it.
     Not,
 }
 
@@ -83,7 +84,7 @@ impl Life {
 
     #[inline(always)]
     pub(crate) fn state(&self) -> State {
-        // Relaxed: a thread that goes on to use the cell pins it, runs it or claims it. [CL1]
+        // Relaxed: before it uses the cell, a thread pins, runs or claims it. [CL1]
         state(self.0.load(Relaxed))
     }
 
@@ -91,10 +92,10 @@ impl Life {
     ///
     /// # Panics
     ///
-    /// When the cell has 8 million pins.
+    /// If the cell has 8 million pins.
     #[inline]
     pub(crate) fn pin(&self) -> Option<State> {
-        // Acquire: pairs with the Release in publish; the key is whole. [CL2]
+        // Acquire: pairs with the Release in publish; the key is initialised. [CL2]
         let word = self.0.fetch_add(PIN + PINNED_ONCE, Acquire);
         let state = state(word);
         let has_key = !matches!(state, State::Empty | State::Free | State::Claimed);
@@ -108,24 +109,23 @@ impl Life {
 
     #[inline]
     pub(crate) fn unpin(&self) {
-        // Release: pairs with the Acquire in claim; what was done with the key comes before its
-        // end. [CL3]
+        // Release: pairs with the Acquire in claim; the use of the key happens-before its end.
+        // [CL3]
         self.0.fetch_sub(PIN, Release);
     }
 
-    /// Claims a cell without a key, or one whose key is gone, unused and without a value; returns
-    /// the state that it had.
+    /// Claims a cell without a key, or with a removed or killed key that is unused and has no
+    /// value; returns the old state.
     ///
-    /// Lock-free: the exchange is repeated only where another thread pinned the cell or gave up its
-    /// pin.
+    /// Lock-free: the compare-exchange fails only if another thread changed the word.
     pub(crate) fn claim(&self, is_full: impl Fn() -> bool) -> Option<State> {
-        // Acquire: pairs with the Release in unpin; a value that was put under a pin is seen by the
-        // look below. [CL4]
+        // Acquire: pairs with the Release in unpin; the check below sees a value that was put under
+        // a pin. [CL4]
         let mut word = self.0.load(Acquire);
         loop {
             let was = state(word);
             let is_free = match was {
-                // Pins here are of threads that are about to find that there is no key.
+                // Threads that have a pin here will find that there is no key.
                 State::Empty | State::Free => true,
                 State::Removed | State::Killed => {
                     word & (PINS | RUNNING | DEFERRED) == 0 && !is_full()
@@ -145,28 +145,27 @@ impl Life {
         }
     }
 
-    /// Ends a claim in another state, with `pins` pins of the caller.
+    /// Ends a claim with a new state, adding `pins` pins for the caller.
     pub(crate) fn publish(&self, to: State, pins: u64) {
         let difference = (to as u64).wrapping_sub(State::Claimed as u64);
-        // Release: pairs with the Acquire of a pin or a run; publishes the key and the
-        // cell. [CL6]
+        // Release: pairs with the Acquire of a pin or a run; publishes the key and the cell. [CL6]
         let word = self
             .0
             .fetch_add(difference.wrapping_add(pins * PIN), Release);
         debug_assert_eq!(state(word), State::Claimed, "a claim is ended once");
     }
 
-    /// Moves from one state to another; returns the state that it found instead.
+    /// Changes the state; returns the state found if it is another one.
     pub(crate) fn shift(&self, from: State, to: State) -> Result<(), State> {
-        // Relaxed: a look; the exchange decides. [CL7]
+        // Relaxed: the compare-exchange decides. [CL7]
         let mut word = self.0.load(Relaxed);
         loop {
             if state(word) != from {
                 return Err(state(word));
             }
             let next = word & !STATE | to as u64;
-            // Relaxed: the caller has a pin or runs the cell; an exchange keeps the order that
-            // publish began. [CL8]
+            // Relaxed: the caller has a pin or runs the cell; as a read-modify-write it continues
+            // the release sequence of publish. [CL8]
             match self.0.compare_exchange_weak(word, next, Relaxed, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => word = other,
@@ -174,38 +173,37 @@ impl Life {
         }
     }
 
-    /// Gives out the only handle of the key; false if it is given out already.
+    /// Acquires the right to the key's only handle; returns `false` if the handle exists already.
     pub(crate) fn own(&self) -> bool {
-        // Acquire: pairs with the fence of the owner's last put, before disown; the puts of the
-        // owner before are seen. [CL9]
+        // Acquire: pairs with the fence of the last owner's last put, before disown; that owner's
+        // puts happen-before. [CL9]
         self.0.fetch_or(OWNED, Acquire) & OWNED == 0
     }
 
     pub(crate) fn disown(&self) {
-        // Relaxed: the fence of the last put comes before it, and pairs with the Acquire in own.
-        // [CL10]
+        // Relaxed: the fence of the last put precedes it, and pairs with the Acquire in own. [CL10]
         self.0.fetch_and(!OWNED, Relaxed);
     }
 
-    /// Begins to run the key, if no other consumer does; tells one that does that there is more.
+    /// Begins to run the key; if another consumer runs it, sets DIRTY for that one.
     #[inline]
     pub(crate) fn begin_run(&self) -> Begin {
-        // Relaxed: a look; an exchange decides, except where there is nothing to run. [CL11]
+        // Relaxed: a compare-exchange decides, except if there is nothing to run. [CL11]
         let mut word = self.0.load(Relaxed);
         loop {
             let state = state(word);
             if !matches!(state, State::Live | State::Removed) || word & DEFERRED != 0 {
                 return Begin::Not;
             }
-            // An exchange also where DIRTY is set, so that the one that runs the key sees what came
-            // before this.
+            // Also if DIRTY is set: the compare-exchange makes what this thread did before visible
+            // to the consumer that runs the key.
             let next = if word & RUNNING == 0 {
                 word | RUNNING
             } else {
                 word | DIRTY
             };
-            // AcqRel: pairs with the AcqRel in end_run and defer: handlers of a key follow each
-            // other; and a thread that sets DIRTY publishes that it cleared the mark. [CL12]
+            // AcqRel: pairs with the AcqRel in end_run and defer. So handlers of a key are ordered,
+            // and a thread that sets DIRTY publishes that it cleared the mark. [CL12]
             match self.0.compare_exchange_weak(word, next, AcqRel, Relaxed) {
                 Ok(_) if word & RUNNING == 0 => return Begin::Runs(state),
                 Ok(_) => return Begin::Not,
@@ -217,16 +215,16 @@ impl Life {
     /// Ends a run; returns whether the key has to be marked again.
     #[inline]
     pub(crate) fn end_run(&self) -> bool {
-        // AcqRel: pairs with the AcqRel in begin_run and with claim; the handler is done. [CL13]
+        // AcqRel: pairs with the AcqRel in begin_run and with claim; the handler has ended. [CL13]
         let word = self.0.fetch_and(!(RUNNING | DIRTY), AcqRel);
         debug_assert!(word & RUNNING != 0, "a run is ended by the one that runs");
         word & DIRTY != 0
     }
 
-    /// Ends a run without a take: the caller keeps the key for later, with a pin. The last
-    /// operation is an exchange.
+    /// Ends a run without a take: the caller keeps the key for later, with a pin. The last atomic
+    /// operation is a compare-exchange.
     pub(crate) fn defer(&self) {
-        // Relaxed: a look; the exchange decides. [CL14]
+        // Relaxed: the compare-exchange decides. [CL14]
         let mut word = self.0.load(Relaxed);
         loop {
             let next = (word & !(RUNNING | DIRTY) | DEFERRED) + PIN;
@@ -238,9 +236,9 @@ impl Life {
         }
     }
 
-    /// Ends a deferral; returns whether there was one, and then the caller marks the key.
+    /// Ends a deferral; returns whether there was one. If so, the caller must mark the key.
     pub(crate) fn undefer(&self) -> bool {
-        // Relaxed: the mark that follows brings the next consumer here; its fence orders it. [CL16]
+        // Relaxed: the caller's mark leads the next consumer here, and its fence orders it. [CL16]
         self.0.fetch_and(!DEFERRED, Relaxed) & DEFERRED != 0
     }
 }

@@ -7,21 +7,22 @@
 //!   level 0   [ 256 words: a bit per cell ]
 //! ```
 //!
-//! The words lie in one slice, the root first and each level at the same place in every tree, so
+//! The words are in one slice: the root first, and each level at the same offset in every tree, so
 //! that a producer finds the words of its cell by shifts alone. Consumers wait on the roots.
 //!
-//! Rules. A mark that is not needed costs a look; one that is missing loses a value.
+//! Rules. A superfluous mark costs a check; a missing mark loses a value.
 //!
-//! 1. A producer publishes its value by an exchange, fences, and then goes from the leaf to the
-//!    root: it tests each bit on the way and sets those that are clear. It stops nowhere, so that
-//!    it needs no other producer to go on.
+//! 1. A producer publishes its value by a read-modify-write, fences, and then goes from the leaf to
+//!    the root: it tests each bit on the way and sets those that are clear. It always goes on to
+//!    the root, so that it does not depend on another producer.
 //! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
-//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and looks at
-//!    the word again; if it is not empty, the consumer sets the bit again.
+//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and loads the
+//!    word again. If it is not empty, the consumer sets the bit again.
 //!
-//! Testing before setting is sound by either/or. Take the fence of the producer (1) and of the
-//! consumer that cleared the bit (2 or 3). If the producer's comes first, the consumer's look after
-//! its fence finds what the producer published below. If the consumer's comes first, the producer's
+//! Testing before setting is sound by the store-buffer argument. Consider the fence of the producer
+//! (1) and that of the consumer that cleared the bit (2 or 3). If the producer's is first, the
+//! consumer's load after its fence sees what the producer published below. If the consumer's is
+//! first, the producer's test finds the bit clear.
 //! test finds the bit clear.
 
 use std::boxed::Box;
@@ -30,27 +31,28 @@ use std::vec::Vec;
 use crate::primitive::fence_after_exchange;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bits of a word, and children of a node; a model has trees of several levels over a few cells.
+/// Bits of a word, and children of a node. Under a model checker trees have several levels over few
+/// cells.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 const WIDTH: usize = 64;
 #[cfg(any(rast_loom, rast_shuttle))]
 const WIDTH: usize = 2;
-/// Levels of a tree at most: 64^5 cells.
+/// Maximum number of levels of a tree: 64^5 cells.
 const LEVELS_MAX: usize = 5;
 
 /// How a conflator marks the cells that hold a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marks {
-    /// A 64-ary tree of bits, a bit per cell at its leaves: a pass costs what is marked.
+    /// A 64-ary tree of bits, with a bit per cell at its leaves: a pass costs as much as is marked.
     #[default]
     Tree,
-    /// One mask of 64 bits per table, each for a 64th of its cells: a put touches fewer words, and
-    /// a pass looks at every cell of a marked part. For small tables, or where most keys change all
+    /// One mask of 64 bits per table, each bit for a 64th of its cells. A put accesses fewer words,
+    /// and a pass checks every cell of a marked part. For small tables, or if most keys change all
     /// the time.
     Flat,
 }
 
-/// Where the words of the levels begin, from the root down.
+/// Indices of the first words of the levels, from the root down.
 const STARTS: [usize; LEVELS_MAX] = {
     let mut starts = [0; LEVELS_MAX];
     let mut depth = 1;
@@ -63,34 +65,34 @@ const STARTS: [usize; LEVELS_MAX] = {
 
 /// The marks of one table.
 pub(crate) struct Map {
-    /// Log2 of the cells per leaf bit.
+    /// Log2 of the number of cells per leaf bit.
     shift: u32,
     levels: usize,
-    /// Leaf bits.
+    /// Number of leaf bits.
     bits: usize,
     words: Box<[AtomicU64]>,
 }
 
-/// The marks of one cell.
+/// The path of marks of one cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
-    /// Those of the map.
+    /// Words of the map.
     pub(crate) words: &'a [AtomicU64],
     pub(crate) levels: u32,
-    /// The number of the leaf bit.
+    /// Index of the leaf bit.
     pub(crate) bit: u32,
 }
 
-/// Leaf bits that a consumer has cleared and has to visit.
+/// Leaf bits that a consumer has cleared and must visit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
-    /// The number of the word's first bit.
+    /// Index of the word's first bit.
     pub(crate) first: usize,
     pub(crate) bits: u64,
 }
 
 impl Map {
-    /// Makes clear marks for a power of two of cells.
+    /// Makes clear marks for `cells` cells, a power of two.
     pub(crate) fn new(cells: usize, marks: Marks) -> Self {
         let shift = match marks {
             Marks::Tree => 0,
@@ -113,7 +115,7 @@ impl Map {
         }
     }
 
-    /// Returns log2 of the cells of one leaf bit.
+    /// Returns log2 of the number of cells of one leaf bit.
     pub(crate) fn shift(&self) -> u32 {
         self.shift
     }
@@ -123,10 +125,10 @@ impl Map {
         &self.words[STARTS[self.levels - 1 - level] + at]
     }
 
-    /// Returns whether anything may be marked.
+    /// Returns `true` if a cell may be marked.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
-        // Relaxed: the callers fence before, as the rules say. [CM1]
+        // Relaxed: the callers fence before, as the rules require. [CM1]
         self.words[0].load(Relaxed) != 0
     }
 
@@ -140,7 +142,7 @@ impl Map {
         }
     }
 
-    /// Marks a bit of a level, and those above it.
+    /// Sets a bit of a level, and those above it.
     fn mark_from(&self, level: usize, at: usize) {
         let path = Path {
             words: &self.words,
@@ -150,14 +152,14 @@ impl Map {
         path.mark();
     }
 
-    /// Clears up to `limit` marks of one word, the first ones in `from..end`, by rule 2.
+    /// Clears up to `limit` set bits of one word, the first ones in `from..end`, by rule 2.
     pub(crate) fn claim(&self, from: usize, end: usize, limit: u32) -> Option<Claim> {
         let mut from = from;
         loop {
             let bit = self.find(from, end)?;
             let (at, first) = (bit / WIDTH, bit - bit % WIDTH);
             let word = self.word(0, at);
-            // Relaxed: a look; the exchange below decides. [CM4]
+            // Relaxed: the `fetch_and` below decides. [CM4]
             let marked = word.load(Relaxed) & (!0 << (bit % WIDTH)) & below(end - first);
             let wanted = lowest(marked, limit);
             // Relaxed: the fence below orders it before the takes. [CM5]
@@ -170,12 +172,12 @@ impl Map {
             if bits != 0 {
                 return Some(Claim { first, bits });
             }
-            // Another consumer was quicker with these.
+            // Another consumer has cleared these bits first.
             from = bit + 1;
         }
     }
 
-    /// Marks again what a consumer cleared and did not visit.
+    /// Sets the bits again that a consumer cleared and did not visit.
     pub(crate) fn give_back(&self, claim: Claim) {
         let mut bits = claim.bits;
         while bits != 0 {
@@ -184,8 +186,8 @@ impl Map {
         }
     }
 
-    /// Returns the first leaf bit in `from..end` that is set, and clears marks of empty words on
-    /// its way.
+    /// Returns the first set leaf bit in `from..end`, and clears the bits of empty words on the
+    /// way.
     fn find(&self, from: usize, end: usize) -> Option<usize> {
         let (mut level, mut at) = (0, from);
         let end = end.min(self.bits);
@@ -194,8 +196,7 @@ impl Map {
             if at << (WIDTH.ilog2() * level as u32) >= end {
                 return None;
             }
-            // Relaxed: a look; a mark that is missed here is found before the consumer sleeps.
-            // [CM6]
+            // Relaxed: a mark that is missed here is found before the consumer sleeps. [CM6]
             let word = self.word(level, index).load(Relaxed);
             let bits = word & (!0 << (at % WIDTH));
             if bits != 0 {
@@ -211,7 +212,7 @@ impl Map {
                 return None;
             }
             let above = self.word(level + 1, index / WIDTH);
-            // Relaxed: a look.
+            // Relaxed: `clear_above` checks again.
             if word == 0 && above.load(Relaxed) >> (index % WIDTH) & 1 == 1 {
                 self.clear_above(level, index);
             }
@@ -220,15 +221,15 @@ impl Map {
         }
     }
 
-    /// Clears the bit of a word that was found empty in the level above, by rule 3.
+    /// Clears, in the level above, the bit of a word that was found empty, by rule 3.
     fn clear_above(&self, level: usize, index: usize) {
         let (mut level, mut index) = (level, index);
         while level + 1 < self.levels {
             let (above, bit) = (self.word(level + 1, index / WIDTH), 1 << (index % WIDTH));
-            // Relaxed: the fence below orders it before the look at the word. [CM7]
+            // Relaxed: the fence below orders it before the load of the word. [CM7]
             let old = above.fetch_and(!bit, Relaxed);
             fence_after_exchange();
-            // Relaxed: after the fence, either this look finds a mark or its producer finds the bit
+            // Relaxed: after the fence, either this load sees a mark or its producer finds the bit
             // clear. [CM8]
             if self.word(level, index).load(Relaxed) != 0 {
                 self.mark_from(level + 1, index);
@@ -242,7 +243,8 @@ impl Map {
         }
     }
 
-    /// Checks, while no other thread uses it, that each mark has its marks above it. For tests.
+    /// Checks, while no other thread uses it, that each set bit has its bits above it set. For
+    /// tests.
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for level in 0..self.levels - 1 {
@@ -260,21 +262,21 @@ impl Map {
 }
 
 impl Path<'_> {
-    /// No marks: the priority of the key has to be looked up first.
+    /// No marks: the caller must look up the priority of the key first.
     pub(crate) const NONE: Self = Self {
         words: &[],
         levels: 0,
         bit: 0,
     };
 
-    /// Marks the cell by rule 1. The caller's last atomic operation was an exchange and a fence.
+    /// Marks the cell by rule 1. The caller must have fenced after its last read-modify-write.
     #[inline(always)]
     pub(crate) fn mark(self) {
         let mut at = self.bit as usize;
         for start in STARTS[..self.levels as usize].iter().rev() {
             let (word, bit) = (&self.words[start + at / WIDTH], 1 << (at % WIDTH));
-            // Relaxed: after the fence of the put, either the bit is found clear or the value is
-            // found.
+            // Relaxed: after the fence of the put, either the bit is found clear or the consumer
+            // finds the value.
             if word.load(Relaxed) & bit == 0 {
                 // Relaxed: the fences before and after order it.
                 word.fetch_or(bit, Relaxed);
@@ -285,12 +287,12 @@ impl Path<'_> {
     }
 }
 
-/// The bits below this one; all of them from 64 on.
+/// Returns the bits below this one; all of them from 64 on.
 fn below(bit: usize) -> u64 {
     if bit >= WIDTH { !0 } else { (1 << bit) - 1 }
 }
 
-/// The lowest bits that are set, so many at most.
+/// Returns the lowest set bits, at most `limit`.
 fn lowest(bits: u64, limit: u32) -> u64 {
     if bits.count_ones() <= limit {
         return bits;

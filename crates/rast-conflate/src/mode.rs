@@ -1,4 +1,4 @@
-//! What becomes of two values of one key: the markers that choose the value cell.
+//! How two values of one key are combined: the marker types that choose the value cell.
 
 use crate::cell::{
     Cell, Integer, Merge, MergedCell, NodeCell, PeakCell, Plain, SeqCell, SumCell, Word, WordCell,
@@ -10,41 +10,40 @@ pub trait Mode<V>: Send + Sync + 'static {
     #[doc(hidden)]
     type Cell: Cell<V>;
 
-    /// Whether a key has one producer at a time, which holds its only handle.
+    /// `true` if a key has one producer at a time, which owns its only handle.
     #[doc(hidden)]
     const ONE_PRODUCER: bool = false;
 }
 
-/// A mode in which any number of producers put under one key: handles can be cloned, and puts go by
-/// key too.
+/// A mode in which any number of producers put under one key: handles can be cloned, and puts by
+/// key are allowed.
 pub trait ManyProducers<V>: Mode<V> {}
 
-/// The newest value replaces the older one. For any value: put and take are wait-free and exchange
+/// The newest value replaces the older one; for any value type. Put and take are wait-free and swap
 /// a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest;
 
-/// The newest value replaces the older one, as a word in place: the quickest, for what is a
-/// [`Word`]. Wait-free.
+/// The newest value replaces the older one, stored inline as a [`Word`]; the fastest mode.
+/// Wait-free.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlace;
 
 /// The newest value replaces the older one, under a sequence lock: for [`Plain`] values of up to 64
-/// bytes where each key has one producer, which holds its only handle. A put is wait-free.
+/// bytes whose key has one producer, which owns its only handle. A put is wait-free.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequenced;
 
-/// Values are added, wrapping around; a sum of zero is not handed out. Wait-free.
+/// Values are added, wrapping around; a sum of zero is not delivered. Wait-free.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
 
-/// The least value stays. Wait-free where the processor has an atomic minimum and maximum, as
-/// AArch64 with LSE; lock-free on x86-64, where a put is a loop of compare-and-exchanges that
-/// repeats when another put came between.
+/// The minimum value is kept. Wait-free if the processor has an atomic minimum and maximum, as
+/// AArch64 with LSE; lock-free on x86-64, where a put is a compare-exchange loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Least;
 
-/// The greatest value stays. Its progress is that of [`Least`].
+/// The maximum value is kept. Its progress is that of [`Least`].
 #[derive(Clone, Copy, Debug)]
 pub struct Greatest;
 

@@ -1,4 +1,4 @@
-//! The producer's side: publish the value, mark its cell, look whether a consumer waits.
+//! The producer's side: publish the value, mark its cell, check whether a consumer sleeps.
 
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -25,12 +25,12 @@ pub struct Producer<K, V, M: Mode<V> = Newest, S = RandomState> {
     counts: Block,
 }
 
-/// What a removal found.
+/// Result of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal<V> {
-    /// Whether the key was there.
+    /// `true` if the key was in the conflator.
     pub was_present: bool,
-    /// The value that waited.
+    /// The pending value.
     pub value: Option<V>,
 }
 
@@ -44,21 +44,23 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
         }
     }
 
-    /// Makes `value` the newest one of the handle's key, which becomes due to be handled.
+    /// Makes `value` the newest one of the handle's key, and marks the key for handling.
     ///
-    /// Wait-free in all modes but `Merged`, and `Least` and `Greatest` on x86-64, which are
-    /// lock-free; the key is live; allocates nothing; a system call only if a consumer sleeps. The
-    /// value that is replaced is dropped by this call, after everything else is done.
+    /// Wait-free in all modes except `Merged`, and `Least` and `Greatest` on x86-64, which are
+    /// lock-free. This holds while the key is live, and then it also allocates nothing. It makes a
+    /// system call only if a consumer sleeps. The replaced value is dropped by this call, after
+    /// everything else is done.
     ///
     /// # Errors
     ///
-    /// If the conflator is closed; if the key was removed, and such handles are refused, or the
-    /// conflator is full. The value comes back.
+    /// If the conflator is closed, or if the key was removed and either such handles are rejected
+    /// or the conflator is full. The error contains the value. If the conflator closes during the
+    /// put, it contains the key's pending value, which may be a newer one of another producer.
     ///
     /// # Panics
     ///
-    /// If the handle is another conflator's. A panic of a merge function, or of the drop of the
-    /// value that is replaced, goes on from here; the conflator is whole.
+    /// If the handle belongs to another conflator. A panic of a merge function, or of the drop of
+    /// the replaced value, propagates; the conflator stays consistent.
     // Always inline: out of line, a value that the caller made of several words is copied by wider
     // loads, which wait until the narrower stores have left the store buffer.
     #[inline(always)]
@@ -71,7 +73,7 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
         side.put(shared, handle.target(), value, By::Handle)
     }
 
-    /// Splits into what is shared and what is this producer's own.
+    /// Splits into the shared part and the state of this producer.
     #[inline(always)]
     fn split(&mut self) -> (&Shared<K, V, M, S>, Side<'_, V, M>) {
         let side = Side {
@@ -82,13 +84,13 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     }
 }
 
-/// What a producer brings to a put.
+/// State that a producer uses in a put.
 struct Side<'a, V, M: Mode<V>> {
     spare: &'a mut <M::Cell as Cell<V>>::Spare,
     counts: &'a Counts,
 }
 
-/// By what a put names its key.
+/// How a put names its key.
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Key,
@@ -96,7 +98,7 @@ enum By {
 }
 
 impl<V, M: Mode<V>> Side<'_, V, M> {
-    /// Puts under a place on which the caller has a pin.
+    /// Puts a value into a cell; the caller must have a pin on it.
     #[inline(always)]
     fn put<K, S>(
         self,
@@ -128,12 +130,12 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
         if let Some(panic) = put.panic {
             resume_unwind(panic);
         }
-        // The value that was replaced is dropped here, by the caller.
+        // The caller's thread drops the replaced value here.
         drop(put.replaced);
         result
     }
 
-    /// A put met a close, or a consumer that waits.
+    /// Handles a put that found the conflator closed, or a waiting consumer.
     #[cold]
     fn met_slow<K, S>(
         self,
@@ -144,8 +146,8 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
         if shared.status() & CLOSED == 0 {
             return Ok(());
         }
-        // Perhaps no consumer looks any more: what waits is handed back, which is this value or a
-        // newer one.
+        // Perhaps no consumer checks the cell any more: take the pending value, which is this put's
+        // or a newer one.
         match place.entry().value.take(self.spare) {
             Some(taken) => {
                 self.counts.add(Count::Returned, 1);
@@ -163,13 +165,15 @@ where
     M: Mode<V>,
     S: BuildHasher,
 {
-    /// As [`put`](Self::put), by the key, which is hashed and searched for, and inserted if it is
-    /// not there.
+    /// As [`put`](Self::put), by the key, which is hashed, searched, and inserted if it is not
+    /// there.
     ///
-    /// Two atomic additions more than by handle. Lock-free where the key is inserted; that may
+    /// Costs two atomic additions more than by handle. Lock-free if the key is inserted; that may
     /// allocate a table.
     ///
     /// # Errors
+    ///
+    /// If the conflator is closed, or full. The error contains the value, as in `put`.
     ///
     /// If the conflator is closed, or full. The value comes back.
     pub fn put_key(&mut self, key: &K, value: V) -> Result<(), PutError<V>>
@@ -187,12 +191,12 @@ where
         }
     }
 
-    /// Removes the key, and hands back the value that waits.
+    /// Removes the key, and returns its pending value.
     ///
-    /// A put of the key that runs at the same time may count as before or after it: then its value
-    /// is still handled. What the handles of the key do from now on is set by
-    /// [`Builder::removed`](crate::Builder::removed). The key is dropped here, or with its last
-    /// handle, or when its cell gets another key. Lock-free.
+    /// A concurrent put of the key may count as before or after the removal; in the second case its
+    /// value is still handled. [`Builder::removed`](crate::Builder::removed) sets how handles of
+    /// the key behave from now on. The key is dropped here, or with its last handle, or when its
+    /// cell is reused. Lock-free.
     pub fn remove(&mut self, key: &K) -> Removal<V> {
         let (shared, side) = self.split();
         let mut removal = Removal {
@@ -219,15 +223,15 @@ where
 }
 
 impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
-    /// Decides on a put that is more than an exchange and its marks: the conflator is closed, the
-    /// key was removed, or its figures are kept.
+    /// Handles a put that is more than a swap and its marks: the conflator is closed, the key was
+    /// removed, or statistics are kept.
     #[cold]
     fn admit_slow(&self, place: Place<'_, K, V, M>, by: By) -> Result<(), PutError<()>> {
         if self.status() & CLOSED != 0 {
             return Err(PutError::Closed(()));
         }
         if place.entry().life.state() != State::Live {
-            // A put by key brings a removed key back, whatever handles do.
+            // A put by key brings a removed key back, whatever the setting for handles.
             if by == By::Handle && self.config.removed == Removed::Refuse {
                 return Err(PutError::Removed(()));
             }
@@ -239,12 +243,12 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         Ok(())
     }
 
-    /// Counts a put of a key, and notes its time.
+    /// Counts a put of a key, and records its time.
     #[cold]
     fn stamp(&self, place: Place<'_, K, V, M>) {
         let cold = &place.table.cold[place.at];
         let now = self.now().as_nanos().max(1);
-        // Relaxed: figures, read as of the moment, here and below. [CP1]
+        // Relaxed: statistics, here and below. [CP1]
         cold.puts.fetch_add(1, Relaxed);
         // Relaxed: as CP1. [CP2]
         let _ = cold.oldest.compare_exchange(0, now, Relaxed, Relaxed);

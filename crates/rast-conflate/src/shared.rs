@@ -1,13 +1,13 @@
-//! What producers and consumers share: the tables, and which consumers wait.
+//! State that producers and consumers share: the tables, and the waiting consumers.
 //!
 //! ```text
-//!   status   bit 0: closed    bit 1: puts note figures
-//!            bits 2-31: threads that sleep    bits 32-63: wakers that are armed
+//!   status   bit 0: closed    bit 1: puts keep statistics per key
+//!            bits 2-31: sleeping threads      bits 32-63: armed wakers
 //! ```
 //!
-//! A put begins and ends with a look at `status`: zero means that there is nothing but the put to
-//! do. The second look comes after the marks and their fences, so of a put and a consumer that is
-//! about to sleep, or a close, one sees the other.
+//! A put begins and ends with a load of `status`. Zero means that the put has nothing else to do.
+//! The second load comes after the marks and their fences. So by the store-buffer argument either
+//! the put sees a consumer that is about to sleep, or a close, or that thread sees the put's marks.
 
 use core::hash::{BuildHasher, Hash};
 use core::ptr::NonNull;
@@ -33,7 +33,7 @@ use crate::table::{Entry, Table};
 use crate::timers::Instant;
 
 pub(crate) const CLOSED: u64 = 1;
-/// Each put has to note the figures of its key; set for good.
+/// Each put updates the statistics of its key; never cleared.
 pub(crate) const STAMPED: u64 = 1 << 1;
 const SLEEPER: u64 = 1 << 2;
 const SLEEPERS: u64 = (1 << 32) - SLEEPER;
@@ -46,14 +46,14 @@ pub(crate) struct Armed {
 }
 
 pub(crate) struct Shared<K, V, M: Mode<V>, S> {
-    /// Read by every put; written when a consumer sleeps or wakes.
+    /// Loaded by every put; written when a consumer sleeps or wakes.
     status: CachePadded<AtomicU64>,
     first: NonNull<Table<K, V, M>>,
-    /// A late table, from which the last one is found; a hint.
+    /// One of the last tables, from which the last one is found; a hint.
     newest: AtomicPtr<Table<K, V, M>>,
     hasher: S,
     pub(crate) config: Config,
-    /// Keys in the table, and insertions that may become some.
+    /// Number of keys in the table, plus insertions in progress.
     keys: AtomicUsize,
     pub(crate) consumers: AtomicUsize,
     event: EventCount,
@@ -61,8 +61,8 @@ pub(crate) struct Shared<K, V, M: Mode<V>, S> {
     pub(crate) ledger: Ledger,
 }
 
-// SAFETY: the tables are shared by their own protocol, and freed by the drop alone; everything else
-// is `Sync` itself.
+// SAFETY: the tables are shared by their own protocol, and only the drop frees them; everything
+// else is `Sync` itself.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Sync> Sync for Shared<K, V, M, S> {}
 // SAFETY: as above, and keys and values may be sent.
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>, S: Send> Send for Shared<K, V, M, S> {}
@@ -73,15 +73,15 @@ pub(crate) struct Place<'a, K, V, M: Mode<V>> {
     pub(crate) at: usize,
 }
 
-/// What a put needs of a place, found without a walk from the table to its parts.
+/// The parts of a place that a put needs, as direct references.
 pub(crate) struct Target<'a, K, V, M: Mode<V>> {
     pub(crate) place: Place<'a, K, V, M>,
     pub(crate) entry: &'a Entry<K, M::Cell>,
-    /// [`Path::NONE`] where there are priorities.
+    /// [`Path::NONE`] if the conflator has priorities.
     pub(crate) path: Path<'a>,
 }
 
-/// The address of a place, kept beyond a borrow of the tables.
+/// The address of a place, which outlives a borrow of the tables.
 pub(crate) struct Spot<K, V, M: Mode<V>> {
     pub(crate) table: NonNull<Table<K, V, M>>,
     pub(crate) at: usize,
@@ -96,10 +96,10 @@ impl<K, V, M: Mode<V>> Clone for Spot<K, V, M> {
 impl<K, V, M: Mode<V>> Copy for Spot<K, V, M> {}
 
 impl<K, V, M: Mode<V>> Spot<K, V, M> {
-    /// Returns the place, for as long as the caller has the conflator that it was taken from.
+    /// Returns the place; `shared` must be the conflator that the spot came from.
     #[inline(always)]
     pub(crate) fn place<'a, S>(self, shared: &'a Shared<K, V, M, S>) -> Place<'a, K, V, M> {
-        // SAFETY: 1: each spot is used with the conflator that it was taken from.
+        // SAFETY: 1: each spot is used with the conflator that it came from.
         let table = unsafe { shared.table(self.table) };
         Place { table, at: self.at }
     }
@@ -142,7 +142,7 @@ impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
         K: Eq,
     {
         let state = self.entry().life.pin()?;
-        // From here on a panic of the comparison gives the pin back.
+        // From here on a panic of the comparison removes the pin.
         let pinned = Pinned(self);
         (pinned.key() == key).then_some((pinned, state))
     }
@@ -169,7 +169,7 @@ impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
 
 impl<'a, K, V, M: Mode<V>> Pinned<'a, K, V, M> {
     pub(crate) fn key(&self) -> &K {
-        // SAFETY: 1: the pin found the cell with a key, and is given back when this is dropped.
+        // SAFETY: 1: the pin found the cell with a key, and is removed when this is dropped.
         unsafe { self.0.entry().key() }
     }
 
@@ -177,7 +177,7 @@ impl<'a, K, V, M: Mode<V>> Pinned<'a, K, V, M> {
         self.0.entry().life.state()
     }
 
-    /// Keeps the pin.
+    /// Keeps the pin and returns the place.
     pub(crate) fn keep(self) -> Place<'a, K, V, M> {
         core::mem::ManuallyDrop::new(self).0
     }
@@ -189,8 +189,8 @@ impl<K, V, M: Mode<V>> Drop for Pinned<'_, K, V, M> {
     }
 }
 
-/// The count of a key that may not come to be, also by a panic of the key's own code: given back
-/// when this is dropped.
+/// A reserved count of a key whose insertion may fail, or panic in the key's own code; the drop
+/// subtracts the count.
 struct Reserved<'a, K, V, M: Mode<V>, S> {
     shared: &'a Shared<K, V, M, S>,
     cell: Option<Pinned<'a, K, V, M>>,
@@ -207,7 +207,7 @@ impl<'a, K, V, M: Mode<V>, S> Reserved<'a, K, V, M, S> {
 
 impl<K, V, M: Mode<V>, S> Drop for Reserved<'_, K, V, M, S> {
     fn drop(&mut self) {
-        // Another thread may have made the key live: then it counts.
+        // If another thread made the key live, it counts.
         let is_live = self.cell.as_ref().is_some_and(|cell| {
             let killed = cell.0.entry().life.shift(State::Tentative, State::Killed);
             killed.is_err_and(|state| state != State::Killed)
@@ -253,7 +253,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         unsafe { self.first.as_ref() }
     }
 
-    /// Returns a table whose address was kept.
+    /// Returns the table of a stored address.
     ///
     /// # Safety
     ///
@@ -269,13 +269,13 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     }
 
     fn last(&self) -> &Table<K, V, M> {
-        // Acquire: pairs with the Release below; the table is whole. [CS1]
+        // Acquire: pairs with the Release below; the table is initialised. [CS1]
         let newest = self.newest.load(Acquire);
-        // SAFETY: the word holds addresses of tables of this conflator alone.
+        // SAFETY: the word contains only addresses of tables of this conflator.
         let mut table = unsafe { &*newest };
         while let Some(next) = table.next() {
             table = next;
-            // Release: pairs with the Acquire above; a hint that another thread may set back. [CS2]
+            // Release: pairs with the Acquire above; another thread may store an older table. [CS2]
             self.newest
                 .store(core::ptr::from_ref(next).cast_mut(), Release);
         }
@@ -284,14 +284,14 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
-        // Relaxed: a count of the moment. [CS3]
+        // Relaxed: a snapshot. [CS3]
         self.keys.load(Relaxed)
     }
 
-    /// Counts one key more, if there may be one.
+    /// Adds one to the number of keys, if the limit allows it.
     fn reserve(&self) -> Result<(), NoRoom> {
         if self.config.growth == Growth::Grow {
-            // Relaxed: a count, nothing is read by it. [CS4]
+            // Relaxed: a counter that publishes nothing. [CS4]
             self.keys.fetch_add(1, Relaxed);
             return Ok(());
         }
@@ -306,7 +306,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         self.keys.fetch_sub(1, Relaxed);
     }
 
-    /// Brings a removed key back, which the caller has a pin on or runs.
+    /// Makes a removed key live again; the caller has a pin on it or runs it.
     pub(crate) fn revive(&self, place: Place<'_, K, V, M>) -> Result<(), NoRoom> {
         self.reserve()?;
         if place
@@ -315,13 +315,14 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             .shift(State::Removed, State::Live)
             .is_err()
         {
-            // Another thread was quicker.
+            // Another thread was first.
             self.unreserve();
         }
         Ok(())
     }
 
-    /// Takes a key out of the table; a value may wait in its cell. False if it was not in it.
+    /// Removes a key from the table; its cell may still have a value. Returns `false` if it was not
+    /// live.
     pub(crate) fn remove(&self, place: Place<'_, K, V, M>) -> bool {
         let is_removed = place
             .entry()
@@ -334,37 +335,41 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         is_removed
     }
 
-    /// Marks a cell, up to the root of its table. The caller's last atomic operation was an
-    /// exchange and a fence.
+    /// Marks a cell, up to the root of its table. The caller must have fenced after its last
+    /// read-modify-write.
     pub(crate) fn mark(&self, place: Place<'_, K, V, M>) {
-        // Relaxed: any priority that the key had will do.
+        // Relaxed: any priority that the key had is correct.
         let priority = place.entry().priority.load(Relaxed);
         place.table.marks[priority].path(place.at).mark();
     }
 
-    /// Marks again what a consumer cleared and does not handle now, and wakes another one for it.
+    /// Marks again a cell that a consumer cleared and does not handle now, and wakes another
+    /// consumer.
     pub(crate) fn mark_again(&self, place: Place<'_, K, V, M>) {
-        // SeqCst: what came before, and was no exchange perhaps, is ordered before the tests of the
-        // marks. [CS10]
+        // SeqCst: orders what the caller did before, which may not be a read-modify-write, before
+        // the tests of the marks. [CS10]
         fence(SeqCst);
         self.mark(place);
         self.wake();
     }
 
-    /// Ends the deferral of a key, if it has one. The caller has a pin on it.
+    /// Ends the deferral of a key, if it has one. The caller must have a pin on it.
     pub(crate) fn end_deferral(&self, place: Place<'_, K, V, M>) {
-        // SeqCst: of this one, after a pace is set, and that of a consumer that defers the key, one
-        // is first: the consumer sees the pace, or its deferral is seen here. [CS24]
+        // SeqCst: store-buffer argument between this fence, after a pace is set, and that of a
+        // consumer that defers the key. Either the consumer sees the pace, or its deferral is seen
+        // here. [CS24]
         fence(SeqCst);
         if place.entry().life.undefer() {
             self.mark_again(place);
         }
     }
 
-    /// Gives a key its own pace, and ends a deferral by the old one. The caller has a pin on it.
+    /// Gives a key its own pace, and ends a deferral by the old one. The caller must have a pin on
+    /// it.
     pub(crate) fn set_pace(&self, place: Place<'_, K, V, M>, pace: Pace) {
         let cold = &place.table.cold[place.at];
-        // Relaxed: a setting; the fence below orders it before the look at the deferral.
+        // Relaxed: a setting; the fence in `end_deferral` orders it before the load of the
+        // deferral.
         cold.every.store(pace.every().as_nanos(), Relaxed);
         // Relaxed: as above.
         cold.burst.store(pace.burst(), Relaxed);
@@ -378,36 +383,36 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         table: &Table<K, V, M>,
         claim: crate::marks::Claim,
     ) {
-        // No fence: a mark that is found set was set after this consumer cleared it, and brings
-        // another one here.
+        // No fence: a mark that is already set was set after this consumer cleared it, and leads
+        // another consumer here.
         table.marks[priority].give_back(claim);
         self.wake();
     }
 
-    /// Returns whether anything may be marked, in one priority. Looks at the root of each table.
+    /// Returns `true` if a cell of one priority may be marked. Checks the root of each table.
     #[inline]
     pub(crate) fn is_dirty_at(&self, priority: usize) -> bool {
         self.tables().any(|table| table.marks[priority].is_marked())
     }
 
-    /// Returns whether anything may be marked.
+    /// Returns `true` if a cell may be marked.
     pub(crate) fn is_dirty(&self) -> bool {
         (0..self.config.priorities).any(|priority| self.is_dirty_at(priority))
     }
 
     // Waiting.
 
-    /// The status as a put looks at it: zero if the conflator is open, no consumer waits, and no
-    /// figures are kept per key.
+    /// Returns the status for a put: zero if the conflator is open, no consumer waits, and no
+    /// statistics are kept per key.
     #[inline(always)]
     pub(crate) fn status(&self) -> u64 {
-        // Relaxed: the fences of the marks come before it; a close or a sleeper writes it, fences,
-        // and looks at the marks. [CS14]
+        // Relaxed: the fences of the marks precede it. A close or a sleeper writes it, fences, and
+        // then checks the marks. [CS14]
         self.status.load(Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Acquire: pairs with the AcqRel in close; what came before it is seen. [CS15]
+        // Acquire: pairs with the AcqRel in close; what preceded the close happens-before. [CS15]
         self.status.load(Acquire) & CLOSED != 0
     }
 
@@ -437,7 +442,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         self.wake_task();
     }
 
-    /// Calls the waker that was armed first; false if there is none.
+    /// Calls the waker that was armed first; returns `false` if there is none.
     fn wake_task(&self) -> bool {
         if self.status() < WAKER {
             return false;
@@ -447,19 +452,18 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             if wakers.is_empty() {
                 return false;
             }
-            // Relaxed: written under the lock; `arm` fences and looks. [CS17]
+            // Relaxed: written under the lock; `arm` fences and checks. [CS17]
             self.status.fetch_sub(WAKER, Relaxed);
             wakers.remove(0)
         };
-        // A waker that panics has been called all the same, and the put that called it is done.
+        // A panic of the waker must not fail the put that called it.
         contain(|| armed.waker.wake());
         true
     }
 
-    /// Sleeps until something is marked, the conflator closes that was not closed, or the span is
-    /// over.
+    /// Sleeps until a cell is marked, the conflator closes while it was open, or `span` has passed.
     pub(crate) fn sleep(&self, was_closed: bool, span: Option<Duration>) {
-        // Relaxed: the fence of `prepare` orders it before the look below. [CS18]
+        // Relaxed: the fence of `prepare` orders it before the check below. [CS18]
         self.status.fetch_add(SLEEPER, Relaxed);
         let key = self.event.prepare();
         if self.is_dirty() || self.is_closed() != was_closed {
@@ -470,12 +474,12 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                 None => self.event.wait(key),
             }
         }
-        // Relaxed: a count; a put that reads the old one finds no thread asleep. [CS19]
+        // Relaxed: a put that loads the old count finds no thread to wake. [CS19]
         self.status.fetch_sub(SLEEPER, Relaxed);
     }
 
-    /// Has the waker called once when something is marked or the conflator closes; false if that is
-    /// so now.
+    /// Arms `waker` to be called once when a cell is marked or the conflator closes; returns
+    /// `false` if that is already the case.
     pub(crate) fn arm(&self, consumer: u64, waker: &Waker) -> bool {
         let waker = waker.clone();
         let replaced = {
@@ -484,17 +488,17 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                 Some(armed) => Some(core::mem::replace(&mut armed.waker, waker)),
                 None => {
                     wakers.push(Armed { consumer, waker });
-                    // Relaxed: written under the lock; the fence below orders it before the look.
+                    // Relaxed: written under the lock; the fence below orders it before the check.
                     // [CS20]
                     self.status.fetch_add(WAKER, Relaxed);
                     None
                 }
             }
         };
-        // Without the lock: a waker may own a task that owns a consumer.
+        // Outside the lock: a waker may own a task that owns a consumer.
         drop(replaced);
-        // SeqCst: pairs with the fences of a put; either it sees the waker, or the look below sees
-        // its mark. [CS21]
+        // SeqCst: pairs with the fences of a put; either the put sees the waker, or the check below
+        // sees its mark. [CS21]
         fence(SeqCst);
         if !self.is_dirty() && !self.is_closed() {
             return true;
@@ -503,7 +507,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         false
     }
 
-    /// Takes the waker of a consumer back; false if it was called, or there was none.
+    /// Removes the waker of a consumer; returns `false` if it was called, or there was none.
     pub(crate) fn disarm(&self, consumer: u64) -> bool {
         let taken = {
             let mut wakers = self.wakers.lock();
@@ -519,14 +523,14 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 }
 
 impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
-    /// Spreads the hash: hashers that give small numbers as they are fill the upper bits too.
+    /// Spreads the hash into the upper bits, for hashers that return small numbers unchanged.
     #[inline]
     fn tag(&self, key: &K) -> u64 {
         let hash = self.hasher.hash_one(key);
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// Finds a key, whatever has become of it, and pins its cell.
+    /// Finds a key in any state, and pins its cell.
     #[inline]
     pub(crate) fn find(&self, key: &K) -> Option<Pinned<'_, K, V, M>> {
         self.search(key, self.tag(key))
@@ -549,12 +553,12 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         None
     }
 
-    /// Finds a key or inserts it; what comes back is live or removed.
+    /// Finds a key or inserts it; the result is live or removed.
     ///
-    /// Lock-free. A key is inserted in two steps, because cells are used again and two threads may
-    /// claim two cells for one key: the cell becomes tentative, and then each thread that meets it
-    /// looks through all cells of the key. The first cell in the order of the search stays, unless
-    /// a later one was found out to be the key's before.
+    /// Lock-free. Cells are reused, and two threads may claim two cells for one key. So insertion
+    /// has two steps: the cell becomes tentative, and then each thread that finds it checks all
+    /// cells of the key. The first cell in search order wins, unless a later one has already become
+    /// the key's.
     pub(crate) fn find_or_insert(&self, key: &K) -> Result<Pinned<'_, K, V, M>, NoRoom>
     where
         K: Clone,
@@ -580,7 +584,7 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         }
     }
 
-    /// Claims the first cell for a key that can be had, in the order of the search.
+    /// Claims the first available cell for a key, in search order.
     fn claim(&self, tag: u64) -> Option<Place<'_, K, V, M>> {
         let mut table = self.first();
         loop {
@@ -604,7 +608,7 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
                 self.0.entry().life.publish(State::Free, 0);
             }
         }
-        // If the clone or the clock panics, the cell is free again.
+        // If the clone or the clock panics, the cell becomes free again.
         let unclaim = Unclaim(place);
         let (key, now) = (key.clone(), self.now().as_nanos());
         core::mem::forget(unclaim);
@@ -614,14 +618,14 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         Pinned(place)
     }
 
-    /// Finds out what becomes of a tentative cell; returns its state, which is not tentative then.
+    /// Decides the state of a tentative cell, and returns it.
     fn settle(&self, mine: &Pinned<'_, K, V, M>, tag: u64) -> State {
         let (place, life) = (mine.0, &mine.0.entry().life);
         if life.state() != State::Tentative {
             return life.state();
         }
-        // SeqCst: of two cells that became tentative for one key, the thread that fences second
-        // sees the other cell. [CS23]
+        // SeqCst: if two cells became tentative for one key, the thread whose fence is second sees
+        // the other cell. [CS23]
         fence(SeqCst);
         let mut my_step = None;
         for table in self.tables() {
@@ -644,7 +648,7 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
                     state = killed.err().unwrap_or(State::Killed);
                 }
                 if state != State::Killed {
-                    // It is the key's, or comes first and is about to be.
+                    // That cell has the key, or precedes this one and will get it.
                     let _ = life.shift(State::Tentative, State::Killed);
                     return life.state();
                 }
@@ -659,7 +663,7 @@ impl<K, V, M: Mode<V>, S> Drop for Shared<K, V, M, S> {
     fn drop(&mut self) {
         // SAFETY: the first table came from a box, and by `&mut self` no other thread uses it.
         let mut table = Some(unsafe { Box::from_raw(self.first.as_ptr()) });
-        // Each table goes on its own: a chain of many would not fit the stack.
+        // Each table is dropped separately: recursion over a long chain would overflow the stack.
         while let Some(mut here) = table {
             table = here.unlink();
         }

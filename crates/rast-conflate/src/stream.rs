@@ -1,4 +1,4 @@
-//! Values as a stream, bound to no runtime.
+//! Values as a stream, independent of a runtime.
 
 use core::fmt;
 use core::pin::Pin;
@@ -11,13 +11,13 @@ use crate::mode::{Mode, Newest};
 use crate::primitive::sync::Arc;
 use crate::timers::Instant;
 
-/// Gives the values of a consumer, and ends when the conflator is closed and nothing waits that the
-/// consumer could take; made by [`Consumer::into_stream`]. Needs the feature `async`.
+/// Yields the values of a consumer, and ends when the conflator is closed and no value is pending
+/// that the consumer could take; made by [`Consumer::into_stream`]. Needs the feature `async`.
 ///
-/// Each item keeps its key claimed until it is dropped, so a key is handled by one task at a time.
-/// A key that its pace holds back needs a poll at [`next_deadline`](Self::next_deadline): the
-/// stream has no timer of its own. A stream that was woken is polled again, or dropped: kept
-/// without a poll, it keeps its wake-up from other consumers.
+/// Each item keeps its key claimed until it is dropped, so one task at a time handles a key. The
+/// stream has no timer: if a pace delays a key, poll again at
+/// [`next_deadline`](Self::next_deadline). A stream that was woken must be polled or dropped;
+/// otherwise its wake-up is lost to the other consumers.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Stream<K, V, M: Mode<V> = Newest, S = RandomState> {
     consumer: Consumer<K, V, M, S>,
@@ -47,14 +47,13 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
 }
 
 impl<K, V, M: Mode<V>, S> Stream<K, V, M, S> {
-    /// Returns when to poll again for the sake of keys that their pace holds back; `None` if there
-    /// is none.
+    /// Returns when to poll again because of keys that their pace delays; `None` if there is none.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.consumer.next_deadline()
     }
 }
 
-// The consumer is moved freely; nothing in it is pinned.
+// No field is pinned structurally, so the stream is movable.
 impl<K, V, M: Mode<V>, S> Unpin for Stream<K, V, M, S> {}
 
 impl<K, V, M: Mode<V>, S> futures_core::Stream for Stream<K, V, M, S> {
@@ -70,7 +69,7 @@ impl<K, V, M: Mode<V>, S> futures_core::Stream for Stream<K, V, M, S> {
             return Poll::Ready(None);
         }
         if !consumer.arm(cx.waker()) {
-            // Something came since the look above.
+            // A value came since the check above.
             cx.waker().wake_by_ref();
         }
         Poll::Pending

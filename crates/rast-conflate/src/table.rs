@@ -1,17 +1,17 @@
-//! One table of keys: cells in a power of two, a hash beside each, and the marks.
+//! One table of keys: a power of two of cells, their hashes, and the marks.
 //!
 //! ```text
-//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads these alone
+//!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads only these
 //!                                                    until one is equal
 //!   entries   [ life, priority, value cell, key ] ...
-//!   cold      [ pace, figures, handler ] ...         touched by consumers, and by puts that count
+//!   cold      [ pace, statistics, handler ] ...      for consumers, and puts with statistics
 //!   marks     a map per priority
 //!   next, prev                                       the tables of one conflator, oldest first
 //! ```
 //!
-//! A key is searched for in a window of cells that begins where its hash says. No cell of a table
-//! ever moves, and a table is freed with its conflator alone: handles are plain addresses, and
-//! nothing stops while the conflator grows.
+//! A key is searched in a window of cells whose start is given by its hash. No cell ever moves, and
+//! a table is freed only with its conflator. So handles are plain addresses, and no thread waits
+//! while the conflator grows.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -29,26 +29,26 @@ use crate::primitive::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Cells of the least table, and of a table that follows one whose keys fell together.
+/// Number of cells of the smallest table, and of a table that follows one with clustered keys.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 const CELLS_MIN: usize = 64;
 #[cfg(any(rast_loom, rast_shuttle))]
 const CELLS_MIN: usize = 2;
 
-/// Cells in which a key is searched for, in a table that may be followed by another.
+/// Number of cells in which a key is searched, in a table that may be followed by another.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 const WINDOW: usize = 16;
 #[cfg(any(rast_loom, rast_shuttle))]
 const WINDOW: usize = 1;
 
-/// Cells of the greatest table.
+/// Maximum number of cells of a table.
 const CELLS_MAX: usize = 1 << 30;
 
 /// A handler of one key; see [`KeyHandle::set_handler`](crate::KeyHandle::set_handler).
 pub type KeyHandler<K, V> = Box<dyn FnMut(&K, V) + Send>;
 
-/// The handler of one key, and how often it was set: one that ran comes back only if none was set
-/// meanwhile.
+/// The handler of one key, and how often one was set. A handler that ran is put back only if none
+/// was set meanwhile.
 pub(crate) struct HandlerSlot<K, V> {
     pub(crate) handler: Option<KeyHandler<K, V>>,
     pub(crate) version: u64,
@@ -58,33 +58,32 @@ pub(crate) struct HandlerSlot<K, V> {
 #[cfg_attr(not(any(rast_loom, rast_shuttle)), repr(align(64)))]
 pub(crate) struct Entry<K, C> {
     pub(crate) life: Life,
-    /// Which map of marks the key uses. Written by a handle, read by puts.
+    /// Index of the map of marks that the key uses. Written by a handle, read by puts.
     pub(crate) priority: AtomicUsize,
     pub(crate) value: C,
     key: UnsafeCell<MaybeUninit<K>>,
 }
 
-/// What belongs to a key and is not needed by a put. Times are nanoseconds of the conflator's
-/// clock.
+/// Data of a key that a put does not need. Times are nanoseconds of the conflator's clock.
 pub(crate) struct Cold<K, V> {
-    /// Least time from one handling to the next; zero: none. Set by users.
+    /// Minimum time from one handling to the next; zero means none. Set by users.
     pub(crate) every: AtomicU64,
-    /// How many handlings may come at once.
+    /// Maximum number of handlings at once.
     pub(crate) burst: AtomicU64,
-    /// When the next handling would be due at an even pace. Written by the consumer that runs the
-    /// key.
+    /// Time at which the next handling would be due at an even pace. Written by the consumer that
+    /// runs the key.
     pub(crate) due: AtomicU64,
-    /// When the key was last handled, or inserted.
+    /// Time at which the key was last handled, or inserted.
     pub(crate) last: AtomicU64,
     pub(crate) puts: AtomicU64,
     /// Written by the consumer that runs the key.
     pub(crate) handled: AtomicU64,
-    /// When the oldest and the newest value that wait were put; zero: none waits.
+    /// Times at which the oldest and the newest pending value were put; zero means none is pending.
     pub(crate) oldest: AtomicU64,
     pub(crate) newest: AtomicU64,
     /// Written by the consumer that runs the key.
     pub(crate) wait_max: AtomicU64,
-    /// Set once the key has a handler, so that others do not look.
+    /// Set while the key has a handler, so that other keys do not take the lock.
     pub(crate) has_handler: AtomicUsize,
     pub(crate) handler: Mutex<HandlerSlot<K, V>>,
 }
@@ -98,7 +97,7 @@ pub(crate) struct Table<K, V, M: Mode<V>> {
     pub(crate) cold: Box<[Cold<K, V>]>,
     /// One per priority.
     pub(crate) marks: Box<[Map]>,
-    /// Cells that were ever used.
+    /// Number of cells that were ever used.
     used: AtomicUsize,
     next: AtomicPtr<Self>,
     prev: *const Self,
@@ -111,7 +110,7 @@ unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Sync for Table<K, V, M> {}
 unsafe impl<K: Send + Sync, V: Send, M: Mode<V>> Send for Table<K, V, M> {}
 
 impl<K, C> Entry<K, C> {
-    /// Claims the cell if it is without a key, or its key is gone, unused and without a value.
+    /// Claims the cell if it has no key, or its key was removed, is unused and has no value.
     fn claim<V>(&self) -> Option<State>
     where
         C: Cell<V>,
@@ -123,13 +122,12 @@ impl<K, C> Entry<K, C> {
     ///
     /// # Safety
     ///
-    /// 1. The caller has a pin on the cell, or runs it, and found it with a key; and keeps that as
-    ///    long as the borrow.
+    /// 1. The caller has a pin on the cell, or runs it, found it with a key, and keeps the pin or
+    ///    the run as long as the borrow.
     #[inline(always)]
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {
-            // SAFETY: by 1 the key is initialised, and is not taken out while there is a pin or a
-            // run.
+            // SAFETY: by 1 the key is initialised, and is not removed during a pin or a run.
             unsafe { &*key.cast::<K>() }
         })
     }
@@ -158,7 +156,7 @@ impl<K, V> Cold<K, V> {
 }
 
 impl<K, V, M: Mode<V>> Table<K, V, M> {
-    /// Makes an empty table. One that `grows` is searched in a window, another one as a whole.
+    /// Makes an empty table. If it `grows`, a search reads a window of it, otherwise all of it.
     pub(crate) fn new(cells: usize, grows: bool, marks: Marks, priorities: usize) -> Box<Self> {
         let cells = cells.next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
         Box::new(Self::linked(
@@ -205,31 +203,31 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         self.mask + 1
     }
 
-    /// Returns the table that was made after this one.
+    /// Returns the next table.
     #[inline]
     pub(crate) fn next(&self) -> Option<&Self> {
-        // Acquire: pairs with the AcqRel in grow; the table is whole. [CT7]
+        // Acquire: pairs with the AcqRel in grow; the table is initialised. [CT7]
         let next = self.next.load(Acquire);
         // SAFETY: a table that is linked lives until the conflator is dropped, which outlives this
         // borrow.
         unsafe { next.as_ref() }
     }
 
-    /// Returns the table that was made before this one.
+    /// Returns the previous table.
     pub(crate) fn prev(&self) -> Option<&Self> {
         // SAFETY: as in next; it was linked before this one.
         unsafe { self.prev.as_ref() }
     }
 
     /// Returns the next table, and makes it if there is none, with four cells for each key of this
-    /// one: twice as large as this one where the hash spreads, and small where keys fall together.
+    /// one: twice as large as this one if the hash spreads well, and small if keys are clustered.
     ///
-    /// Lock-free: a thread that loses the exchange goes on with the winner's table.
+    /// Lock-free: a thread that loses the compare-exchange uses the winner's table.
     pub(crate) fn grow(&self, marks: Marks) -> &Self {
         if let Some(next) = self.next() {
             return next;
         }
-        // Relaxed: a guess. [CT8]
+        // Relaxed: an estimate. [CT8]
         let used = self.used.load(Relaxed);
         let cells = (used * 4).next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
         let shape = (marks, self.marks.len());
@@ -245,13 +243,13 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
             .next
             .compare_exchange(ptr::null_mut(), new, AcqRel, Acquire);
         if linked.is_err() {
-            // SAFETY: the table came from a box and was not linked, so this thread alone has it.
+            // SAFETY: the table came from a box and was not linked, so only this thread has it.
             drop(unsafe { Box::from_raw(new) });
         }
         self.next().expect("a table was linked")
     }
 
-    /// Takes the next table out, to drop it.
+    /// Unlinks the next table, to drop it.
     pub(crate) fn unlink(&mut self) -> Option<Box<Self>> {
         // Relaxed: the caller owns all tables. [CT10]
         let next = self.next.swap(ptr::null_mut(), Relaxed);
@@ -259,13 +257,13 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         (!next.is_null()).then(|| unsafe { Box::from_raw(next) })
     }
 
-    /// Returns the cells of a hash in the order of the search, as far as they were ever used.
+    /// Returns the cells of a hash in search order, up to the first that was never used.
     #[inline]
     pub(crate) fn window(&self, tag: u64) -> impl Iterator<Item = (usize, u64)> {
         let start = (tag >> 32) as usize;
         (0..self.window).map_while(move |step| {
             let at = (start + step) & self.mask;
-            // Relaxed: the state of the cell decides, and the insertion fences before it looks for
+            // Relaxed: the state of the cell decides, and the insertion fences before it checks for
             // a second cell of its key. [CT11]
             let here = self.tags[at].load(Relaxed);
             let is_used = here != 0 || self.entries[at].life.state() != State::Empty;
@@ -273,7 +271,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         })
     }
 
-    /// Claims the first cell of the hash's window that is without a key, or whose key is gone.
+    /// Claims the first cell of the hash's window that has no key or a removed one.
     pub(crate) fn claim(&self, tag: u64) -> Option<usize> {
         let start = (tag >> 32) as usize;
         for step in 0..self.window {
@@ -281,7 +279,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
             match self.entries[at].claim::<V>() {
                 None => continue,
                 Some(State::Empty) => {
-                    // Relaxed: a guess for the size of the next table. [CT12]
+                    // Relaxed: an estimate for the size of the next table. [CT12]
                     self.used.fetch_add(1, Relaxed);
                 }
                 Some(State::Removed | State::Killed) => self.clear(at),
@@ -292,7 +290,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         None
     }
 
-    /// Frees the cell of a key that is gone, if nothing uses it and no value waits.
+    /// Frees the cell of a removed key, if it is unused and has no value.
     pub(crate) fn free(&self, at: usize) {
         let entry = &self.entries[at];
         match entry.claim::<V>() {
@@ -305,7 +303,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         }
     }
 
-    /// Drops the key of a claimed cell, and its handler. If that panics, the claim is ended and the
+    /// Drops the key of a claimed cell, and its handler. If that panics, the claim ends and the
     /// cell is free.
     fn clear(&self, at: usize) {
         let entry = &self.entries[at];
@@ -334,7 +332,7 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         free.0 = None;
     }
 
-    /// Puts a key into a claimed cell, which becomes tentative, with a pin of the caller.
+    /// Puts a key into a claimed cell, which becomes tentative, with a pin for the caller.
     pub(crate) fn fill(&self, at: usize, tag: u64, key: K, pace: (u64, u64), now: u64) {
         let (entry, cold) = (&self.entries[at], &self.cold[at]);
         entry.value.open();

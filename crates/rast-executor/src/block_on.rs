@@ -27,12 +27,12 @@ pub(crate) fn waker_of(unparker: Unparker) -> Waker {
 
 /// Polls `future` on the calling thread until it is ready; the thread sleeps in between. Blocking.
 ///
-/// It brings no timers and spawns nothing: see [`Runtime::block_on`](crate::Runtime::block_on) and
+/// It provides no timers and cannot spawn: see [`Runtime::block_on`](crate::Runtime::block_on) and
 /// [`LocalExecutor::run`](crate::LocalExecutor::run).
 ///
 /// # Panics
 ///
-/// Inside of a task, whose thread it would block.
+/// Inside a task, whose thread it would block.
 ///
 /// ```
 /// assert_eq!(rast_executor::block_on(async { 6 * 7 }), 42);
@@ -42,7 +42,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     wait(future)
 }
 
-/// As [`block_on`], without the look at the context.
+/// As [`block_on`], without checking the context.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let parker = Parker::new();
     let waker = waker_of(parker.unparker());

@@ -13,7 +13,7 @@ use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread;
 use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
 
-/// How a pool is set up.
+/// Settings of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSetup {
     pub(crate) threads_max: usize,
@@ -23,14 +23,14 @@ pub(crate) struct PoolSetup {
 
 struct State {
     queue: Chain,
-    /// Threads that wait, or were woken and do not have the lock yet. Each counts itself.
+    /// Number of threads that wait, or were woken and do not have the lock yet. Each counts itself.
     waiting: usize,
     threads: usize,
     named: usize,
     is_closed: bool,
 }
 
-/// The part that threads and tasks share.
+/// State shared by threads and tasks.
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
@@ -38,7 +38,7 @@ struct Shared {
     setup: PoolSetup,
 }
 
-/// The pool: its threads start when there is work, and end when there was none for a while.
+/// The pool: its threads start when there is work, and end after a time without work.
 pub(crate) struct Pool(Arc<Shared>);
 
 impl fmt::Debug for Pool {
@@ -50,7 +50,7 @@ impl fmt::Debug for Pool {
 /// A call as a future that is ready at its first poll.
 pub(crate) struct Call<F>(pub(crate) Option<F>);
 
-// Nothing is pinned in it.
+// No field is pinned structurally.
 impl<F> Unpin for Call<F> {}
 
 impl<T, F: FnOnce() -> T> Future for Call<F> {
@@ -109,7 +109,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.threads -= 1;
             if state.threads == 0 {
-                // The system has no thread at all for it: the calls are cancelled.
+                // The system cannot start even one thread: the calls are cancelled.
                 let mut queue = core::mem::take(&mut state.queue);
                 drop(state);
                 while let Some(task) = queue.pop() {
@@ -173,7 +173,7 @@ impl Pool {
         handle
     }
 
-    /// Refuses calls from now on, and cancels those that have not begun.
+    /// Rejects calls from now on, and cancels those that have not begun.
     pub(crate) fn close(&self) {
         self.0.owned.close();
         let mut state = self.0.state.lock();
@@ -186,12 +186,12 @@ impl Pool {
         }
     }
 
-    /// How many calls are queued or run.
+    /// Returns how many calls are queued or running.
     pub(crate) fn calls(&self) -> usize {
         self.0.owned.len()
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.0.state.lock().threads
     }

@@ -5,24 +5,24 @@ use core::task::{Context, Poll};
 
 use crate::context;
 
-/// Operations that may be ready in one poll, unless the builder says otherwise.
+/// Default number of operations that may be ready in one poll.
 pub(crate) const DEFAULT: u32 = 128;
 
-/// The budget of what runs outside of a task.
+/// Budget outside a task.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
 
-/// The largest budget of a task. A value from here on means that the budget is spent, and how many
-/// operations were refused since.
+/// Limit of the budget of a task, exclusive. A value from here on means that the budget is spent;
+/// it also counts the operations that were refused since.
 pub(crate) const MAX: u32 = 1 << 30;
 
-/// How many operations of one poll are refused. After that they are ready again: the poll contains
-/// a loop that polls until it is ready, such as the `block_on` of another crate, and would never
-/// return.
+/// Maximum number of refused operations per poll. After that operations are ready again: the poll
+/// probably contains a loop that polls until it is ready, such as the `block_on` of another crate,
+/// and would never return.
 const REFUSED_MAX: u32 = 1 << 16;
 
-/// Takes one from the budget of the task; when it is spent, wakes the task and returns `Pending`.
+/// Subtracts one from the budget of the task; if it is spent, wakes the task and returns `Pending`.
 ///
-/// Outside of a task there is no limit.
+/// Outside a task there is no limit.
 pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
     let is_left = context::with(|context| {
         let Some(context) = context else {
@@ -49,11 +49,11 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Takes one from the task's budget, and yields if that is spent.
+/// Subtracts one from the task's budget, and yields if it is spent.
 ///
-/// The operations of this crate (joins, sleeps, sockets) do so by themselves. For loops over
-/// operations of others that are always ready, such as a channel that never runs empty.
-/// Outside of a task it returns at once. Cost: a thread-local and a counter.
+/// The operations of this crate (joins, sleeps, sockets) do so themselves. Use it in loops over
+/// other operations that are always ready, such as reads of a channel that is never empty. Outside
+/// a task it returns at once. Cost: a thread-local and a counter.
 ///
 /// ```
 /// use rast_executor::{LocalExecutor, consume_budget, spawn_local};

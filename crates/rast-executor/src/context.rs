@@ -1,4 +1,4 @@
-//! What the calling thread runs: by it free functions find their executor.
+//! The executor of the calling thread, through which free functions find it.
 
 use core::cell::Cell;
 use core::ptr;
@@ -20,15 +20,15 @@ pub(crate) enum Place<'a> {
     Local(&'a Rc<Local>),
 }
 
-/// What a thread runs.
+/// State of a thread that runs an executor.
 pub(crate) struct Context<'a> {
     pub(crate) place: Place<'a>,
     pub(crate) timers: &'a Arc<Timers>,
-    /// Which store of the timers sleeps go to.
+    /// Index of the timer store for sleeps.
     pub(crate) shard: usize,
-    /// The task that is polled now.
+    /// The task that is being polled.
     pub(crate) task: Cell<*const ()>,
-    /// Whether that task yielded.
+    /// `true` if that task yielded.
     pub(crate) yielded: Cell<bool>,
     /// How many more operations of that task may be ready.
     pub(crate) budget: Cell<u32>,
@@ -59,7 +59,7 @@ primitive::thread_local! {
 
 /// Calls `f` while `context` is that of the calling thread.
 pub(crate) fn enter<R>(context: &Context<'_>, f: impl FnOnce() -> R) -> R {
-    /// Puts the former one back, also in a panic.
+    /// Restores the previous context, also on a panic.
     struct Former(*const Context<'static>);
     impl Drop for Former {
         fn drop(&mut self) {
@@ -71,17 +71,17 @@ pub(crate) fn enter<R>(context: &Context<'_>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Calls `f` with what the thread runs; with `None` if that is nothing of ours, and while the
-/// thread ends.
+/// Calls `f` with the context of the thread; with `None` if there is none, or if the thread is
+/// ending.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(Option<&Context<'_>>) -> R) -> R {
     let address = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
-    // SAFETY: `enter` keeps the context until it puts the former one back, on this thread; the
-    // lifetime ends with this call.
+    // SAFETY: `enter` keeps the context alive until it restores the previous one, on this thread;
+    // the lifetime ends with this call.
     f(unsafe { address.as_ref() })
 }
 
-/// Panics if the thread runs tasks: blocking it would stop them.
+/// Panics if the thread runs tasks, because blocking it would block them.
 #[track_caller]
 pub(crate) fn refuse_nested(what: &str) {
     let is_inside = with(|context| context.is_some());
@@ -92,6 +92,6 @@ pub(crate) fn refuse_nested(what: &str) {
     );
 }
 
-/// What a free function says outside of an executor.
+/// Panic message of a free function outside an executor.
 pub(crate) const OUTSIDE: &str = "no executor runs on this thread: call this inside of \
     Runtime::block_on, LocalExecutor::run or a task";

@@ -1,12 +1,12 @@
-//! The deadlines of a runtime: a store for each worker, and the time until which one sleeps.
+//! The deadlines of a runtime: a store for each worker, and the time until which the holder sleeps.
 //!
-//! A sleep enters the store of the worker that polls it. Any worker fires what is due in any store:
-//! while it runs tasks it looks every 16 polls, and the one that holds the driver sleeps until the
-//! earliest deadline of all.
+//! A sleep enters the store of the worker that polls it. Any worker fires due deadlines of any
+//! store. While it runs tasks it checks every 16 polls; the worker that holds the driver sleeps
+//! until the earliest deadline of all.
 //!
-//! The sleeper misses no deadline, by two fences. It writes `asleep_until`, fences, and then reads
-//! the earliest deadlines. A thread that inserts a deadline writes it, fences, and then reads
-//! `asleep_until`. At least one of the two sees what the other wrote.
+//! Two fences make sure that the sleeper misses no deadline. It stores `asleep_until`, fences, and
+//! then loads the earliest deadlines. A thread that inserts a deadline stores it, fences, and then
+//! loads `asleep_until`. At least one of the two sees what the other wrote.
 
 use core::fmt;
 use core::task::Waker;
@@ -21,7 +21,7 @@ use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sleepers::Sleepers;
 
-/// How many wakers are taken from a store under one lock.
+/// Maximum number of wakers that are taken from a store under one lock.
 const BATCH: usize = 64;
 
 /// The clock of an executor.
@@ -31,7 +31,7 @@ pub(crate) type SharedClock = Arc<dyn Clock + Send + Sync>;
 const NEVER: u64 = u64::MAX;
 
 struct Shard {
-    /// No value of the store is due before it. Written under the lock.
+    /// Time before which no value of the store is due. Written under the lock.
     next_ns: AtomicU64,
     store: Mutex<CalendarStore<Waker>>,
 }
@@ -40,9 +40,9 @@ struct Shard {
 pub(crate) struct Timers {
     clock: SharedClock,
     shards: Box<[CachePadded<Shard>]>,
-    /// Until when the holder of the driver sleeps; 0 if none does.
+    /// Time until which the holder of the driver sleeps; 0 if no worker does.
     asleep_until_ns: AtomicU64,
-    /// The executor has ended: nothing fires any more.
+    /// Set when the executor has ended: no deadline fires any more.
     is_closed: AtomicBool,
     driver: Arc<Sleepers>,
 }
@@ -81,16 +81,16 @@ impl Timers {
         self.clock.now()
     }
 
-    /// Has `waker` woken at `at`, from the store `shard` modulo their number. `None` if the
-    /// executor has ended.
+    /// Arms `waker` to be woken at `at`, in the store `shard` modulo their number. Returns `None`
+    /// if the executor has ended.
     pub(crate) fn arm(&self, shard: usize, at: Instant, waker: Waker) -> Option<Armed> {
-        // The stores take the last instant as never, and `close` is to find every waker.
+        // The stores treat the last instant as never, but `close` must find every waker.
         let at = at.min(Instant::from_nanos(NEVER - 1));
         let shard = shard % self.shards.len();
         let place = &self.shards[shard];
         let handle = {
             let mut store = place.store.lock();
-            // Under the lock: `close` has not been here, or the flag is seen.
+            // Under the lock: either `close` takes it later, or the flag is seen here.
             if self.is_closed() {
                 drop(store);
                 return None;
@@ -98,7 +98,7 @@ impl Timers {
             let handle = store.insert(at, waker);
             // Relaxed: the fence below orders it. [XT1]
             if at.as_nanos() < place.next_ns.load(Ordering::Relaxed) {
-                // Relaxed: under the lock; the fence below orders it before the look. [XT2]
+                // Relaxed: under the lock; the fence below orders it before the load. [XT2]
                 place.next_ns.store(at.as_nanos(), Ordering::Relaxed);
             }
             handle
@@ -113,14 +113,14 @@ impl Timers {
         Some(Armed { shard, handle })
     }
 
-    /// Whether nothing fires any more.
+    /// Returns whether the executor has ended.
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: `arm` reads it under a lock that `close` takes after it; a sleep that `close`
         // woke is polled after that wake-up. [XT12]
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Refuses deadlines from now on, and wakes all that wait for one: they find that it is closed.
+    /// Rejects deadlines from now on, and wakes all waiters: they find that the executor has ended.
     pub(crate) fn close(&self) {
         // Relaxed: as XT12. [XT13]
         self.is_closed.store(true, Ordering::Relaxed);
@@ -131,15 +131,15 @@ impl Timers {
         }
     }
 
-    /// Has the holder of the driver look at the clock, which was moved by hand.
+    /// Makes the holder of the driver read the clock again, which was moved manually.
     pub(crate) fn clock_moved(&self) {
-        // SeqCst: pairs with XT6; either the look at the holder below finds the worker that is
-        // about to sleep, or its reading of the clock sees the move. [XT14]
+        // SeqCst: pairs with XT6; either the load of the holder below finds the worker that is
+        // about to sleep, or that worker's clock reading sees the move. [XT14]
         fence(Ordering::SeqCst);
         self.driver.interrupt();
     }
 
-    /// Takes a deadline back; `None` if it has fired.
+    /// Removes a deadline; returns `None` if it has fired.
     pub(crate) fn disarm(&self, armed: Armed) -> Option<Waker> {
         self.shards[armed.shard].store.lock().cancel(armed.handle)
     }
@@ -152,21 +152,21 @@ impl Timers {
         // its deadline. Pairs with XT14 in the same way for the holder and the clock. [XT6]
         fence(Ordering::SeqCst);
         let next = self.next()?;
-        // Relaxed: a later deadline needs no interruption; one that reads the former value
-        // interrupts in vain. [XT7]
+        // Relaxed: a later deadline needs no interruption; a thread that loads the former value
+        // interrupts needlessly. [XT7]
         self.asleep_until_ns
             .store(next.as_nanos(), Ordering::Relaxed);
         let wait = next.saturating_since(self.now());
         Some(Duration::from_nanos(wait.as_nanos()))
     }
 
-    /// The sleep is over.
+    /// Ends the announcement of a sleep.
     pub(crate) fn end_sleep(&self) {
         // Relaxed: a stale value only costs an interruption. [XT8]
         self.asleep_until_ns.store(0, Ordering::Relaxed);
     }
 
-    /// A time before which nothing is due.
+    /// Returns a time before which no deadline is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         // Relaxed: ordered by the fence of XT6 where it decides a sleep. [XT9]
         let next = |shard: &CachePadded<Shard>| shard.next_ns.load(Ordering::Relaxed);
@@ -174,8 +174,8 @@ impl Timers {
         (next != NEVER).then(|| Instant::from_nanos(next))
     }
 
-    /// Wakes all that is due; returns whether there was something. Cost where nothing is due: a
-    /// load for each store, and a reading of the clock if there is a deadline.
+    /// Wakes all due deadlines; returns whether there were any. If none is due, it costs a load for
+    /// each store, and a clock reading if there is a deadline.
     pub(crate) fn fire(&self) -> bool {
         let Some(next) = self.next() else {
             return false;
@@ -188,7 +188,7 @@ impl Timers {
     fn fire_until(&self, now: Instant) -> bool {
         let mut any = false;
         for shard in &self.shards {
-            // Relaxed: a look; the store is read under its lock. [XT10]
+            // Relaxed: a hint; the store is read under its lock. [XT10]
             while shard.next_ns.load(Ordering::Relaxed) <= now.as_nanos() {
                 any |= shard.fire(now);
             }
@@ -198,7 +198,7 @@ impl Timers {
 }
 
 impl Shard {
-    /// Wakes a batch of what is due; returns whether there was something.
+    /// Wakes a batch of due deadlines; returns whether there were any.
     fn fire(&self, now: Instant) -> bool {
         let mut wakers = Vec::with_capacity(BATCH);
         {
@@ -209,13 +209,13 @@ impl Shard {
             self.next_ns.store(next, Ordering::Relaxed);
         }
         let any = !wakers.is_empty();
-        // Outside of the lock, since wakers are code of the user.
+        // Outside the lock, since wakers are user code.
         wakers.into_iter().for_each(wake);
         any
     }
 }
 
-/// Wakes; a panic of a foreign waker is contained, since the thread serves others too.
+/// Calls a waker; a panic of a foreign waker is caught, since the thread serves others too.
 pub(crate) fn wake(waker: Waker) {
     let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
     if let Err(payload) = woken {

@@ -1,4 +1,4 @@
-//! Runs that repeat: one thread, a clock that moves by itself, an order that a seed decides.
+//! Reproducible runs: one thread, a simulated clock, an order that a seed determines.
 
 use core::cell::Cell;
 use core::fmt;
@@ -13,12 +13,12 @@ use crate::context::refuse_nested;
 use crate::driver::ParkerDriver;
 use crate::local::{Local, shared_clock};
 
-/// One thread, a clock that moves by itself, and an order that a seed decides.
+/// One thread, a simulated clock, and an order that a seed determines.
 ///
-/// The tasks that are ready run in an order drawn from the seed. When none is ready, the clock
-/// jumps to the next deadline. So a run takes no time but that of its polls, and with the same seed
-/// it repeats step by step, as long as the tasks depend on nothing else: no other threads, no
-/// system clock, no addresses.
+/// The ready tasks run in an order drawn from the seed. When none is ready, the clock jumps to the
+/// next deadline. So a run takes only the time of its polls. With the same seed it repeats step by
+/// step, as long as the tasks depend on nothing else: no other threads, no system clock, no
+/// addresses.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ pub struct Deterministic {
     local: Rc<Local>,
     clock: ManualClock,
     seed: u64,
-    /// Wakes the main task.
+    /// Waker of the main task.
     main: Cell<Option<Waker>>,
     stays: PhantomData<*const ()>,
 }
@@ -84,8 +84,8 @@ impl Deterministic {
     ///
     /// # Panics
     ///
-    /// If `future` panics, with its payload. If no task is ready and no deadline is left: nothing
-    /// could ever happen again; the message names the seed. Inside of an executor.
+    /// If `future` panics, with its payload. If no task is ready and no deadline is left, so that
+    /// no task could ever run again; the message contains the seed. Inside an executor.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("Deterministic::run");
         let is_stalled = Cell::new(false);

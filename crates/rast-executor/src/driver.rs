@@ -1,4 +1,4 @@
-//! What the thread of a `LocalExecutor` sleeps in.
+//! How the thread of a `LocalExecutor` sleeps.
 
 use core::fmt;
 use core::task::Waker;
@@ -7,24 +7,24 @@ use core::time::Duration;
 use crate::block_on::waker_of;
 use crate::primitive::Parker;
 
-/// What the thread of a [`LocalExecutor`](crate::LocalExecutor) sleeps in, and gives its requests
-/// to once a turn: a poll of the system, or other threads.
+/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, in a poll of the system
+/// or in a wait for other threads, and submits its requests once per turn.
 ///
-/// A turn ends after at most 64 polls of tasks, and when no task is ready.
+/// A turn ends after at most 64 polls of tasks, or when no task is ready.
 ///
 /// Rules for an implementation:
 ///
-/// 1. A wake-up by [`unparker`](Self::unparker) ends the `park` at hand; if there is none, it ends
-///    the next one at once.
-/// 2. `park` may return early, for no reason. It returns not much later than its timeout.
-/// 3. What a thread wrote before a wake-up is visible after the `park` that it ends.
+/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`; if there is none, the next
+///    one ends at once.
+/// 2. `park` may return early, for no reason. It must return soon after its timeout.
+/// 3. What a thread wrote before a wake-up must be visible after the `park` that the wake-up ends.
 ///
-/// A driver that breaks the first rule loses wake-ups; none can break memory safety.
+/// A driver that breaks the first rule loses wake-ups; no driver can break memory safety.
 ///
 /// # Panics
 ///
-/// A panic of `submit` or `park` while the executor runs ends the process: tasks may borrow what a
-/// panic would drop.
+/// A panic of `submit` or `park` while the executor runs aborts the process, because unwinding
+/// would drop what tasks borrow.
 ///
 /// # Examples
 ///
@@ -56,18 +56,19 @@ use crate::primitive::Parker;
 /// assert!(turns.get() > 0);
 /// ```
 pub trait Driver {
-    /// Called at the end of each turn, before a sleep, and at the end of a run: passes on what
-    /// tasks have asked for since. It may wake tasks of the executor.
+    /// Submits what tasks have requested since the last call. Called at the end of each turn,
+    /// before a sleep, and at the end of a run. It may wake tasks of the executor.
     fn submit(&mut self);
 
-    /// Sleeps until a wake-up, or for the time; without one until a wake-up.
+    /// Sleeps until a wake-up or the timeout; without a timeout, until a wake-up.
     fn park(&mut self, timeout: Option<Duration>);
 
-    /// Returns what wakes the thread, from any other. Called once, when the executor is made.
+    /// Returns a waker for the thread, usable from any thread. Called once, when the executor is
+    /// made.
     fn unparker(&self) -> Waker;
 }
 
-/// The driver of an executor that waits for tasks and timers alone: a [`Parker`].
+/// The driver of an executor that waits only for tasks and timers: a [`Parker`].
 ///
 /// ```
 /// use rast_executor::{Driver, ParkerDriver};

@@ -1,4 +1,4 @@
-//! The list of sleeping workers, and the choice of the one that a new task wakes.
+//! The list of sleeping workers, and the choice of the worker that a new task wakes.
 //!
 //! ```text
 //!   63                          25 24 23        12 11         0
@@ -7,33 +7,35 @@
 //!  └──────────────────────────────┴──┴────────────┴────────────┘
 //! ```
 //!
-//! | worker that finds nothing | thread that queued a task |
+//! | worker that finds no task | thread that queued a task |
 //! | --- | --- |
-//! | S1 `search`: searching + 1; look everywhere | N1 queue the task |
-//! | S2 `prepare`: active - 1, searching - 1, note the epoch | N2 fence |
-//! | S3 fence | N3 read the word: return if a worker searches, or all are active |
-//! | S4 look everywhere; if there is a task, `resume` | N4 lock: epoch + 1 |
-//! | S5 `enlist`: lock; if the epoch has moved, resume; else enter the list of sleepers | N5 if none searches, take a sleeper off the list, and count it active and searching |
-//! | S6 unlock and sleep until a wake-up | N6 unlock and wake that one |
+//! | S1 `search`: searching + 1; check all queues | N1 queue the task |
+//! | S2 `prepare`: active - 1, searching - 1, record the epoch | N2 fence |
+//! | S3 fence | N3 load the word: return if a worker searches, or all are active |
+//! | S4 check all queues; if there is a task, `resume` | N4 lock: epoch + 1 |
+//! | S5 `enlist`: lock; if the epoch has changed, resume; else enter the list of sleepers | N5 if no worker searches, remove a sleeper from the list, and count it as active and searching |
+//! | S6 unlock and sleep until a wake-up | N6 unlock and wake that worker |
 //!
-//! The source's lemmas, for this form:
+//! The lemmas of the original RAST design, in this form:
 //!
-//! - **A** (a sleeper is woken while another is active): not kept on purpose. A sleeper is woken
-//!   only when there is a task for it.
+//! - **A** (a sleeper is woken while another worker is active): deliberately not kept. A sleeper is
+//!   woken only when there is a task for it.
 //! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and
 //!   the worker sees the new epoch; or after it, and N5 sees the worker in the list.
-//! - **C** (a queued task is seen): by the fences N2 and S3 either N3 sees that the worker is not
-//!   active, and B holds; or S4 sees the task. If N3 returns because a worker searches, that worker
-//!   is going to find the task, or to make S2 to S4 itself; the last that ends its search with
-//!   another task looks again and wakes one (`found`). One that is not the last queues what else it
-//!   took before it ends its search, so that S4 of a later one sees that.
+//! - **C** (a queued task is seen): by the fences N2 and S3, either S4 sees the task, or N3 sees
+//!   that the worker is not active, and B applies. If N3 returns because a worker searches, that
+//!   worker will find the task, or go through S2 to S4 itself. If it ends its search with another
+//!   task as the last searcher, it checks again and wakes a worker (`found`). If it is not the
+//!   last, it queues its other tasks before it ends its search, so that S4 of a later searcher sees
+//!   them.
 //! - **D** (no deadlock): if all workers sleep, all queues are empty. A queued task has a notifier,
 //!   to which C applies.
 //!
-//! What is changed: the source adds to the epoch for each task and wakes all; it lets no worker
-//! sleep while another is active. Here the epoch moves only when a worker may be about to sleep, so
-//! a busy runtime writes nothing. It has 39 bits and each step takes the lock, so it wraps after
-//! hours. A wrap does harm only if one worker stays between S2 and S5 for all that time.
+//! Changes: the original design increments the epoch for each task, wakes all workers, and lets no
+//! worker sleep while another is active. Here the epoch changes only when a worker may be about to
+//! sleep, so a busy runtime writes nothing. The epoch has 39 bits, and each increment takes the
+//! lock, so it wraps after hours. A wrap does harm only if a worker stays between S2 and S5 for
+//! exactly that time.
 
 use std_alloc::vec::Vec;
 
@@ -44,12 +46,12 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
 const ACTIVE: u64 = 1;
 const SEARCHING: u64 = 1 << 12;
 const FIELD: u64 = (1 << 12) - 1;
-/// Both counts.
+/// Mask of both counts.
 const COUNTS: u64 = (1 << 24) - 1;
 const ENDED: u64 = 1 << 24;
 const EPOCH: u64 = 1 << 25;
 
-/// The most workers that a runtime has.
+/// Maximum number of workers of a runtime.
 pub(crate) const WORKERS_MAX: usize = FIELD as usize;
 
 const fn active(word: u64) -> u64 {
@@ -60,14 +62,14 @@ const fn searching(word: u64) -> u64 {
     (word / SEARCHING) & FIELD
 }
 
-/// What the thread that queued a task has to do.
+/// What the thread that queued a task must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notified {
     /// Nothing: a worker will see the task.
     Seen,
     /// Wake this worker.
     Wake(usize),
-    /// No worker runs any more: take the task out of the queue and cancel it.
+    /// No worker runs any more: remove the task from the queue and cancel it.
     Ended,
 }
 
@@ -84,7 +86,8 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// All workers are active, none searches.
+    /// Makes the state in which all workers are active and none searches; `workers` must not be
+    /// zero, or [`notify`](Self::notify) never returns `Ended`.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         assert!(workers <= WORKERS_MAX, "idle: the counts have 12 bits");
@@ -100,33 +103,33 @@ impl Idle {
         self.word.load(Ordering::Relaxed)
     }
 
-    /// S1: the calling worker has no task and looks for one.
+    /// S1: the calling worker has no task and searches for one.
     pub fn search(&self) {
         // Relaxed: notifiers that see it rely on S2 to S4, which are fenced. [XP2]
         self.word.fetch_add(SEARCHING, Ordering::Relaxed);
     }
 
-    /// Ends a search that found a task; returns `true` if the worker is to look for further tasks
-    /// and, if there are some, to call [`notify`](Self::notify).
+    /// Ends a search that found a task. If it returns `true`, the worker must check for further
+    /// tasks and, if there are any, call [`notify`](Self::notify).
     #[must_use = "the last searcher hands the search on"]
     pub fn found(&self) -> bool {
-        // Release: pairs with XP6; a worker that ends its search after this one sees what this one
-        // took and queued. [XP3]
+        // Release: pairs with XP6; a worker that ends its search after this one sees the tasks that
+        // this one queued. [XP3]
         let word = self.word.fetch_sub(SEARCHING, Ordering::Release);
-        // SeqCst: pairs with XP8; either a notifier sees that no worker searches, or the look that
-        // comes next sees its task. [XP4]
+        // SeqCst: pairs with XP8; either a notifier sees that no worker searches, or the check that
+        // follows sees its task. [XP4]
         fence(Ordering::SeqCst);
         searching(word) == 1
     }
 
-    /// S2 and S3: the search found nothing. The worker looks everywhere after this, and then calls
+    /// S2 and S3: the search found no task. The worker must then check all queues, and call
     /// [`resume`](Self::resume) or [`enlist`](Self::enlist).
     #[must_use = "the epoch is what `enlist` compares"]
     pub fn prepare(&self) -> Epoch {
-        // Relaxed: the fence below orders it before the look. [XP5]
+        // Relaxed: the fence below orders it before the check. [XP5]
         let word = self.word.fetch_sub(ACTIVE + SEARCHING, Ordering::Relaxed);
         // SeqCst: pairs with XP8; either a notifier sees that this worker is not active, or the
-        // look that comes next sees its task. As an acquire it pairs with XP3. [XP6]
+        // check that follows sees its task. As an acquire it pairs with XP3. [XP6]
         fence(Ordering::SeqCst);
         Epoch(word / EPOCH)
     }
@@ -137,8 +140,8 @@ impl Idle {
         self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
     }
 
-    /// S5: enters the list of sleepers; `false` if a task was queued since
-    /// [`prepare`](Self::prepare) and the worker searches again.
+    /// S5: enters the list of sleepers; returns `false` if a task was queued since
+    /// [`prepare`](Self::prepare), and then the worker searches again.
     #[must_use = "false: the worker must not sleep"]
     pub fn enlist(&self, worker: usize, epoch: Epoch) -> bool {
         let mut sleepers = self.sleepers.lock();
@@ -152,7 +155,8 @@ impl Idle {
         true
     }
 
-    /// The worker woke up, by a wake-up or by itself; it is active and searches after this.
+    /// Removes a worker that woke up, by a wake-up or by itself; it is active and searches after
+    /// this.
     pub fn delist(&self, worker: usize) {
         let mut sleepers = self.sleepers.lock();
         if let Some(at) = sleepers.iter().position(|&sleeper| sleeper == worker) {
@@ -160,14 +164,15 @@ impl Idle {
             drop(sleepers);
             self.resume();
         }
-        // Else the notifier that took it off has counted it.
+        // Otherwise the notifier that removed it has counted it.
     }
 
-    /// N2 to N5: a task was queued. A fence and a load if no worker has to be woken.
+    /// N2 to N5: a task was queued. It costs a fence and a load if a worker searches or all are
+    /// active. Otherwise it takes the lock, even if the list of sleepers is empty.
     #[inline]
     pub fn notify(&self) -> Notified {
         // SeqCst: pairs with XP4 and XP6; either the load below sees that the worker does not
-        // search or is not active, or that worker's look sees the task. [XP8]
+        // search or is not active, or that worker's check sees the task. [XP8]
         fence(Ordering::SeqCst);
         let word = self.load();
         if searching(word) != 0 || active(word) == self.workers {
@@ -179,7 +184,7 @@ impl Idle {
     #[cold]
     fn notify_slow(&self) -> Notified {
         let mut sleepers = self.sleepers.lock();
-        // Relaxed: `enlist` reads it under the same lock. [XP9]
+        // Relaxed: `enlist` loads it under the same lock. [XP9]
         let word = self.word.fetch_add(EPOCH, Ordering::Relaxed);
         if word & ENDED != 0 {
             return Notified::Ended;
@@ -195,20 +200,20 @@ impl Idle {
         Notified::Wake(worker)
     }
 
-    /// No worker runs any more: every later [`notify`](Self::notify) returns `Ended`. The caller
-    /// looks everywhere after this and cancels what it finds.
+    /// Records that no worker runs any more: every later [`notify`](Self::notify) returns `Ended`.
+    /// The caller must then check all queues and cancel the tasks in them.
     pub fn end(&self) {
         let word = self.load();
-        // Relaxed: the workers are gone, and notifiers change the epoch alone, by addition; the
-        // fence below orders it before the look. [XP11]
+        // Relaxed: the workers have ended, and notifiers only add to the epoch; the fence below
+        // orders it before the check. [XP11]
         self.word
             .fetch_add(ENDED.wrapping_sub(word & COUNTS), Ordering::Relaxed);
-        // SeqCst: pairs with XP8; either a notifier sees the end, or the look that comes next sees
+        // SeqCst: pairs with XP8; either a notifier sees the end, or the check that follows sees
         // its task. [XP12]
         fence(Ordering::SeqCst);
     }
 
-    /// How many workers are active, and how many of them search. A hint.
+    /// Returns how many workers are active, and how many of them search; a hint.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         let word = self.load();

@@ -1,12 +1,13 @@
-//! The queue for tasks from threads that are not workers of the runtime: a stack that is taken
-//! whole.
+//! The queue for tasks from threads that are not workers of the runtime: a stack whose tasks are
+//! all taken at once.
 //!
-//! Each worker looks at it before each poll, with one load. It moves what it finds to a list of its
-//! own queue, which goes before the others, at most 128 times in a row. So a task from outside
-//! usually waits for the poll that is running and at most one more. This wait decides the tail of
-//! the latency.
+//! Each worker checks it before each poll, with one load. It moves the tasks to a list of its own
+//! queue, which has precedence over the other lists at most 128 times in a row. So a task from
+//! outside usually waits for the running poll and at most one more. This wait determines the tail
+//! latency.
 //!
-//! A pusher that finds the stack empty wakes a worker; the others rely on that pusher.
+//! A pushing thread that finds the stack empty wakes a worker; other pushing threads rely on that
+//! one.
 
 use core::ptr::{self, NonNull};
 
@@ -15,11 +16,11 @@ use crate::latency::Sampler;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 use crate::task::{Header, Task};
 
-/// The stack; any thread pushes, any takes all. Lock-free.
+/// The stack; any thread pushes, and any thread takes all tasks. Lock-free.
 #[derive(Debug)]
 pub struct Injector {
     top: AtomicPtr<Header>,
-    /// Draws those of the wake-ups from outside that are measured.
+    /// Chooses which wake-ups from outside are measured.
     pub(crate) sampler: Sampler,
 }
 
@@ -45,8 +46,8 @@ impl Injector {
         self.link(raw, raw)
     }
 
-    /// Pushes all tasks of a chain by one exchange; returns whether the stack was empty. `false` if
-    /// the chain is.
+    /// Pushes all tasks of a chain by one compare-exchange; returns whether the stack was empty;
+    /// `false` if the chain is empty.
     pub(crate) fn push_all(&self, mut chain: Chain) -> bool {
         let Some(oldest) = chain.pop() else {
             return false;
@@ -62,12 +63,12 @@ impl Injector {
         self.link(newest, oldest)
     }
 
-    /// Puts linked tasks, whose rights are the caller's, on the stack.
+    /// Pushes linked tasks, whose rights belong to the caller.
     fn link(&self, newest: NonNull<Header>, oldest: NonNull<Header>) -> bool {
-        // Relaxed: the exchange below checks it, and no thread follows it. [XI1]
+        // Relaxed: the compare-exchange below checks it, and no thread dereferences it. [XI1]
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the right to run the task is this call's until the exchange succeeds.
+            // SAFETY: the right to run belongs to this call until the compare-exchange succeeds.
             unsafe { set_next(oldest, NonNull::new(top)) };
             // Release: pairs with XI3; publishes the links. [XI2]
             match self.top.compare_exchange_weak(
@@ -94,9 +95,9 @@ impl Injector {
         let mut at = NonNull::new(self.top.swap(ptr::null_mut(), Ordering::Acquire));
         let mut chain = Chain::new();
         while let Some(raw) = at {
-            // SAFETY: what was taken is the caller's alone.
+            // SAFETY: the taken tasks belong to the caller alone.
             at = unsafe { next(raw) };
-            // SAFETY: the right was given to the stack by the push.
+            // SAFETY: the push passed the right to the stack.
             chain.push_front(unsafe { Task::from_raw(raw) });
         }
         chain
@@ -111,7 +112,7 @@ impl Injector {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: a look; XI3 takes, and the fences of the sleep order it where it matters. [XI4]
+        // Relaxed: a hint; XI3 takes, and the fences of `Idle` order it where it matters. [XI4]
         self.top.load(Ordering::Relaxed).is_null()
     }
 }

@@ -1,4 +1,4 @@
-//! Calls for threads of the program's own, awaited as tasks are.
+//! Calls for threads of the program, awaited as tasks are.
 
 use core::cell::Cell;
 
@@ -8,9 +8,9 @@ use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
 
 /// A call that any thread may run, once. Its handle is that of a task.
 ///
-/// A thread pool of the program's own queues jobs. The handle gives the result or the panic. An
-/// abort before the job begins has it dropped where it would run; later ones do nothing. A job that
-/// is dropped is cancelled.
+/// For a thread pool of the program, which queues jobs. The handle returns the result or the panic.
+/// If it is aborted before the job begins, the job drops the call where it would run it; later
+/// aborts do nothing. Dropping a job cancels it.
 ///
 /// Cost: two allocations, and a few read-modify-writes.
 ///
@@ -31,7 +31,7 @@ use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
 #[must_use = "a job that is dropped is cancelled"]
 pub struct Job(Task);
 
-/// What would queue the task again: a call is complete after its one run.
+/// The scheduler of jobs; it is never called, because a call is complete after its only run.
 struct Never;
 
 // SAFETY: 1. There is no list. 2. `is_inside` is false. 3. The calls are `Send`.
@@ -62,7 +62,7 @@ impl Job {
         (Self(task), handle)
     }
 
-    /// Runs the call; if its handle was aborted, drops it instead. A panic goes to the handle.
+    /// Runs the call; if its handle was aborted, drops it instead. The handle returns a panic.
     pub fn run(self) {
         let yielded = Cell::new(false);
         self.0.run(Poller { yielded: &yielded });

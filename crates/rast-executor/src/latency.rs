@@ -1,12 +1,12 @@
-//! How long tasks wait from their wake-up to their poll, always on.
+//! The time that tasks wait from their wake-up to their poll, always measured.
 //!
-//! Two readings of the clock for each wake-up would cost more than the wake-up. So one of 64 on
-//! average is measured: the thread that queues the task reads the runtime's clock and notes the
-//! time in the task, and the worker that polls it reads the clock again. Which one is drawn by
-//! chance, so that no load can keep in step with it.
+//! Two clock readings per wake-up would cost more than the wake-up. So one wake-up of 64 on average
+//! is measured: the thread that queues the task reads the runtime's clock and stores the time in
+//! the task, and the worker that polls the task reads the clock again. The choice is random, so
+//! that no load can stay in step with it.
 //!
-//! A histogram has four parts for each doubling, from a nanosecond to 18 minutes: a figure is at
-//! most a quarter too high. Each worker has its own, written by it alone.
+//! A histogram has four buckets for each doubling, from a nanosecond to 18 minutes, so a percentile
+//! is at most a quarter too high. Each worker has its own histogram, which only it writes.
 
 use core::time::Duration;
 use std_alloc::boxed::Box;
@@ -16,18 +16,18 @@ use crate::local::next_number;
 use crate::metrics::{add, read, write};
 use crate::primitive::sync::atomic::AtomicU64;
 
-/// Wake-ups from one that is measured to the next: so many at least, and up to twice the rest.
+/// Minimum number of wake-ups from one that is measured to the next.
 const SKIP_MIN: u64 = 32;
 const SKIP_SPAN: u64 = 64;
 
-/// Parts of a doubling, as a power of two.
+/// Buckets per doubling, as a power of two.
 const PART_BITS: u32 = 2;
 const PARTS: u64 = 1 << PART_BITS;
-/// Longer waits count as this.
+/// Maximum wait; longer ones count as this.
 const LONGEST_NS: u64 = (1 << 40) - 1;
 const BUCKETS: usize = bucket(LONGEST_NS) + 1;
 
-/// Where a wait is counted.
+/// Returns the bucket of a wait.
 const fn bucket(ns: u64) -> usize {
     let ns = if ns < LONGEST_NS { ns } else { LONGEST_NS };
     if ns < PARTS {
@@ -37,7 +37,7 @@ const fn bucket(ns: u64) -> usize {
     ((shift as u64 + 1) * PARTS + (ns >> shift) % PARTS) as usize
 }
 
-/// The longest wait that is counted there.
+/// Returns the longest wait of a bucket.
 const fn longest(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < PARTS {
@@ -47,8 +47,8 @@ const fn longest(bucket: usize) -> u64 {
     ((PARTS + bucket % PARTS + 1) << shift) - 1
 }
 
-/// Draws the wake-ups that are measured. Threads that share one may lose a count to each other,
-/// which moves a draw and nothing else.
+/// Chooses the wake-ups that are measured. Threads that share it may lose each other's counts,
+/// which only shifts the next choice.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     left: AtomicU64,
@@ -75,7 +75,7 @@ impl Sampler {
     }
 }
 
-/// What one worker measured.
+/// Measurements of one worker.
 #[derive(Debug)]
 pub(crate) struct Latencies([AtomicU64; BUCKETS]);
 
@@ -92,8 +92,8 @@ impl Latencies {
     }
 }
 
-/// How long tasks waited from their wake-up, or their spawn, to their poll: a sample of one in 64
-/// on average, drawn by chance. A task that yields is not measured.
+/// How long tasks waited from their wake-up, or their spawn, to their poll: a random sample of one
+/// in 64 on average. A task that yields is not measured.
 ///
 /// ```
 /// use rast_executor::Runtime;
@@ -122,15 +122,15 @@ impl ScheduleLatency {
         }
     }
 
-    /// How many wake-ups were measured.
+    /// Returns how many wake-ups were measured.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Returns the time that so many parts in a hundred of the waits did not exceed, at most a
-    /// quarter too high; zero while nothing has been measured. Waits of more than 18 minutes count
-    /// as that.
+    /// Returns the time that `percentile` percent of the waits did not exceed, at most a quarter
+    /// too high; zero before the first measurement. Waits of more than 18 minutes count as 18
+    /// minutes.
     ///
     /// ```
     /// let none = rast_executor::ScheduleLatency::default();

@@ -1,15 +1,15 @@
-//! An async runtime: tasks over worker threads or on one thread, timers, sockets behind a feature,
-//! and runs that repeat by a seed.
+//! An async runtime: tasks on worker threads or on one thread, timers, sockets behind a feature,
+//! and runs that a seed reproduces.
 //!
 //! # What is here
 //!
-//! - [`Runtime`]: workers that take tasks from each other and sleep when there are none; its
+//! - [`Runtime`]: workers that steal tasks from each other and sleep when there are none; its
 //!   [`Handle`] spawns from any thread.
 //! - [`JoinHandle`]: the output of a task, its panic, its abort.
 //! - [`LocalExecutor`]: tasks that stay on one thread, which sleeps in a [`Driver`]; other threads
 //!   spawn there by a [`RemoteSpawner`].
-//! - [`Job`]: a call for a thread of the program's own, awaited as a task is.
-//! - [`Deterministic`]: one thread, a clock that moves by itself, an order that a seed decides.
+//! - [`Job`]: a call for a thread of the program, awaited as a task is.
+//! - [`Deterministic`]: one thread, a simulated clock, and an order that a seed determines.
 //! - [`sleep`], [`timeout`], [`interval`] on the deadline stores of `rast-timers`.
 //! - [`spawn_blocking`], [`Handle::scope`], [`Priority`], [`consume_budget`], [`yield_now`].
 //! - `io` (feature `io`): TCP, UDP and Unix sockets.
@@ -40,21 +40,21 @@
 //!
 //! # Guarantees
 //!
-//! - A task is polled by one thread at a time; after a wake-up it is polled again, until it is
-//!   complete; its future is dropped once, and before its handle is ready.
-//! - Wakers and handles are valid for as long as they are held, on any thread, also after their
-//!   task is complete and their runtime has ended.
+//! - A task is polled by one thread at a time. After a wake-up it is polled again, until it is
+//!   complete. Its future is dropped once, before its handle is ready.
+//! - Wakers and handles stay valid as long as they exist, on any thread, also after their task is
+//!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
-//!   turns at least 32 serve the queue; there a normal task from another thread with k others ahead
-//!   of it is taken within 2 (k + 1) turns, a normal one within 1032 (k + 1), a low one within
-//!   8256 (k + 1).
+//!   turns at least 32 serve the queue. With k others ahead of it, a normal task from another
+//!   thread is taken from the queue within 2 (k + 1) of these turns, a normal one within
+//!   1032 (k + 1), and a low one within 8256 (k + 1).
 //! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
-//!   once, and a busy worker looks at one other worker in 256 of its turns. The task that the
+//!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
 //!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
 //!   within two periods of the watch ([`Builder::watch`]).
-//! - A sleep is never ready early. Nothing spins while there is no task.
-//! - Misuse is reported: `block_on` inside of an executor panics with a message. A spawn after the
+//! - A sleep is never ready early. No thread spins while there is no task.
+//! - Misuse is reported: `block_on` inside an executor panics with a message. A spawn after the
 //!   shutdown returns the future or an error.
 //!
 //! Progress: a wake-up from another thread is lock-free; one on a worker takes the lock of that
@@ -68,8 +68,8 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): everything but the sockets. Without it the crate is empty.
-//! - `io`: sockets; brings `mio`.
+//! - `std` (default): everything except the sockets. Without it the crate is empty.
+//! - `io`: sockets; adds `mio`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
 //! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!

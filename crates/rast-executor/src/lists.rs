@@ -1,7 +1,7 @@
-//! Tasks that are ready on one worker, by priority.
+//! Ready tasks of one worker, by priority.
 //!
-//! What is ahead in one list goes first. A turn is one call of `pop`. Tasks from other threads have
-//! a list of their own, which goes before the others, at most 128 turns in a row. Of the other
+//! Each list is first in, first out. A turn is one call of `pop`. Tasks from other threads have
+//! their own list, which has precedence over the others at most 128 turns in a row. Of the other
 //! turns every eighth begins at the normal list, every 64th at the low one. So with k tasks ahead
 //! in its list a task from outside is taken within 2 (k + 1) turns, a normal one within
 //! 1032 (k + 1), and a low one within 8256 (k + 1), whatever else is pushed.
@@ -10,24 +10,24 @@ use crate::chain::Chain;
 use crate::priority::Priority;
 use crate::task::Task;
 
-/// Of the turns of the priorities every so many begin at the normal list, and at the low one.
+/// Period, in turns of the priorities, of those that begin at the normal list, and at the low one.
 pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
-/// How often in a row tasks from outside go first: short ones take as long as one poll of 10 us
-/// then. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it took 670, with
-/// 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
+/// Maximum number of consecutive turns for tasks from outside: short ones take as long as one poll
+/// of 10 us then. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it took
+/// 670, with 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
 const OUTSIDE_MAX: u32 = 128;
 
-/// The lists of the priorities, and the one of tasks from outside.
+/// Number of lists: one per priority, and one for tasks from outside.
 const COUNT: usize = Priority::COUNT + 1;
 const OUTSIDE: usize = Priority::COUNT;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     of: [Chain; COUNT],
-    /// Turns of the priorities.
+    /// Number of turns of the priorities.
     turn: u32,
-    /// How many turns in a row went to tasks from outside.
+    /// Number of consecutive turns that went to tasks from outside.
     streak: u32,
 }
 
@@ -36,7 +36,7 @@ impl Lists {
         self.of[task.header().priority.index()].push(task);
     }
 
-    /// Adds a task from another thread: to a list of its own, unless its priority is another.
+    /// Adds a task from another thread: to the list from outside if its priority is normal.
     pub(crate) fn push_outside(&mut self, task: Task) {
         match task.header().priority {
             Priority::Normal => self.of[OUTSIDE].push(task),

@@ -5,10 +5,10 @@
 //!   wake-ups of others ──► injector ──┘                     looked at before each poll
 //! ```
 //!
-//! Rule: a task is run and its future dropped by the thread of its executor alone. A wake-up or an
-//! abort from elsewhere passes the right to run through the injector, which lives as long as a task
-//! does and is emptied by the executor when it is dropped. What comes later has nothing to run: the
-//! futures are gone by then.
+//! Rule: only the thread of its executor runs a task and drops its future. A wake-up or an abort
+//! from another thread passes the right to run through the injector. The injector lives as long as
+//! the tasks, and the executor empties it when it is dropped. A right that is pushed later has no
+//! future to run.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -33,9 +33,9 @@ use crate::remote::RemoteSpawner;
 use crate::sleepers::Sleepers;
 use crate::task::{FUTURE_MAX, JoinHandle, Poller, Ran, Schedule, Setup, Task, make};
 
-/// Polls between two looks at the timers.
+/// Number of polls between two checks of the timers.
 const LOOK_EVERY: u32 = 16;
-/// Polls of one turn of the driver, at most.
+/// Maximum number of polls of one turn of the driver.
 const TURN: u32 = 64;
 
 /// The part that wakers reach.
@@ -89,11 +89,11 @@ impl Shared {
     }
 }
 
-/// The tasks that are ready.
+/// The ready tasks.
 enum Ready {
     /// By priority, first in first out.
     InOrder(Lists),
-    /// Any of them, as the numbers from a seed choose.
+    /// In an order drawn from a seed.
     Seeded { tasks: Vec<Task>, seed: u64 },
 }
 
@@ -124,7 +124,7 @@ impl Ready {
     }
 }
 
-/// SplitMix64: each seed gives another sequence.
+/// SplitMix64: each seed gives a different sequence.
 pub(crate) fn next_number(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;
@@ -203,15 +203,15 @@ impl Local {
         unsafe { self.spawn_unchecked(future, setup) }
     }
 
-    /// Runs tasks until `future` is ready. `idle` is called when nothing is ready, with how long to
-    /// wait for the timers at most.
+    /// Runs tasks until `future` is ready. Calls `idle` when no task is ready, with the maximum
+    /// time to wait for the timers.
     pub(crate) fn run<F: Future>(
         self: &Rc<Self>,
         future: F,
         idle: impl Fn(Option<Duration>),
     ) -> F::Output {
-        /// Ends the process if the main future is not complete: what it borrows would be gone. Only
-        /// a panic drops it, and one in a destructor ends the process then.
+        /// Aborts the process if the main future is not complete, because what it borrows would be
+        /// gone. Only a panic drops this, and a panic in a destructor then aborts the process.
         struct Incomplete;
         impl Drop for Incomplete {
             fn drop(&mut self) {
@@ -320,8 +320,8 @@ impl Drop for Local {
                 task.cancel();
             }
         }
-        // What is queued was not claimed. A thread that has raised the wake-ups of a task and has
-        // not pushed it yet is waited for: it is a few instructions from its push.
+        // Queued tasks were not claimed. Wait for a thread that has incremented the wake-ups of a
+        // task and has not pushed it yet: it is a few instructions from its push.
         loop {
             self.ready.get_mut().clear();
             self.shared.injector.drain(Task::cancel);
@@ -344,11 +344,11 @@ impl Ready {
 
 /// An executor for one thread, whose futures need not be `Send`.
 ///
-/// [`run`](Self::run) runs a future and all that it spawns by [`spawn_local`] or by
-/// [`spawn`](Self::spawn), on the calling thread, until that future is ready.
-/// What is not finished then runs on in the next `run`, and is dropped with the executor.
+/// [`run`](Self::run) runs a future, and all tasks that it spawns by [`spawn_local`] or
+/// [`spawn`](Self::spawn), on the calling thread, until that future is ready. Tasks that are not
+/// complete then continue in the next `run`, and are dropped with the executor.
 ///
-/// A wake-up from this thread costs no atomic operation but the one on the task's word. One from
+/// A wake-up from this thread costs one atomic operation, on the task's word. A wake-up from
 /// another thread pushes onto a lock-free stack, and wakes the thread if it sleeps.
 ///
 /// # Examples
@@ -373,7 +373,7 @@ impl Ready {
 /// assert_eq!(sum.get(), 10);
 /// ```
 ///
-/// It stays on its thread:
+/// It cannot be sent to another thread:
 ///
 /// ```compile_fail,E0277
 /// fn moves<T: Send>() {}
@@ -391,16 +391,16 @@ impl LocalExecutor {
         Self::with_clock(MonotonicClock::new())
     }
 
-    /// Makes an executor whose sleeps go by `clock`.
+    /// Makes an executor whose sleeps use `clock`.
     ///
-    /// While it has nothing to run it sleeps as long as the clock says now; a clock that is moved
-    /// by hand needs a wake-up beside. [`Deterministic`](crate::Deterministic) moves its clock
-    /// itself.
+    /// When no task is ready, it sleeps for as long as the clock indicates at that time; a clock
+    /// that is moved manually needs a wake-up, too. [`Deterministic`](crate::Deterministic) moves
+    /// its own clock.
     pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
         Self::with_driver(clock, ParkerDriver::new())
     }
 
-    /// Makes an executor whose sleeps go by `clock`, and whose thread sleeps in `driver`.
+    /// Makes an executor whose sleeps use `clock`, and whose thread sleeps in `driver`.
     ///
     /// See [`Driver`] for an example.
     pub fn with_driver(
@@ -418,7 +418,7 @@ impl LocalExecutor {
     ///
     /// # Panics
     ///
-    /// If `future` panics, with its payload; inside of an executor.
+    /// If `future` panics, with its payload; inside an executor.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("LocalExecutor::run");
         let local = &self.local;
@@ -438,13 +438,13 @@ impl LocalExecutor {
         self.local.spawn(future, Setup::default())
     }
 
-    /// Returns what spawns tasks here from other threads.
+    /// Returns a spawner for other threads.
     #[must_use]
     pub fn remote(&self) -> RemoteSpawner {
         RemoteSpawner::new(Arc::clone(&self.local.shared))
     }
 
-    /// How many tasks are not complete.
+    /// Returns how many tasks are not complete.
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.local.shared.owned.len()
@@ -478,7 +478,7 @@ impl fmt::Debug for LocalExecutor {
 ///
 /// # Panics
 ///
-/// Elsewhere: the workers of a [`Runtime`](crate::Runtime) take futures that are `Send` alone.
+/// Elsewhere: the workers of a [`Runtime`](crate::Runtime) accept only futures that are `Send`.
 ///
 /// See [`LocalExecutor`] for an example.
 #[track_caller]

@@ -1,20 +1,20 @@
-//! Figures of a runtime.
+//! Statistics of a runtime.
 
 use std_alloc::vec::Vec;
 
 use crate::latency::{Latencies, Sampler, ScheduleLatency};
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// What one worker did. It alone writes, so counting is a load and a store.
+/// Counters of one worker. Only that worker writes, so counting is a load and a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Begins and ends of polls: odd while the worker is in a poll.
+    /// Number of begins and ends of polls: odd while the worker is in a poll.
     steps: AtomicU64,
     stolen: AtomicU64,
     injected: AtomicU64,
     parks: AtomicU64,
     rescued: AtomicU64,
-    /// Draws those of this worker's wake-ups that are measured.
+    /// Chooses which of this worker's wake-ups are measured.
     pub(crate) sampler: Sampler,
     /// The waits of the tasks that this worker polled.
     pub(crate) latencies: Latencies,
@@ -25,7 +25,7 @@ pub(crate) fn add(counter: &AtomicU64, count: usize) {
 }
 
 pub(crate) fn write(counter: &AtomicU64, value: u64) {
-    // Relaxed: one writer; readers take it as a figure. [XM1]
+    // Relaxed: one writer; readers use it as a statistic. [XM1]
     counter.store(value, Ordering::Relaxed);
 }
 
@@ -61,7 +61,7 @@ impl Counters {
         add(&self.rescued, 1);
     }
 
-    /// How many polls began and ended: odd while the worker is in a poll.
+    /// Returns how many polls began and ended: odd while the worker is in a poll.
     pub(crate) fn steps(&self) -> u64 {
         read(&self.steps)
     }
@@ -78,40 +78,40 @@ impl Counters {
     }
 }
 
-/// Figures of one worker, since its runtime began.
+/// Statistics of one worker, since its runtime began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerMetrics {
     /// Polls of tasks.
     pub polls: u64,
-    /// Tasks taken from other workers' queues.
+    /// Tasks stolen from other workers' queues.
     pub stolen: u64,
-    /// Tasks taken over from threads that are no workers.
+    /// Tasks taken from threads that are not workers.
     pub injected: u64,
     /// How often the worker went to sleep.
     pub parks: u64,
-    /// Newest tasks taken from a worker that did not return from a poll.
+    /// Tasks taken from the slot of a worker that did not return from a poll.
     pub rescued: u64,
     /// Tasks in its queue now.
     pub queued: usize,
 }
 
-/// Figures of a runtime: see [`Runtime::metrics`](crate::Runtime::metrics).
+/// Statistics of a runtime: see [`Runtime::metrics`](crate::Runtime::metrics).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Of each worker.
+    /// Statistics of each worker.
     pub workers: Vec<WorkerMetrics>,
     /// How long tasks waited from their wake-up to their poll.
     pub schedule_latency: ScheduleLatency,
-    /// Workers that do not sleep now.
+    /// Number of workers that do not sleep now.
     pub active: usize,
-    /// Active workers that look for a task now.
+    /// Number of active workers that search for a task now.
     pub searching: usize,
-    /// Tasks that are not complete.
+    /// Number of tasks that are not complete.
     pub tasks: usize,
-    /// Blocking calls that are queued or run.
+    /// Number of blocking calls that are queued or run.
     pub blocking_calls: usize,
-    /// Threads for blocking calls.
+    /// Number of threads for blocking calls.
     pub blocking_threads: usize,
 }

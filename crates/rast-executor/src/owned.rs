@@ -1,12 +1,13 @@
-//! The list of tasks that are not complete, by which a runtime that ends reaches all of them.
+//! The list of tasks that are not complete, so that a runtime that ends can cancel all of them.
 //!
-//! A task enters the list of the worker that spawned it, which is four lists by its address, each
-//! with a lock. So a thread that spawns and the workers that end its tasks seldom meet at a lock.
+//! A task enters the list of the worker that spawned it. That list has four parts, chosen by the
+//! task's address, each with a lock. So a spawning thread and the workers that end its tasks seldom
+//! contend.
 //!
 //! Rules:
 //!
 //! 1. A task in the list is not complete, and the list has one of its references.
-//! 2. A closed list takes no task.
+//! 2. A closed list accepts no task.
 
 use core::ptr::NonNull;
 use std_alloc::vec::Vec;
@@ -29,7 +30,7 @@ unsafe impl Send for List {}
 #[derive(Debug)]
 pub(crate) struct Owned([CachePadded<Mutex<List>>; PARTS]);
 
-/// How many lists it is made of.
+/// Number of parts of the list.
 const PARTS: usize = 4;
 
 /// Writes one of the two links of a task in the list.
@@ -62,7 +63,7 @@ impl Owned {
         &self.0[((address >> 5) ^ (address >> 7)) % PARTS]
     }
 
-    /// Puts a task into the list; gives the reference back if the list is closed.
+    /// Adds a task to the list; returns the reference if the list is closed.
     pub(crate) fn adopt(&self, task: TaskRef) -> Result<(), TaskRef> {
         let raw = NonNull::from(task.header());
         let mut list = self.part(raw).lock();
@@ -79,7 +80,7 @@ impl Owned {
         Ok(())
     }
 
-    /// Takes a task out, if it is in; its reference is the caller's then.
+    /// Removes a task, if it is in the list; its reference then belongs to the caller.
     ///
     /// # Safety
     ///
@@ -105,7 +106,7 @@ impl Owned {
         list.len -= 1;
     }
 
-    /// Refuses tasks from now on.
+    /// Rejects tasks from now on.
     pub(crate) fn close(&self) {
         for part in &self.0 {
             part.lock().is_closed = true;
@@ -116,7 +117,7 @@ impl Owned {
         self.0.iter().map(|part| part.lock().len).sum()
     }
 
-    /// References to all tasks in the list.
+    /// Returns references to all tasks in the list.
     pub(crate) fn all(&self) -> Vec<TaskRef> {
         let mut all = Vec::new();
         for part in &self.0 {

@@ -1,4 +1,4 @@
-//! The parts of the protocols, for the models alone; no part of the interface.
+//! Parts of the protocols, for the models only; not part of the interface.
 
 use core::cell::Cell;
 use core::task::Waker;
@@ -36,7 +36,7 @@ where
     (task, handle)
 }
 
-/// Runs a task once; gives it back if it is to run again.
+/// Runs a task once; returns it if it must run again.
 pub fn run(task: Task) -> Option<Task> {
     let yielded = Cell::new(false);
     match task.run(Poller { yielded: &yielded }) {
@@ -45,13 +45,13 @@ pub fn run(task: Task) -> Option<Task> {
     }
 }
 
-/// Takes what a thief takes from a queue.
+/// Steals tasks from a queue.
 pub fn steal(queue: &RunQueue) -> Vec<Task> {
     let mut stolen = queue.steal();
     core::iter::from_fn(|| stolen.pop()).collect()
 }
 
-/// The deadlines of one worker, as it sleeps in them.
+/// The deadlines of one worker, and the sleep for them.
 #[derive(Debug)]
 pub struct Deadlines {
     timers: Timers,
@@ -72,8 +72,7 @@ impl Deadlines {
         }
     }
 
-    /// Sleeps until a deadline is due, without regard to the time until then: another thread has to
-    /// end the sleep.
+    /// Parks, unless a deadline is due, without a timeout: another thread must unpark the caller.
     pub fn sleep(&self, parker: &Parker) {
         assert!(self.driver.try_hold(0), "one worker");
         if self.timers.begin_sleep() != Some(Duration::ZERO) {
@@ -83,20 +82,20 @@ impl Deadlines {
         self.driver.release();
     }
 
-    /// Arms a deadline that is due so many nanoseconds after the clock's origin.
+    /// Arms a deadline `at_ns` nanoseconds after the clock's origin.
     pub fn arm(&self, at_ns: u64) {
         let at = Instant::from_nanos(at_ns);
         let armed = self.timers.arm(0, at, Waker::noop().clone());
         assert!(armed.is_some(), "nothing closes the store");
     }
 
-    /// Moves the clock by a nanosecond, and says so.
+    /// Advances the clock by a nanosecond, and announces it.
     pub fn move_clock(&self) {
         self.clock.advance(Nanos::from_nanos(1));
         self.timers.clock_moved();
     }
 
-    /// Fires what is due; returns whether there was something.
+    /// Fires the due deadlines; returns `true` if there were any.
     #[must_use]
     pub fn fire(&self) -> bool {
         self.timers.fire()

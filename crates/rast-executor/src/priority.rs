@@ -1,12 +1,12 @@
 //! Priorities of tasks.
 
-/// How urgent a task is against others that are ready on the same worker.
+/// Urgency of a task relative to others that are ready on the same worker.
 ///
 /// A worker takes the most urgent task first, with exceptions that bound starvation. Normal tasks
-/// that other threads spawned or woke go before the others, at most 128 times in a row. Of the
-/// other times at which a task is taken from the queue every eighth begins at
+/// that other threads spawned or woke precede the others, at most 128 times in a row. Of the other
+/// turns in which a worker takes a task from its queue, every eighth begins at
 /// [`Normal`](Self::Normal), every 64th at [`Low`](Self::Low). So a low task with k others ahead of
-/// it is polled within 8256 (k + 1) times.
+/// it is polled within 8256 (k + 1) such turns.
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};
@@ -27,7 +27,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// How many there are.
+    /// Number of priorities.
     pub(crate) const COUNT: usize = 3;
 
     pub(crate) const fn index(self) -> usize {

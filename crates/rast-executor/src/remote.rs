@@ -1,11 +1,11 @@
 //! Tasks for a `LocalExecutor` from other threads.
 //!
-//! A task is made on the thread that spawns it and passes through the injector, as a wake-up from
-//! elsewhere does. Its future begins as the closure, which is `Send`; the first poll, on the
-//! executor's thread, makes the future itself, which need not be.
+//! The spawning thread makes the task and passes it through the injector, as a wake-up from another
+//! thread does. Its future starts as the closure, which is `Send`. The first poll, on the
+//! executor's thread, makes the future itself, which need not be `Send`.
 //!
 //! Rule: a task enters the list of the executor immediately before it is pushed, not when it enters
-//! a batch. So an executor that is dropped waits for no batch.
+//! a batch. So dropping an executor waits for no batch.
 
 use core::fmt;
 use std_alloc::boxed::Box;
@@ -18,11 +18,11 @@ use crate::task::{FUTURE_MAX, JoinHandle, Schedule, Setup, Task, TaskRef, make};
 /// Spawns tasks on a [`LocalExecutor`](crate::LocalExecutor) from any thread; made by
 /// [`LocalExecutor::remote`](crate::LocalExecutor::remote).
 ///
-/// The closure is sent and called there, so the future need not be `Send`.
-/// Once the executor is gone the closure is dropped by the caller, and the handle returns an error.
+/// The closure is sent to the executor and called there, so the future need not be `Send`. If the
+/// executor was dropped, the caller drops the closure, and the handle returns an error.
 ///
-/// Cost: an allocation, a lock that the executor's other spawns share, an exchange, and a wake-up
-/// if no other task is on its way.
+/// Cost: an allocation, a lock that the executor's other spawns share, a compare-exchange, and a
+/// wake-up if no other task is queued.
 ///
 /// # Examples
 ///
@@ -53,7 +53,7 @@ impl RemoteSpawner {
         Self(shared)
     }
 
-    /// Has the executor call `begin` and run its future.
+    /// Makes the executor call `begin` and run the returned future.
     pub fn spawn<F, R>(&self, begin: F) -> JoinHandle<R::Output>
     where
         F: FnOnce() -> R + Send + 'static,
@@ -88,8 +88,8 @@ impl RemoteSpawner {
             // SAFETY: as below.
             return unsafe { make(Box::pin(future), Arc::clone(&self.0), Setup::default()) };
         }
-        // SAFETY: 1. nothing is borrowed; 2. before its first poll the future holds the closure
-        // alone, which is `Send`, and the executor's thread alone polls it.
+        // SAFETY: 1. nothing is borrowed; 2. before its first poll the future contains only the
+        // closure, which is `Send`, and only the executor's thread polls it.
         unsafe { make(future, Arc::clone(&self.0), Setup::default()) }
     }
 }
@@ -100,9 +100,9 @@ impl fmt::Debug for RemoteSpawner {
     }
 }
 
-/// Tasks that are sent to an executor together, by one exchange and at most one wake-up.
+/// Tasks that are sent to an executor together, by one compare-exchange and at most one wake-up.
 ///
-/// They run after [`send`](Self::send). A batch that is dropped cancels those that were not sent.
+/// They run after [`send`](Self::send). Dropping a batch cancels the tasks that were not sent.
 ///
 /// ```
 /// use rast_executor::LocalExecutor;
@@ -117,7 +117,7 @@ impl fmt::Debug for RemoteSpawner {
 /// ```
 pub struct RemoteBatch {
     spawner: RemoteSpawner,
-    /// Each has the reference of the list that it is not in yet.
+    /// Each has a reference for the list, which it has not entered yet.
     tasks: Chain,
 }
 
@@ -135,7 +135,7 @@ impl RemoteBatch {
         handle
     }
 
-    /// How many tasks were added and not sent.
+    /// Returns how many tasks were added and not sent.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tasks.len()
@@ -147,12 +147,12 @@ impl RemoteBatch {
         self.tasks.is_empty()
     }
 
-    /// Sends the tasks, oldest first. If the executor is gone they are cancelled here.
+    /// Sends the tasks, oldest first. If the executor was dropped, they are cancelled here.
     pub fn send(&mut self) {
         let shared = &self.spawner.0;
         let mut adopted = Chain::new();
-        // They are cancelled last: their destructors may take long, and the executor waits for what
-        // it has adopted.
+        // The rejected tasks are cancelled last: their destructors may take long, and the executor
+        // waits for the tasks that it has adopted.
         let mut refused = Chain::new();
         while let Some(task) = self.tasks.pop() {
             // SAFETY: `spawn` kept this reference, and it is taken once.

@@ -2,17 +2,17 @@
 //! for the newest task.
 //!
 //! ```text
-//!   newest ──► task          taken by the worker, at most 3 times in a row; by a thief as the last
-//!   high   ──► t ─ t         resort, if the worker is still in the same poll
+//!   newest ──► task          taken by the worker, at most 3 times in a row; by a thief only if
+//!   high   ──► t ─ t         there is nothing else and the worker is still in the same poll
 //!   normal ──► t ─ t ─ t     taken from the front; a thief takes half
 //!   low    ──► t
 //! ```
 //!
-//! The source's lists under a lock are kept, because they need no bound and no overflow. An entry
-//! is linked through the task's header, so a push allocates nothing. A worker whose task yields
-//! puts it back and takes the next one under one lock. The slot, the steal of half a list, and the
-//! length that is read without the lock are ours. The rows `lists` of the bench compare with the
-//! source's form, which has none of them.
+//! The lists under a lock of the original RAST design are kept, because they need no bound and no
+//! overflow queue. An entry is linked through the task's header, so a push allocates nothing. A
+//! worker whose task yields queues it and takes the next one under one lock. New are the slot, the
+//! steal of half a list, and the length that is loaded without the lock. The rows `lists` of the
+//! bench compare with the original form, which has none of these.
 use core::ptr::{self, NonNull};
 
 use crate::chain::Chain;
@@ -21,14 +21,14 @@ use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::task::{Header, Task};
 
-/// The most tasks that a thief takes at once: it walks over them under the victim's lock.
+/// Maximum number of tasks that a thief takes at once: it walks over them under the victim's lock.
 const STEAL_MAX: usize = 256;
 
 /// The queue.
 #[derive(Debug)]
 pub struct RunQueue {
     newest: AtomicPtr<Header>,
-    /// How many tasks the lists hold: written under the lock, read without.
+    /// Number of tasks in the lists: written under the lock, loaded without.
     len: AtomicUsize,
     lists: Mutex<Lists>,
 }
@@ -54,17 +54,17 @@ impl RunQueue {
     fn with<R>(&self, f: impl FnOnce(&mut Lists) -> R) -> R {
         let mut lists = self.lists.lock();
         let result = f(&mut lists);
-        // Relaxed: a hint for thieves; the fences of the sleep order it where it matters. [XQ1]
+        // Relaxed: a hint for thieves; the fences of `Idle` order it where it matters. [XQ1]
         self.len.store(lists.len(), Ordering::Relaxed);
         result
     }
 
-    /// Puts a task at the end of the list of its priority.
+    /// Appends a task to the list of its priority.
     pub fn push(&self, task: Task) {
         self.with(|lists| lists.push(task));
     }
 
-    /// Puts tasks at the ends of the lists of their priorities.
+    /// Appends tasks to the lists of their priorities.
     pub(crate) fn push_chain(&self, mut chain: Chain) {
         self.with(|lists| {
             while let Some(task) = chain.pop() {
@@ -73,7 +73,7 @@ impl RunQueue {
         });
     }
 
-    /// Puts tasks from other threads at the end of the list for them.
+    /// Appends tasks from other threads to their list.
     pub(crate) fn push_outside(&self, mut chain: Chain) {
         self.with(|lists| {
             while let Some(task) = chain.pop() {
@@ -82,7 +82,7 @@ impl RunQueue {
         });
     }
 
-    /// Takes the next task of the lists, after it put `again` at the end of its own.
+    /// Pops the next task of the lists, after appending `again` to its own list.
     pub fn pop(&self, again: Option<Task>) -> Option<Task> {
         if again.is_none() && self.is_empty() {
             return None;
@@ -95,17 +95,17 @@ impl RunQueue {
         })
     }
 
-    /// Puts a task into the slot; returns the one that was there.
+    /// Puts a task into the slot; returns the previous one.
     pub fn replace_newest(&self, task: Task) -> Option<Task> {
         let raw = task.into_raw().as_ptr();
-        // AcqRel: release, pairs with XQ3: a thief sees the task; acquire, pairs with itself: so
-        // does the worker that gets an older one back. [XQ2]
+        // AcqRel: release, pairs with XQ3: a thief sees the task; acquire, pairs with the release
+        // half here: the worker sees the older task that it gets back. [XQ2]
         let old = NonNull::new(self.newest.swap(raw, Ordering::AcqRel));
         // SAFETY: the right was given to the slot by a call before, and leaves it here.
         old.map(|raw| unsafe { Task::from_raw(raw) })
     }
 
-    /// Takes the task in the slot. One load if there is none.
+    /// Takes the task from the slot. One load if there is none.
     #[inline]
     pub fn take_newest(&self) -> Option<Task> {
         if !self.has_newest() {
@@ -123,7 +123,7 @@ impl RunQueue {
         !self.newest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes half of each list, rounded up, and at most so many that the lock is soon free.
+    /// Takes half of each list, rounded up, limited so that the lock is held only briefly.
     pub(crate) fn steal(&self) -> Chain {
         if self.is_empty() {
             return Chain::new();
@@ -138,7 +138,7 @@ impl RunQueue {
         })
     }
 
-    /// How many tasks the lists hold. Wait-free; a hint while others push and pop.
+    /// Returns how many tasks the lists contain. Wait-free; a hint while others push and pop.
     pub(crate) fn len(&self) -> usize {
         // Relaxed: as XQ1. [XQ5]
         self.len.load(Ordering::Relaxed)

@@ -10,7 +10,7 @@ use crate::context::refuse_nested;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::task::Setup;
 
-/// Spawns tasks that may borrow what lives longer than the scope: see [`Handle::scope`].
+/// Spawns tasks that may borrow data that outlives the scope: see [`Handle::scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     handle: Handle,
     open: Arc<Open>,
@@ -18,7 +18,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// How many tasks of a scope are not complete.
+/// Number of tasks of a scope that are not complete.
 struct Open {
     tasks: Mutex<usize>,
     none: Condvar,
@@ -64,7 +64,7 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Spawns a task that may borrow for the time of the scope. Its output owns what it holds.
+    /// Spawns a task that may borrow for the duration of the scope. Its output must own its data.
     pub fn spawn<F>(&'scope self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'scope,
@@ -85,12 +85,12 @@ impl Handle {
     /// Calls `f` with a scope, and returns when all tasks that were spawned in it are complete.
     /// Blocking.
     ///
-    /// A task whose output no thread takes may panic: the scope waits for it as for the others, and
-    /// its handle returns the panic.
+    /// If a task panics and no thread takes its output, the scope still waits for it, and its
+    /// handle returns the panic.
     ///
     /// # Panics
     ///
-    /// If `f` does, after all tasks are complete; inside of an executor, whose thread it would
+    /// If `f` panics, after all tasks are complete; inside an executor, whose thread it would
     /// block.
     ///
     /// ```
@@ -113,7 +113,7 @@ impl Handle {
     /// assert_eq!(letters.into_inner(), 7);
     /// ```
     ///
-    /// A task cannot borrow what lives shorter:
+    /// A task cannot borrow data that does not outlive the scope:
     ///
     /// ```compile_fail,E0373
     /// let runtime = rast_executor::Runtime::new().unwrap();

@@ -12,7 +12,7 @@ use crate::context::{self, OUTSIDE};
 use crate::deadlines::{Armed, Timers};
 use crate::primitive::sync::Arc;
 
-/// The span as nanoseconds; a longer one than 584 years counts as that.
+/// Converts a span to nanoseconds; a span of more than 584 years becomes the maximum.
 fn nanos(span: Duration) -> Nanos {
     Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX))
 }
@@ -22,11 +22,11 @@ fn timers() -> Arc<Timers> {
     context::with(|context| Arc::clone(context.expect(OUTSIDE).timers))
 }
 
-/// The time by the clock of the executor that runs the caller.
+/// Returns the time by the clock of the executor that runs the caller.
 ///
 /// # Panics
 ///
-/// Outside of an executor.
+/// Outside an executor.
 ///
 /// ```
 /// rast_executor::LocalExecutor::new().run(async {
@@ -39,16 +39,16 @@ pub fn now() -> Instant {
     context::with(|context| context.expect(OUTSIDE).timers.now())
 }
 
-/// Waits for so long. Never ready early, by the clock of the executor that it was made in.
+/// Waits for `span`. It is never ready early, by the clock of the executor that it was made in.
 ///
 /// An armed sleep costs one insert into the deadline store of a worker, under a lock that other
-/// workers seldom take; dropping it takes the deadline back. It may be awaited on any thread.
-/// On a busy worker it may be late by 16 polls, on a sleeping one by the time of a wake-up.
+/// workers seldom take; dropping it cancels the deadline. It may be awaited on any thread. On a
+/// busy worker it may be late by 16 polls, on a sleeping one by the duration of a wake-up.
 ///
 /// # Panics
 ///
-/// Outside of an executor. The future panics if its executor ends before it is due, because nothing
-/// would wake it; the tasks of that executor are cancelled instead.
+/// Outside an executor. The future panics if its executor ends before it is due, because no thread
+/// would wake it; tasks of that executor are cancelled instead.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};
@@ -90,11 +90,11 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 pub struct Sleep {
     timers: Arc<Timers>,
     deadline: Instant,
-    /// In the store, with the address of the waker that it has there.
+    /// The deadline in the store, and the address of the waker that the store has.
     armed: Option<(Armed, *const (), *const RawWakerVTable)>,
 }
 
-// SAFETY: the addresses are compared and never followed.
+// SAFETY: the addresses are compared and never dereferenced.
 unsafe impl Send for Sleep {}
 // SAFETY: as above.
 unsafe impl Sync for Sleep {}
@@ -113,13 +113,13 @@ impl Sleep {
         Self::new(timers, deadline)
     }
 
-    /// When it is ready.
+    /// Returns the deadline.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Moves the deadline; the future may be awaited again then.
+    /// Moves the deadline; after that the future may be awaited again.
     ///
     /// ```
     /// use rast_executor::{Deterministic, now, sleep, timers::Nanos};
@@ -144,11 +144,11 @@ impl Sleep {
         }
     }
 
-    /// Has the waker woken when the sleep is due.
+    /// Arms the deadline to wake `waker`.
     ///
     /// # Panics
     ///
-    /// If the executor has ended, outside of its own tasks.
+    /// If the executor has ended, except in its own tasks.
     fn arm(&mut self, waker: &Waker) {
         if self.timers.is_closed() {
             return self.refuse();
@@ -157,8 +157,8 @@ impl Sleep {
         if let Some((_, data, table)) = self.armed
             && (data, table) == address
         {
-            // The store has this waker, which keeps its address from other wakers; or it has woken
-            // it, and then the deadline is past.
+            // Either the store has this waker, which is alive, so no other waker has its address.
+            // Or the store has woken it, and then the deadline is past.
             return;
         }
         let waker = waker.clone();
@@ -170,7 +170,8 @@ impl Sleep {
         }
     }
 
-    /// The executor has ended. A task of its own that is still polled is cancelled after the poll.
+    /// Panics, because the executor has ended. A task of that executor that is still being polled
+    /// is cancelled after the poll.
     #[cold]
     fn refuse(&self) {
         let is_own_task = context::with(|context| {
@@ -220,8 +221,7 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The time of a [`timeout`] was up before its future was ready; the future was dropped, or is
-/// still the caller's.
+/// The time of a [`timeout`] was over before its future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -235,12 +235,12 @@ impl core::error::Error for Elapsed {}
 
 /// Awaits `future` for at most `span`.
 ///
-/// The future is polled first, so one that is ready wins over a time of zero. To keep a future
-/// whose time is up, pass a pinned reference.
+/// The future is polled first, so a ready future wins over a time of zero. To keep a future after
+/// its time is over, pass a pinned reference.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if the time is up first; the future is dropped with the `Timeout`.
+/// [`Elapsed`] if the time is over first; the future is dropped with the `Timeout`.
 ///
 /// # Panics
 ///
@@ -282,15 +282,15 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(output) = future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        // Without the budget: a future that has spent it must not outlive its time.
+        // Without the budget: a future that has spent it must not exceed its time.
         this.sleep.poll_due(cx).map(|()| Err(Elapsed))
     }
 }
 
-/// What an [`Interval`] does when ticks were missed.
+/// How an [`Interval`] treats missed ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedTicks {
-    /// Returns the missed ticks at once, one by one, and is then on time again.
+    /// Returns the missed ticks at once, one by one, and is then on schedule again.
     #[default]
     Burst,
     /// Returns one tick at once; the next one is due a period after that.
@@ -299,11 +299,11 @@ pub enum MissedTicks {
     Skip,
 }
 
-/// Ticks now and then every `period`.
+/// Ticks at once, and then every `period`.
 ///
 /// # Panics
 ///
-/// If the period is zero, or outside of an executor.
+/// If the period is zero, or outside an executor.
 ///
 /// ```
 /// use rast_executor::{Deterministic, interval, now};
@@ -319,7 +319,10 @@ pub enum MissedTicks {
 /// ```
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
-    assert!(!period.is_zero(), "the period of an interval is not zero");
+    assert!(
+        !period.is_zero(),
+        "the period of an interval must not be zero"
+    );
     let timers = timers();
     let first = timers.now();
     Interval {
@@ -338,20 +341,20 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Sets what is done about missed ticks.
+    /// Sets how missed ticks are treated.
     #[must_use]
     pub fn missed_ticks(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
         self
     }
 
-    /// Waits for the next tick; returns when it was due. May be dropped and called again without
-    /// losing a tick.
+    /// Waits for the next tick; returns the time at which it was due. The future may be dropped
+    /// without losing a tick.
     pub async fn tick(&mut self) -> Instant {
         core::future::poll_fn(|cx| self.poll_tick(cx)).await
     }
 
-    /// As [`tick`](Self::tick), for a future of one's own.
+    /// As [`tick`](Self::tick), for a hand-written future.
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         if Pin::new(&mut self.sleep).poll(cx).is_pending() {
             return Poll::Pending;

@@ -1,10 +1,10 @@
-//! What workers sleep in: each in its parker, except one, the holder of the driver, which waits for
+//! How workers sleep: each in its parker, except one, the holder of the driver, which waits for
 //! deadlines and sockets.
 //!
-//! The holder sleeps in the readiness poll, and is woken through it. A wake-up between the look at
-//! the parker and the poll is not lost, by two fences. The holder writes that it holds the driver,
-//! fences, and then looks for a token in its parker. The thread that wakes it leaves the token,
-//! fences, and then looks for the holder. At least one of the two sees what the other wrote.
+//! The holder sleeps in the readiness poll, and is woken through it. Two fences make sure that a
+//! wake-up between the check of the parker and the poll is not lost. The holder stores that it
+//! holds the driver, fences, and then checks its parker for a token. The waking thread leaves the
+//! token, fences, and then loads the holder. At least one of the two sees what the other wrote.
 
 use core::task::Waker;
 use core::time::Duration;
@@ -20,23 +20,23 @@ use crate::primitive::sync::atomic::fence;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::{Parker, Unparker};
 
-/// Wakes workers. One of the sleepers holds the driver: it sleeps until the next deadline.
+/// Wakes workers. One of the sleepers holds the driver and sleeps until the next deadline.
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     unparkers: Unparkers,
-    /// The sleeper that has it, plus one; 0 if none has.
+    /// Index of the sleeper that holds the driver, plus one; 0 if none does.
     holder: AtomicUsize,
     /// The sockets; none on one thread.
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     reactor: Option<Arc<Reactor>>,
 }
 
-/// What ends the sleeps.
+/// How the sleeping threads are woken.
 #[derive(Debug)]
 enum Unparkers {
     /// One for each worker.
     Workers(Box<[Unparker]>),
-    /// The one of a `LocalExecutor`'s driver.
+    /// Waker of the driver of a `LocalExecutor`.
     Driver(Waker),
 }
 
@@ -47,7 +47,7 @@ impl Sleepers {
         ))
     }
 
-    /// One thread, which sleeps in a [`Driver`](crate::Driver).
+    /// Makes the sleepers for one thread, which sleeps in a [`Driver`](crate::Driver).
     pub(crate) fn of_driver(unparker: Waker) -> Self {
         Self::with(Unparkers::Driver(unparker))
     }
@@ -75,7 +75,7 @@ impl Sleepers {
         self.reactor.as_ref()
     }
 
-    /// Takes the driver, if no other worker has it.
+    /// Acquires the driver, if no other worker has it.
     pub(crate) fn try_hold(&self, worker: usize) -> bool {
         // Relaxed: it guards no memory. [XD1]
         self.holder
@@ -83,14 +83,14 @@ impl Sleepers {
             .is_ok()
     }
 
-    /// Gives the driver back.
+    /// Releases the driver.
     pub(crate) fn release(&self) {
         // Relaxed: as XD1. [XD2]
         self.holder.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps, as the holder, until a wake-up, an event or for the time. Adds the wakers of what is
-    /// ready.
+    /// Sleeps, as the holder, until a wake-up, an event or the timeout. Adds the wakers of ready
+    /// sockets.
     pub(crate) fn sleep(
         &self,
         parker: &Parker,
@@ -99,12 +99,12 @@ impl Sleepers {
     ) {
         #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
         if let Some(reactor) = &self.reactor {
-            // SeqCst: pairs with XD5; either the thread that wakes sees the holder, or the look
-            // below finds its token. [XD4]
+            // SeqCst: pairs with XD5; either the waking thread sees the holder, or the check below
+            // finds its token. [XD4]
             fence(Ordering::SeqCst);
             if !parker.park_timeout(Duration::ZERO) {
                 reactor.poll(timeout, wakers);
-                // The token of a wake-up through the poll.
+                // Consumes the token of a wake-up through the poll.
                 parker.park_timeout(Duration::ZERO);
             }
             return;
@@ -118,7 +118,7 @@ impl Sleepers {
         }
     }
 
-    /// Looks for events without sleeping, if no worker sleeps in the poll and there are sockets.
+    /// Polls for events without sleeping, if no worker sleeps in the poll and there are sockets.
     pub(crate) fn look(&self, wakers: &mut Vec<Waker>) {
         #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
         if let Some(reactor) = &self.reactor {
@@ -128,7 +128,7 @@ impl Sleepers {
         let _ = wakers;
     }
 
-    /// Wakes a worker. The wake-up is kept if the worker is awake.
+    /// Wakes a worker. If the worker is awake, its next sleep ends at once.
     pub(crate) fn wake(&self, worker: usize) {
         match &self.unparkers {
             Unparkers::Workers(unparkers) => unparkers[worker].unpark(),
@@ -149,7 +149,7 @@ impl Sleepers {
     /// Wakes the holder, if there is one.
     pub(crate) fn interrupt(&self) {
         // Relaxed: ordered by the fences of the timers. A worker that no longer holds the driver
-        // looks for work once more. [XD3]
+        // only checks for work once more. [XD3]
         let holder = self.holder.load(Ordering::Relaxed);
         if let Some(worker) = holder.checked_sub(1) {
             self.wake(worker);

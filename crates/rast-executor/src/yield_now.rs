@@ -1,4 +1,4 @@
-//! Letting the other tasks run.
+//! Letting other tasks run.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 use crate::context;
 use crate::task;
 
-/// Lets the tasks run that are ready before the caller does.
+/// Yields once: the tasks that are ready run before the caller does.
 ///
 /// Costs no read-modify-write on the task, if the caller is polled with the task's own waker;
 /// combinators that wrap the waker make it an ordinary wake-up.

@@ -142,47 +142,43 @@ impl<M> Store<M> {
         }
     }
 
-    /// Takes a message out whose time has come. A repeated one is set for the next time of its
-    /// row that lies ahead.
-    fn pop(&mut self, now: Instant) -> Option<M> {
+    /// Takes out what has come due. A repeated message is set for the next time of its row
+    /// that lies ahead. Runs no user code.
+    #[inline]
+    fn take(&mut self, now: Instant) -> Option<Waiting<M>> {
         let due = self.waiting.pop_due(now)?;
-        let slot = match due.value {
-            Waiting::Once(message) => return Some(message),
-            Waiting::Repeat(slot) => slot,
-        };
+        if let Waiting::Repeat(slot) = due.value {
+            self.repeat(slot, due.at, now);
+        }
+        Some(due.value)
+    }
+
+    #[cold]
+    fn repeat(&mut self, slot: u32, at: Instant, now: Instant) {
         let repeat = &mut self.repeats[slot as usize];
         let period = repeat.period.as_nanos().max(1);
-        let missed = now.saturating_since(due.at).as_nanos() / period;
+        let missed = now.saturating_since(at).as_nanos() / period;
         let ahead = Nanos::from_nanos(period.saturating_mul(missed.saturating_add(1)));
-        let next = due.at.saturating_add(ahead);
-        // Before user code, whose panic leaves the row as it is.
-        repeat.handle = self.waiting.insert(next, Waiting::Repeat(slot));
-        let message = repeat
-            .message
-            .as_ref()
-            .expect("a slot in the store is in use");
-        Some((repeat.copy)(message))
+        repeat.handle = (self.waiting).insert(at.saturating_add(ahead), Waiting::Repeat(slot));
+    }
+
+    /// Copies a repeated message. May panic as its `clone`.
+    #[cold]
+    fn copy(&self, slot: u32) -> M {
+        let repeat = &self.repeats[slot as usize];
+        let message = repeat.message.as_ref();
+        (repeat.copy)(message.expect("a slot in the store is in use"))
     }
 }
 
 /// A store whose message type is not known.
 trait AnyStore: Any + Send {
-    fn next(&self) -> Option<Instant>;
     fn len(&self) -> usize;
-    fn as_any(&mut self) -> &mut dyn Any;
 }
 
 impl<M: Send + 'static> AnyStore for Store<M> {
-    fn next(&self) -> Option<Instant> {
-        self.waiting.next_deadline()
-    }
-
     fn len(&self) -> usize {
         self.waiting.len()
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -191,6 +187,8 @@ type Fire<P> = fn(&mut P, &mut Core, usize, Instant) -> bool;
 
 struct Kind {
     message: TypeId,
+    /// The first deadline in the store.
+    next: Option<Instant>,
     store: Box<dyn AnyStore>,
     /// A `Fire<P>`.
     fire: Box<dyn Any + Send>,
@@ -200,8 +198,17 @@ struct Kind {
 #[derive(Default)]
 pub(crate) struct Timers {
     kinds: Vec<Kind>,
-    /// The first deadline of all.
+    /// The first deadline of all; `None` also where that is [`Instant::MAX`], which never comes.
     next: Option<Instant>,
+}
+
+impl Kind {
+    #[inline]
+    fn store<M: Send + 'static>(&mut self) -> &mut Store<M> {
+        let store: &mut dyn Any = &mut *self.store;
+        let store = store.downcast_mut();
+        store.expect("a kind has the store of its message")
+    }
 }
 
 impl Timers {
@@ -216,18 +223,14 @@ impl Timers {
         self.kinds.iter().map(|kind| kind.store.len()).sum()
     }
 
-    fn store<M: Send + 'static>(&mut self, kind: usize) -> &mut Store<M> {
-        let store = self.kinds[kind].store.as_any().downcast_mut();
-        store.expect("a kind has the store of its message")
-    }
-
     fn find<M: 'static>(&self) -> Option<usize> {
         let message = TypeId::of::<M>();
         self.kinds.iter().position(|kind| kind.message == message)
     }
 
-    /// Returns the store for messages of type `M` to `P`.
-    fn store_for<G, P, M>(&mut self) -> &mut Store<M>
+    /// Has `insert` arm a timer for a message of type `M` to `P`.
+    #[inline]
+    fn arm<G, P, M>(&mut self, insert: impl FnOnce(&mut Store<M>) -> Name) -> Name
     where
         G: Graph,
         P: Receive<G, Timer, M> + 'static,
@@ -237,22 +240,28 @@ impl Timers {
             let fire: Fire<P> = fire::<G, P, M>;
             self.kinds.push(Kind {
                 message: TypeId::of::<M>(),
+                next: None,
                 store: Box::new(Store::<M>::new()),
                 fire: Box::new(fire),
             });
             self.kinds.len() - 1
         });
-        self.store(kind)
+        self.change(kind, insert)
     }
 
-    fn see(&mut self, at: Instant) {
-        if at < Instant::MAX {
-            self.next = Some(self.next.map_or(at, |next| next.min(at)));
-        }
-    }
-
-    fn look(&mut self) {
-        self.next = self.kinds.iter().filter_map(|kind| kind.store.next()).min();
+    /// Has `change` put something into a store or take it out, and looks up what is first then.
+    #[inline]
+    fn change<M, R>(&mut self, kind: usize, change: impl FnOnce(&mut Store<M>) -> R) -> R
+    where
+        M: Send + 'static,
+    {
+        let kind = &mut self.kinds[kind];
+        let store = kind.store();
+        let result = change(store);
+        kind.next = store.waiting.next_deadline();
+        let next = self.kinds.iter().filter_map(|kind| kind.next).min();
+        self.next = next.filter(|&at| at < Instant::MAX);
+        result
     }
 
     /// Drops one store; returns whether there was one. May panic as a destructor of a message.
@@ -268,10 +277,15 @@ where
     P: Receive<G, Timer, M>,
     M: Send + 'static,
 {
-    let message = core.timers.store::<M>(kind).pop(now);
-    core.timers.look();
-    let Some(message) = message else {
+    let Some(due) = core
+        .timers
+        .change(kind, |store: &mut Store<M>| store.take(now))
+    else {
         return false;
+    };
+    let message = match due {
+        Waiting::Once(message) => message,
+        Waiting::Repeat(slot) => core.timers.kinds[kind].store().copy(slot),
     };
     core.delivering(None, &message);
     processor.receive(message, &mut Cx::new(core));
@@ -282,16 +296,12 @@ impl Core {
     /// Has the message of the first timer handled, if it is due; returns whether it was. May
     /// panic as its handler.
     pub(crate) fn fire<P: 'static>(&mut self, processor: &mut P, now: Instant) -> bool {
-        if self.timers.next.is_none_or(|next| next > now) {
+        let first = self.timers.next;
+        if first.is_none_or(|first| first > now) {
             return false;
         }
-        // A panic of user code may have kept it from being looked up.
-        self.timers.look();
-        let Some(first) = self.timers.next.filter(|&next| next <= now) else {
-            return false;
-        };
         let mut kinds = self.timers.kinds.iter();
-        let Some(kind) = kinds.position(|kind| kind.store.next() == Some(first)) else {
+        let Some(kind) = kinds.position(|kind| kind.next == first) else {
             return false;
         };
         let fire = self.timers.kinds[kind].fire.downcast_ref::<Fire<P>>();
@@ -350,8 +360,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
         let at = self.now().saturating_add(delay);
         self.core().arming::<M>(delay, false);
         let timers = &mut self.core().timers;
-        let name = timers.store_for::<G, P, M>().after(at, message);
-        timers.see(at);
+        let name = timers.arm::<G, P, M>(|store| store.after(at, message));
         TimerId {
             name,
             message: PhantomData,
@@ -370,9 +379,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
         let at = self.now().saturating_add(period);
         self.core().arming::<M>(period, true);
         let timers = &mut self.core().timers;
-        let store = timers.store_for::<G, P, M>();
-        let name = store.every(at, period, message, M::clone);
-        timers.see(at);
+        let name = timers.arm::<G, P, M>(|store| store.every(at, period, message, M::clone));
         TimerId {
             name,
             message: PhantomData,
@@ -384,9 +391,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
     pub fn cancel<M: Send + 'static>(&mut self, timer: TimerId<M>) -> Option<M> {
         let timers = &mut self.core().timers;
         let kind = timers.find::<M>()?;
-        let message = timers.store::<M>(kind).cancel(timer.name);
-        timers.look();
-        message
+        timers.change(kind, |store: &mut Store<M>| store.cancel(timer.name))
     }
 
     /// Has [`Process::ping`](crate::Process::ping) called at `at` or soon after it, never

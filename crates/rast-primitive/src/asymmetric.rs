@@ -1,47 +1,44 @@
 //! A pair of fences of unequal cost: the one on the hot path is free, the other pays for both.
 //!
 //! ```text
-//!   often:  store x        seldom:  store y
+//!   often:  store x        rarely:  store y
 //!           order                   barrier
 //!           load  y                 load  x
 //! ```
 //!
-//! Of the two threads at least one sees the other's store, as if both fences were `fence(SeqCst)`,
-//! if [`barrier`] returned `true`. Two calls of [`order`] promise nothing to each other.
+//! If [`barrier`] returned `true`, at least one of the two threads sees the other's store, as if
+//! both fences were `fence(SeqCst)`. Two calls of [`order`] guarantee nothing to each other.
 //!
 //! On Linux, `barrier` is the system call `membarrier` (private, expedited). It makes each
 //! processor that runs a thread of this process execute a full fence; a processor that runs none
-//! executed one at its last switch. So there is a point in the program order of the other thread at
-//! which that fence is executed. If its store of `x` comes before that point, the load of `x` after
-//! `barrier` sees it. Otherwise its load of `y` comes after that point too, and sees the store of
-//! `y`, which came before the call. What is left for `order` is to keep the compiler from moving
-//! the load up.
+//! executed one at its last switch. So that fence is executed at some point in the program order of
+//! the other thread. If its store of `x` precedes that point, the load of `x` after `barrier` sees
+//! it. Otherwise its load of `y` follows that point, too, and sees the store of `y`, which preceded
+//! the call. `order` only has to keep the compiler from moving the load up.
 //!
 //! Folly and the C++ proposal P1202 have such a pair.
 
 use crate::sync::atomic::{Ordering, fence};
 
-/// The cheap half: between a store and a load of the thread that passes often. No instruction on
-/// any system.
+/// The cheap half: between a store and a load of the frequent thread. No instruction on any system.
 ///
-/// It is worth something only to a thread whose call of [`barrier`] returned `true`.
+/// It has an effect only towards a thread whose call of [`barrier`] returned `true`.
 #[inline(always)]
 pub fn order() {
     #[cfg(rast_loom)]
     // SeqCst: of this fence and the one in `barrier` one is first in their common order. [AF1]
     fence(Ordering::SeqCst);
     #[cfg(not(rast_loom))]
-    // SeqCst: the store above is not moved below the load that follows; the processor is held to it
-    // by `barrier`. [AF3]
+    // SeqCst: the compiler does not move the store above below the load that follows; `barrier`
+    // orders the processor. [AF3]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The dear half: between a store and a load of the thread that passes seldom. Returns `false` if
-/// the system has no such barrier or refuses it; then the caller has learnt nothing about the other
-/// thread.
+/// The expensive half: between a store and a load of the rare thread. Returns `false` if the system
+/// has no such barrier or rejects it; then the caller knows nothing about the other thread.
 ///
-/// For protocols that can do without: where this returns `false`, the thread that passes seldom
-/// leaves the other one alone.
+/// For protocols that can do without it: if this returns `false`, the rare thread must leave the
+/// other thread alone.
 ///
 /// Lock-free as far as the kernel is; a system call of some microseconds, more with many
 /// processors. The first call of a process registers the process, which takes the kernel 10 to 20
@@ -70,8 +67,8 @@ pub fn order() {
 /// ```
 #[must_use = "false: there was no fence"]
 pub fn barrier() -> bool {
-    // SeqCst: pairs with the fence that `order` is in a model; the system's barrier fences the
-    // other threads. [AF2]
+    // SeqCst: pairs with the fence in `order` under a model checker; the system's barrier fences
+    // the other threads. [AF2]
     fence(Ordering::SeqCst);
     cfg!(any(rast_loom, rast_shuttle)) || system::barrier()
 }
@@ -85,14 +82,14 @@ mod system {
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// Fences all other threads of the process; registers the process first if it is not yet.
+    /// Fences all other threads of the process; registers the process first if needed.
     pub(super) fn barrier() -> bool {
         membarrier(PRIVATE_EXPEDITED)
             || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
     }
 
     fn membarrier(command: libc::c_int) -> bool {
-        // SAFETY: membarrier reads and writes no memory of ours; what it does not know it refuses.
+        // SAFETY: membarrier accesses no memory of ours, and rejects unknown commands.
         let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
         result == 0
     }

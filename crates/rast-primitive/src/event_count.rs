@@ -1,11 +1,11 @@
-//! Sleeping until a condition holds that others make true without a lock.
+//! Sleeping until a condition holds that other threads make true without a lock.
 //!
-//! A condition variable needs the condition to change under its lock.
-//! An event count does not: a waiter registers, checks the condition again, and
-//! only then sleeps; a notifier changes the condition and then looks for
-//! registered waiters, which costs a fence and a load when there is none.
+//! A condition variable needs the condition to change under its lock. An event count does not. A
+//! waiter registers, checks the condition again, and only then sleeps. A notifier changes the
+//! condition and then checks for registered waiters, which costs a fence and a load if there is
+//! none.
 //!
-//! No wake-up is lost, by either/or:
+//! No wake-up is lost, by the store-buffer argument:
 //!
 //! ```text
 //!   waiter                         notifier
@@ -14,24 +14,23 @@
 //!   W3 read the condition          N3 read waiters
 //! ```
 //!
-//! The two fences are in one total order. If W2 comes first, N3 sees W1 and
-//! the notifier goes to the table of waiters. If N2 comes first, W3 sees N1 and
-//! the waiter does not sleep. There is no third case.
+//! The two fences are in one total order. If W2 comes first, N3 sees W1 and the notifier checks the
+//! table of waiters. If N2 comes first, W3 sees N1 and the waiter does not sleep.
 //!
-//! The table of waiters is under a lock, which is taken only by those that
-//! are about to sleep and by those that wake them. A waiter sleeps on a
-//! condition variable of its own slot, so waking one wakes one. Slots are kept
-//! and used again: once warm, waiting allocates nothing.
+//! The table of waiters has a lock, which only threads take that are about to sleep or that wake
+//! others. A waiter sleeps on the condition variable of its own slot, so a wake-up wakes only one
+//! thread. Slots are reused, so that waiting allocates only when more threads wait than ever
+//! before.
 //!
 //! | state    | meaning                                   | left by                                   |
 //! | -------- | ----------------------------------------- | ----------------------------------------- |
-//! | Free     | no thread uses the slot                      | `prepare` to Waiting                      |
-//! | Waiting  | in the line, first come first woken       | `notify_*` to Notified, `cancel` to Free  |
-//! | Notified | out of the line, the wake-up not yet seen | `wait` or `cancel` to Free                |
+//! | Free     | no thread uses the slot                   | `prepare` to Waiting                      |
+//! | Waiting  | in the wait list, first in first out      | `notify_*` to Notified, `cancel` to Free  |
+//! | Notified | not in the list, the wake-up not seen yet | `wait` or `cancel` to Free                |
 //!
-//! A waiter that cancels after `notify_one` has picked it hands the wake-up on
-//! to the next in the line: the notifier counted on some thread looking. So
-//! `wait_until` keeps its key until the condition was looked at after the sleep.
+//! A waiter that cancels after `notify_one` has chosen it passes the wake-up to the next waiter,
+//! because the notifier relies on a thread checking the condition. So `wait_until` keeps its key
+//! until it has checked the condition after the sleep.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
@@ -75,15 +74,15 @@ const NONE: usize = usize::MAX;
 /// setter.join().unwrap();
 /// ```
 pub struct EventCount {
-    /// Slots in state Waiting. Written under the lock, read by notifiers without it.
+    /// Number of slots in state Waiting. Written under the lock, loaded by notifiers without it.
     waiters: AtomicUsize,
     table: Mutex<Table>,
 }
 
 /// The registration of one waiter; dropping it cancels.
 ///
-/// A key that is forgotten (`mem::forget`) stays in the line and takes a
-/// [`notify_one`](EventCount::notify_one) that no thread sees.
+/// A key that is leaked with `mem::forget` stays in the wait list, and a
+/// [`notify_one`](EventCount::notify_one) that chooses it wakes no thread.
 #[must_use = "dropping the key cancels the registration; pass it to `wait`"]
 pub struct Key<'a> {
     event: &'a EventCount,
@@ -97,7 +96,7 @@ enum State {
     Notified(Call),
 }
 
-/// Which call woke a waiter: a wake-up that was for one is handed on.
+/// Which call woke a waiter: only a wake-up of `notify_one` is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     One,
@@ -106,13 +105,13 @@ enum Call {
 
 struct Slot {
     state: State,
-    /// Neighbours in the line, or in `next` alone the next free slot.
+    /// Neighbours in the wait list; of a free slot, `next` is the next free slot.
     prev: usize,
     next: usize,
     wake: Arc<Condvar>,
 }
 
-/// All slots; the Waiting ones form a line, the Free ones a stack.
+/// All slots; those in state Waiting form a list, the Free ones a stack.
 struct Table {
     slots: Vec<Slot>,
     first: usize,
@@ -143,7 +142,7 @@ impl EventCount {
     /// Registers the caller as a waiter; the condition must be checked after
     /// this and before [`wait`](Self::wait).
     ///
-    /// Blocking for an instant; allocates when more threads wait than ever did.
+    /// Takes a lock for a short time; allocates if more threads wait than ever before.
     ///
     /// # Examples
     ///
@@ -206,10 +205,10 @@ impl EventCount {
         self.wait_slow(key, Deadline::at(deadline))
     }
 
-    /// Takes the registration back, the condition having been found to hold.
+    /// Cancels the registration, after the condition was found to hold.
     ///
-    /// If [`notify_one`](Self::notify_one) has picked this waiter meanwhile, the
-    /// wake-up goes to the next one.
+    /// If [`notify_one`](Self::notify_one) has chosen this waiter meanwhile, the wake-up passes to
+    /// the next one.
     ///
     /// # Panics
     ///
@@ -221,7 +220,7 @@ impl EventCount {
 
     /// Wakes the waiter that registered first and is not woken yet.
     ///
-    /// One fence and one load when no thread waits; otherwise blocking for an instant.
+    /// One fence and one load if no thread waits; otherwise it takes a lock for a short time.
     #[inline]
     pub fn notify_one(&self) {
         if self.has_waiters() {
@@ -229,8 +228,8 @@ impl EventCount {
         }
     }
 
-    /// Wakes up to `most` waiters, those that came first, as so many calls of
-    /// [`notify_one`](Self::notify_one): for one that has made room for so many.
+    /// Wakes up to `most` waiters, first in first out, as `most` calls of
+    /// [`notify_one`](Self::notify_one) do; for a notifier that has provided for that many.
     ///
     /// Lock-free if no thread waits: a fence and a load.
     #[inline]
@@ -240,9 +239,9 @@ impl EventCount {
         }
     }
 
-    /// Wakes all who have registered.
+    /// Wakes all registered waiters.
     ///
-    /// One fence and one load when no thread waits; otherwise blocking for an instant.
+    /// One fence and one load if no thread waits; otherwise it takes a lock for a short time.
     #[inline]
     pub fn notify_all(&self) {
         if self.has_waiters() {
@@ -250,10 +249,9 @@ impl EventCount {
         }
     }
 
-    /// Waits until `condition` holds, by spinning and sleeping as `strategy`
-    /// says. Blocking.
+    /// Waits until `condition` holds, spinning and sleeping by `strategy`. Blocking.
     ///
-    /// `condition` must read with Acquire what it wants to use afterwards.
+    /// `condition` must load with Acquire whatever the caller uses afterwards.
     pub fn wait_until(&self, strategy: WaitStrategy, condition: impl FnMut() -> bool) {
         let held = self.wait_until_slow(strategy, Deadline::NEVER, condition);
         debug_assert!(held, "an untimed wait ends with the condition");
@@ -283,8 +281,8 @@ impl EventCount {
     fn notify_slow(&self, call: Call, mut most: usize) {
         let mut table = self.table.lock();
         while most > 0 && table.wake_first(call) {
-            // Relaxed: written under the lock only; a notifier that reads the old count finds an
-            // empty line. [EC5]
+            // Relaxed: written under the lock only; a notifier that loads the old count finds an
+            // empty list. [EC5]
             self.waiters.fetch_sub(1, Relaxed);
             most -= 1;
         }
@@ -323,15 +321,16 @@ impl EventCount {
                 return true;
             }
             let notified = self.sleep(&key, deadline);
-            // The key is held while the condition looks: if that panics, the wake-up is handed on.
+            // The key is kept during the check: if that panics, the wake-up is passed on.
             held = condition();
             if notified {
                 self.receive(key);
             } else {
-                // A wake-up that came after the sleep ran out may have come after the look, too.
+                // A wake-up that came after the end of the sleep may also have come after the
+                // check.
                 drop(key);
             }
-            // Also when it was woken: wake-ups that come all the time must not move the deadline.
+            // Also after a wake-up: continuous wake-ups must not extend the deadline.
             if deadline.is_past() {
                 return held;
             }
@@ -351,7 +350,7 @@ impl EventCount {
         table.slots[key.slot].state != State::Waiting
     }
 
-    /// Takes back a key that was notified, and with it the wake-up, which is not handed on.
+    /// Ends the registration of a notified key and consumes the wake-up, which is not passed on.
     fn receive(&self, key: Key<'_>) {
         let slot = key.slot;
         core::mem::forget(key);
@@ -369,7 +368,7 @@ impl EventCount {
         );
     }
 
-    /// Checks what the table must hold between any two calls. For tests.
+    /// Checks the invariants of the table, for tests.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
         let table = self.table.lock();
@@ -397,9 +396,8 @@ impl Drop for Key<'_> {
     fn drop(&mut self) {
         let mut table = self.event.table.lock();
         let state = table.leave(self.slot);
-        // A waiter that is woken has left the count already. One that was woken
-        // by `notify_one` and does not look hands the wake-up on, and then the
-        // count sinks by the next one in the line.
+        // A waiter that was woken is not counted any more. If `notify_one` woke it and it does not
+        // check, it passes the wake-up on, and the count decreases by the next waiter.
         let sinks = match state {
             State::Waiting => true,
             State::Notified(Call::One) => table.wake_first(Call::One),
@@ -423,7 +421,7 @@ impl Table {
         }
     }
 
-    /// Takes a free slot, or a new one, to the end of the line.
+    /// Appends a free slot, or a new one, to the wait list.
     fn enter(&mut self) -> usize {
         if self.free == NONE {
             self.free = self.slots.len();
@@ -460,7 +458,7 @@ impl Table {
         core::mem::replace(&mut slot.state, State::Free)
     }
 
-    /// Wakes the first in the line; returns false when the line is empty.
+    /// Wakes the first waiter of the list; returns `false` if the list is empty.
     fn wake_first(&mut self, call: Call) -> bool {
         let at = self.first;
         if at == NONE {

@@ -1,18 +1,18 @@
-//! The full fence between an atomic exchange and the load that follows it.
+//! The full fence between a read-modify-write and the load that follows it.
 //!
-//! On x86-64 every read-modify-write is a locked instruction, which is a full fence itself: all
-//! that is left to do is to keep the compiler from moving the load up. Elsewhere, under a model
-//! checker and under Miri it is `fence(SeqCst)`.
+//! On x86-64 every read-modify-write is a locked instruction, which is a full fence itself: only
+//! the compiler must be kept from moving the load up. Elsewhere, under a model checker and under
+//! Miri it is `fence(SeqCst)`.
 
 #[cfg(any(rast_loom, miri, not(target_arch = "x86_64")))]
 use crate::sync::atomic::{Ordering, fence};
 
-/// A full fence, for a thread whose last atomic operation was a read-modify-write (an exchange, an
-/// addition, a compare-and-exchange that succeeded).
+/// A full fence, for a thread whose last atomic operation was a read-modify-write (a swap, an
+/// addition, a compare-exchange that succeeded).
 ///
-/// Two threads that each exchange a word, call this, and load the other's word: at least one of
-/// them sees what the other wrote. Where the last operation was a plain load or store, take
-/// `fence(SeqCst)`: on x86-64 this one orders nothing then.
+/// If two threads each do a read-modify-write on one word, call this, and load the other's word, at
+/// least one of them sees what the other wrote. If the last operation was a plain load or store,
+/// use `fence(SeqCst)`: on x86-64 this one orders nothing then.
 ///
 /// Wait-free; no instruction on x86-64.
 ///

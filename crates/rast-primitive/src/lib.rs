@@ -1,42 +1,41 @@
 //! Atomics, cells, fences, parking and wake-up primitives that run on std or
 //! under the model checkers loom and shuttle, by one switch.
 //!
-//! This is the ground floor of the RAST tower. Code written against it is
-//! checked by loom unchanged: `--cfg rast_loom` swaps every atomic, cell, lock
-//! and thread of all crates above for loom's, and [`model::model`] runs a
-//! scenario in every interleaving. `--cfg rast_shuttle` swaps them for ones that
-//! shuttle schedules, and a scenario runs in many random interleavings; without
-//! either it runs as a stress on real threads.
+//! This is the lowest layer of RAST. loom checks code written against it unchanged: `--cfg
+//! rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's, and
+//! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions. `--cfg
+//! rast_shuttle` swaps them for ones that shuttle schedules, and a scenario runs in many random
+//! interleavings. Without either it runs as a stress test on real threads.
 //!
 //! # What there is
 //!
 //! | item | for |
 //! | --- | --- |
-//! | [`sync`], [`cell`], [`hint`], [`thread`] | what concurrent code uses, from std, loom or shuttle |
-//! | [`CachePadded`] | a value on cache lines of its own |
-//! | [`Backoff`], [`WaitStrategy`] | waiting a little; how to wait long |
+//! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, from std, loom or shuttle |
+//! | [`CachePadded`] | a value on its own cache lines |
+//! | [`Backoff`], [`WaitStrategy`] | a short wait; the choice of how to wait longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
-//! | [`asymmetric`] | a pair of fences of which only the seldom one costs |
-//! | [`fence_after_exchange`] | a full fence that the exchange before it pays for on x86-64 |
+//! | [`asymmetric`] | a pair of fences of which only the rarely executed one costs |
+//! | [`fence_after_exchange`] | a full fence after a read-modify-write, free on x86-64 |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
 //! | [`LocalParker`], [`LocalUnparker`] | the sleep of the calling thread, woken without a lock |
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
 //! | [`ClassEvent`] | the same for threads of several classes, of which a wake-up names one |
-//! | [`Snapshot`] | a value replaced whole, read without waiting |
+//! | [`Snapshot`] | a value that is replaced as a whole and read without waiting |
 //! | [`model`] | one scenario under loom, shuttle or std |
-//! | [`explore`](mod@explore) | every state of a protocol that is written as a state machine |
+//! | [`explore`](mod@explore) | all states of a protocol that is written as a state machine |
 //!
 //! # When to use it
 //!
-//! To write lock-free structures or wake-up protocols that are model-checked,
-//! or to take one of the finished primitives alone.
+//! To write lock-free structures or wake-up protocols that are model-checked, or to use one of the
+//! finished primitives alone.
 //!
 //! # When not
 //!
-//! For locks on hot paths (take `parking_lot`), channels (take `rast-queue` or
-//! crossbeam), or async wake-ups (take an executor's own).
+//! For locks on hot paths (use `parking_lot`), channels (use `rast-queue` or crossbeam), or async
+//! wake-ups (use an executor's own).
 //!
 //! # Example
 //!
@@ -60,26 +59,24 @@
 //!
 //! # Guarantees
 //!
-//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a
-//!   thread wrote before it woke another is seen by the other after. The argument
-//!   is in each module's source, the models that fail without each ordering in
-//!   `docs/verification.md`.
-//! - Sequential consistency is asked of fences only, which loom models.
-//! - Nothing poisons, and no user code runs under a lock of this crate.
-//! - Progress: what waits for others says so in its name (`lock`, `park`, `wait`,
-//!   `receive_blocking`). Waking takes the sleeper's lock for some instructions
-//!   where there is a sleeper, and so does `EventCount::prepare`; everything else
-//!   is lock-free.
+//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a thread wrote before
+//!   it woke another happens-before the wake-up's return there. The argument is in each module's
+//!   source; `docs/verification.md` lists the models that fail without each ordering.
+//! - Only fences are sequentially consistent, which loom models.
+//! - No lock poisons, and no user code runs under a lock of this crate.
+//! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
+//!   `receive_blocking`). A wake-up of a sleeper takes the sleeper's lock for some instructions,
+//!   and so does `EventCount::prepare`; everything else is lock-free.
 //!
 //! # Features and private cfgs
 //!
-//! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; brings
+//! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; adds
 //!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells,
 //!   [`Backoff`], [`TaggedPtr`], for `no_std` with `alloc`.
-//! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there,
-//!   timed waits run out at once, and there are no scoped threads.
-//! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors
-//!   are those of std, orderings count for nothing, timed waits run out at once.
+//! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there, timed waits time
+//!   out at once, and there are no scoped threads.
+//! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors are those of std,
+//!   orderings have no effect, timed waits time out at once.
 //! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of
 //!   [`TaggedPtr`]; its tests run in all three:
 //!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
@@ -89,9 +86,9 @@
 //!
 //! # Platforms
 //!
-//! Whatever std or `core` with pointer-wide atomics runs on. 64-bit atomics and
-//! the double word come from `portable-atomic` where the target has none. Models
-//! run on 64-bit hosts.
+//! Every target of std, or of `core` with pointer-wide atomics. If the target has no 64-bit atomics
+//! or no double-word compare-exchange, they come from `portable-atomic`. Models run on 64-bit
+//! hosts.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

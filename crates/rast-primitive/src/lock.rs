@@ -1,8 +1,7 @@
 //! `Mutex` and `Condvar` for cold paths: parking_lot's, or in a model loom's or shuttle's.
 //!
-//! Neither poisons: a panic under the lock unlocks it, and what the panic left
-//! behind is the business of the code that holds the lock.
-//! The wrappers exist for one signature under all builds.
+//! Neither poisons: a panic under the lock unlocks it, and the code that takes the lock must handle
+//! the state that the panic left. The wrappers give all builds the same signatures.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -15,7 +14,7 @@ use parking_lot as imp;
 #[cfg(rast_shuttle)]
 use shuttle::sync as imp;
 
-/// A lock without poisoning, one byte beside its value.
+/// A lock without poisoning, one byte in addition to its value.
 ///
 /// Blocking. For cold paths: starting, stopping, parking, growing a table.
 ///
@@ -55,7 +54,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits for the lock and takes it. Blocking.
+    /// Waits for the lock and acquires it. Blocking.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -67,7 +66,7 @@ impl<T: ?Sized> Mutex<T> {
         };
     }
 
-    /// Takes the lock if it is free. Never waits.
+    /// Acquires the lock if it is free. Never waits.
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -79,7 +78,7 @@ impl<T: ?Sized> Mutex<T> {
         });
     }
 
-    /// Reaches the value without locking: `&mut self` shows that nothing else can.
+    /// Returns the value without locking: `&mut self` shows that no other access exists.
     pub fn get_mut(&mut self) -> &mut T {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return self.0.get_mut();
@@ -201,13 +200,12 @@ impl Condvar {
         }
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`; returns true when the
-    /// time ran out. Blocking, bounded by `timeout` and by the lock.
+    /// As [`wait`](Self::wait), for at most `timeout`; returns `true` if the time ran out.
+    /// Blocking, bounded by `timeout` and by the lock.
     ///
-    /// In a model there is no time: the call unlocks, lets the others run,
-    /// locks again and says that the time ran out. That is always a legal
-    /// outcome, so code that needs the notification cannot pass by luck, and
-    /// models of lost wake-ups use the untimed wait.
+    /// In a model there is no time: the call unlocks, lets the other threads run, locks again and
+    /// returns `true`. That is always a legal outcome, so code that needs the notification cannot
+    /// pass by chance. Models of lost wake-ups use the untimed wait.
     ///
     /// # Panics
     ///

@@ -1,31 +1,33 @@
-//! One scenario, run by loom in every interleaving, by shuttle in many random
-//! ones, or by std many times.
+//! Runs one scenario under a model checker: by loom in every interleaving up to a bound on
+//! preemptions, by shuttle in many random ones; or by std many times.
 
 #[cfg(all(rast_loom, rast_shuttle))]
 compile_error!("one of rast_loom and rast_shuttle at a time");
 
-/// How often [`model`] repeats a scenario under std.
+/// Number of times that [`model`] repeats a scenario under std.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 const RUNS: usize = 200;
 
-/// The least bound on preemptions per execution that a model runs with.
+/// Minimum bound on preemptions per execution.
 #[cfg(rast_loom)]
 const LEAST_BOUND: usize = 2;
 
-/// Branches that one execution may take before loom calls it endless.
+/// Maximum number of branches of one execution before loom reports it as endless.
 #[cfg(rast_loom)]
 const BRANCHES: usize = 10_000;
 
-/// Runs the scenario `f`: under `--cfg rast_loom` in every interleaving with at
-/// most `max(2, LOOM_MAX_PREEMPTIONS)` preemptions; under `--cfg rast_shuttle` in
-/// `RAST_SHUTTLE_RUNS` random ones; otherwise 200 times on real threads as a stress.
+/// Runs the scenario `f`. Under `--cfg rast_loom` it runs in every interleaving with at most
+/// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions; under `--cfg rast_shuttle` in `RAST_SHUTTLE_RUNS`
+/// random ones; otherwise 200 times on real threads as a stress test.
 ///
-/// Under loom it ends by printing `loom: <test> executions=N bound=B`, one line
-/// that `cargo xtask loom` reads.
+/// Under loom it ends by printing `loom: <test> executions=N bound=B`, one line that `cargo xtask
+/// loom` reads.
 ///
 /// # Panics
 ///
-/// When the scenario panics, deadlocks, leaks or races in some interleaving.
+/// If the scenario panics. Under loom and shuttle also if it deadlocks or has a data race in a
+/// `cell`, and under loom if it leaks. Under std a deadlock hangs, and leaks and races go
+/// unnoticed.
 ///
 /// # Examples
 ///
@@ -60,7 +62,7 @@ where
 ///
 /// # Panics
 ///
-/// When the scenario panics, deadlocks, leaks or races in some interleaving.
+/// If the scenario panics, deadlocks, leaks or has a data race in one of these interleavings.
 #[cfg(rast_loom)]
 pub fn model<F>(f: F)
 where
@@ -70,7 +72,7 @@ where
 
     const COUNTED: &str = "no scenario runs while the count is locked";
 
-    // std's own types: loom must not see the count.
+    // std's own types: loom must not see the counter.
     let executions = std::sync::Arc::new(std::sync::Mutex::new(0_u64));
     let counter = std::sync::Arc::clone(&executions);
 
@@ -88,11 +90,11 @@ where
     std::println!("loom: {name} executions={executions} bound={bound}");
 }
 
-/// Returns a number for a scenario to vary by.
+/// Returns a number by which a scenario may vary.
 ///
-/// Under shuttle it is part of the schedule: the same seed draws the same
-/// numbers, and so does a schedule that is repeated. Under loom it is always 0,
-/// as executions must repeat. Under std it is another each time.
+/// Under shuttle it is part of the schedule: the same seed or a repeated schedule gives the same
+/// numbers. Under loom it is always 0, because executions must repeat. Under std it differs in each
+/// call.
 ///
 /// # Examples
 ///
@@ -129,29 +131,28 @@ mod random {
 
     use crate::scheduled;
 
-    /// Schedules per scenario unless `RAST_SHUTTLE_RUNS` says otherwise.
+    /// Default number of schedules per scenario.
     const RUNS: usize = 10_000;
 
-    /// Places at which a schedule of the second half changes its mind, plus one.
+    /// Number of switch points of a PCT schedule, plus one.
     const DEPTH: usize = 3;
 
-    /// The stack of a thread: room for a failure to be told.
+    /// Stack size of a thread, large enough to report a failure.
     const STACK: usize = 512 << 10;
 
-    /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 if
-    /// that is not set: half of them switch at any step with equal chance, half
-    /// are of PCT, which runs one thread until it waits and switches at a few
-    /// places beside.
+    /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. Half of
+    /// them may switch threads at every step with equal probability. Half use PCT, which runs one
+    /// thread until it waits and switches at a few additional points.
     ///
-    /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that
-    /// `cargo xtask shuttle` reads. The seed is another each time, or
-    /// `SHUTTLE_RANDOM_SEED`; with the same seed and number all runs repeat.
-    /// When one fails, shuttle prints its schedule too, and with that text in
+    /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
+    /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and
+    /// number repeat all schedules. When a schedule fails, shuttle prints it; with that text in
+    /// `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
     /// `RAST_SHUTTLE_SCHEDULE` it alone is run.
     ///
     /// # Panics
-    ///
-    /// When the scenario panics, deadlocks, takes a million steps, or two
+    /// If the scenario panics, deadlocks, takes a million steps, or has two concurrent accesses to
+    /// a cell in one of the schedules.
     /// accesses to a cell meet, in one of the schedules.
     pub fn model<F>(f: F)
     where
@@ -169,14 +170,14 @@ mod random {
             return;
         }
         let runs = number("RAST_SHUTTLE_RUNS").map_or(RUNS, |runs| runs.max(2) as usize);
-        // shuttle itself reads this variable, and it has the last word.
+        // shuttle itself reads this variable, and it takes precedence.
         let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
         let failing = Failing { name, seed, runs };
         scheduled::take_has_threads();
 
         let random = RandomScheduler::new_from_seed(seed, runs / 2);
         let mut schedules = Runner::new(random, config()).run(scenario.clone());
-        // PCT refuses a scenario of one thread.
+        // PCT rejects a scenario of one thread.
         if scheduled::take_has_threads() {
             let pct = PctScheduler::new_from_seed(seed, DEPTH, runs - runs / 2);
             schedules += Runner::new(pct, config()).run(scenario);
@@ -198,7 +199,7 @@ mod random {
         thread_rng().next_u64()
     }
 
-    /// The number that an environment variable holds, if it is set.
+    /// Returns the number in an environment variable, if it is set.
     fn number(variable: &str) -> Option<u64> {
         let text = std::env::var(variable).ok()?;
         match text.parse() {
@@ -207,7 +208,7 @@ mod random {
         }
     }
 
-    /// Tells how to repeat a run, should it fail.
+    /// Prints how to repeat a run if it fails.
     struct Failing {
         name: String,
         seed: u64,

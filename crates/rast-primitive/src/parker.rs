@@ -6,14 +6,14 @@
 //! | PARKED   | the owner sleeps or is about to      | `unpark` to NOTIFIED, a time-out to EMPTY   |
 //! | NOTIFIED | a token waits for the owner          | `park` to EMPTY                             |
 //!
-//! `unpark` always writes, also over NOTIFIED: so every `unpark`, not only the
-//! first, heads or continues a release sequence that the `park` that takes the
-//! token reads from. No publication before an `unpark` is lost.
+//! `unpark` always writes, also over NOTIFIED. So every `unpark`, not only the first, heads or
+//! continues a release sequence that the `park` that takes the token reads from. No publication
+//! before an `unpark` is lost.
 //!
-//! No wake-up is lost: the owner goes to PARKED and to sleep under the lock.
-//! An `unpark` that finds PARKED takes the lock before it notifies, so the owner
-//! sleeps on the condition by then, or has seen NOTIFIED. An `unpark` that finds
-//! EMPTY leaves NOTIFIED, which the owner's own step to PARKED trips over.
+//! No wake-up is lost: the owner changes to PARKED and goes to sleep under the lock. An `unpark`
+//! that finds PARKED takes the lock before it notifies; by then the owner sleeps on the condition,
+//! or has seen NOTIFIED. An `unpark` that finds EMPTY leaves NOTIFIED, so the owner's change to
+//! PARKED fails.
 
 use core::cell::Cell;
 use core::fmt;
@@ -109,17 +109,17 @@ impl Parker {
 
     /// Sleeps until there is a token and takes it. Blocking.
     ///
-    /// What a thread wrote before its [`Unparker::unpark`] is seen after this.
-    /// One read-modify-write when the token is there already.
+    /// What a thread wrote before its [`Unparker::unpark`] is visible after this. One
+    /// read-modify-write if there is a token already.
     pub fn park(&self) {
         let taken = self.inner.take() || self.inner.park_slow(Deadline::NEVER);
         debug_assert!(taken, "an untimed park ends with a token");
     }
 
-    /// As [`park`](Self::park), for at most `timeout`; returns true when it
-    /// took a token. Blocking, bounded by `timeout`.
+    /// As [`park`](Self::park), for at most `timeout`; returns `true` if it took a token. Blocking,
+    /// bounded by `timeout`.
     ///
-    /// A `timeout` too long for the clock is no limit at all.
+    /// A `timeout` that exceeds the clock's range means no limit.
     pub fn park_timeout(&self, timeout: Duration) -> bool {
         self.inner.take() || self.inner.park_slow(Deadline::after(timeout))
     }
@@ -134,8 +134,8 @@ impl Parker {
 impl Unparker {
     /// Leaves a token and wakes the owner of the parker if it sleeps.
     ///
-    /// Tokens do not add up. One read-modify-write when the owner is awake;
-    /// otherwise takes the parker's lock for an instant and wakes the thread.
+    /// Tokens do not add up. One read-modify-write if the owner is awake; otherwise it also takes
+    /// the parker's lock for a short time and wakes the thread.
     pub fn unpark(&self) {
         // Release: pairs with the Acquire of every way out of park; publishes what the caller wrote
         // before. A swap, so that a token over a token publishes as well. [PK5]
@@ -159,8 +159,8 @@ impl Inner {
     #[cold]
     fn park_slow(&self, deadline: Deadline) -> bool {
         let mut guard = self.lock.lock();
-        // Relaxed: a success takes over nothing that was published; on a failure the swap below
-        // reads again. [PK2]
+        // Relaxed: a success acquires nothing that was published; after a failure the swap below
+        // loads again. [PK2]
         let parked = self.state.compare_exchange(EMPTY, PARKED, Relaxed, Relaxed);
         if let Err(found) = parked {
             debug_assert_eq!(
@@ -184,11 +184,11 @@ impl Inner {
         }
     }
 
-    /// Wakes the owner, which is at or past its step to PARKED.
+    /// Wakes the owner, which has changed the state to PARKED.
     #[cold]
     fn wake_slow(&self) {
-        // The owner holds the lock from its step to PARKED until it sleeps on the condition:
-        // passing through the lock puts the notification after that.
+        // The owner holds the lock from its change to PARKED until it sleeps on the condition.
+        // Acquiring the lock puts the notification after that.
         drop(self.lock.lock());
         self.wake.notify_one();
     }
@@ -212,7 +212,7 @@ impl fmt::Debug for Unparker {
     }
 }
 
-// A panic cannot happen between two steps of the state, and the lock guards nothing but sleep.
+// No panic can occur between two changes of the state, and the lock protects only the sleep.
 impl UnwindSafe for Parker {}
 impl RefUnwindSafe for Parker {}
 impl UnwindSafe for Unparker {}

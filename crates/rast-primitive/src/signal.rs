@@ -1,23 +1,21 @@
 //! A one-slot event: set by any thread, received once.
 //!
-//! The idea is the task scheduler's: a sender announces itself, and publishes
+//! Source: the task scheduler of the original RAST design: a sender announces itself, and publishes
 //! the event only once it holds the lock.
 //!
 //! | bit   | meaning                                                   | set by                  | cleared by                |
 //! | ----- | --------------------------------------------------------- | ----------------------- | ------------------------- |
 //! | PROBE | a sender is on its way to SET, or one sent over a set slot | `send`, first           | the receive that takes SET |
-//! | SET   | the event stands                                          | `send`, under the lock  | the receive that takes it |
+//! | SET   | the event is set                                          | `send`, under the lock  | the receive that takes it |
 //!
-//! What we changed: the source's `send` fails its compare-and-swap when the slot
-//! is set already, and a failed one publishes nothing. Here every `send` writes
-//! (`fetch_or`), so it heads or continues the release sequence that the next
-//! receive reads from: what was written before any `send` is seen after it.
+//! Change: the original `send` fails its compare-exchange if the slot is already set, and a failed
+//! one publishes nothing. Here every `send` writes (`fetch_or`), so it heads or continues the
+//! release sequence that the next receive reads from: writes before any `send` happen-before it.
 //!
-//! Why two bits: SET appears only while its sender holds the lock. A receiver
-//! that has taken SET may therefore drop the signal at once: the drop passes
-//! through the lock, and the sender's last touch was unlocking it.
-//! Senders that found PROBE touch the signal only by that one write, but it is
-//! the caller's duty that no such `send` starts after the memory is gone.
+//! Why two bits: SET appears only while its sender holds the lock. So a receiver that has taken SET
+//! may drop the signal at once: the drop acquires the lock, and the sender's last access was
+//! unlocking it. Senders that found PROBE access the signal only by that one write. The caller must
+//! make sure that no such `send` starts after the memory is freed.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
@@ -34,15 +32,14 @@ const EMPTY: u8 = 0;
 const PROBE: u8 = 1;
 const SET: u8 = 2;
 
-/// A one-slot event: many senders, many receivers, sends do not add up.
+/// A one-slot event: many senders, many receivers; several sends may be received as one.
 ///
-/// Sending to a signal that is set already is one read-modify-write and no
-/// lock; so a burst of events costs one wake-up.
-/// Everything written before a `send` is seen by the receive that takes the
-/// event, also when the slot was set before.
+/// Sending to a signal that is already set is one read-modify-write without a lock; so a burst of
+/// events costs one wake-up. Everything written before a `send` happens-before the receive that
+/// takes the event, also if the slot was set before.
 ///
-/// A receiver may free the signal as soon as it has received, if no further
-/// `send` can start: dropping it waits for the sender to leave.
+/// A receiver may free the signal as soon as it has received, if no further `send` can start:
+/// dropping it waits for the sender to leave.
 ///
 /// # Examples
 ///
@@ -86,16 +83,16 @@ impl Signal {
         }
     }
 
-    /// Sets the event and wakes one receiver that waits.
+    /// Sets the event and wakes one waiting receiver.
     ///
-    /// Lock-free when it is set already, or when another sender is on its way to
-    /// set it; otherwise blocking for an instant. In the second case the event may
-    /// appear only when that other sender has gone on: a [`receive`](Self::receive)
-    /// may find nothing for a moment after this returned; a blocking one waits for it.
+    /// Lock-free if the event is already set, or if another sender is setting it; otherwise takes
+    /// the lock for a short time. In the second case the event may appear only after that other
+    /// sender has continued: a [`receive`](Self::receive) after this call may return `false` until
+    /// then; a blocking one waits for the event.
     #[inline]
     pub fn send(&self) {
         // Release: pairs with the Acquire in receive; publishes what the caller wrote before, also
-        // when the event stands already, because this always writes. [SG1]
+        // if the event is already set, because this always writes. [SG1]
         if self.state.fetch_or(PROBE, Release) == EMPTY {
             self.send_slow();
         }
@@ -104,25 +101,26 @@ impl Signal {
     #[cold]
     fn send_slow(&self) {
         let guard = self.lock.lock();
-        // Relaxed: continues the release sequence that the write of PROBE by this thread heads; all
-        // changes of the state are read-modify-writes, a receive too, so nothing breaks it. [SG2]
+        // Relaxed: continues the release sequence headed by this thread's write of PROBE. All
+        // changes of the state are read-modify-writes, including a receive, so nothing breaks it.
+        // [SG2]
         self.state.fetch_or(SET, Relaxed);
         self.wake.notify_one();
         drop(guard);
     }
 
-    /// Takes the event if it stands; returns whether it did. Wait-free.
+    /// Takes the event if it is set; returns whether it was. Wait-free.
     #[inline]
     pub fn receive(&self) -> bool {
-        // Relaxed: only a hint; the swap below reads again. [SG3]
+        // Relaxed: a hint; the swap below decides. [SG3]
         if self.state.load(Relaxed) & SET == 0 {
             return false;
         }
-        // Acquire: pairs with the Release in send; all that the senders wrote is seen. [SG4]
+        // Acquire: pairs with the Release in send; the senders' earlier writes are visible. [SG4]
         self.state.swap(EMPTY, Acquire) & SET != 0
     }
 
-    /// Waits until the event stands and takes it. Blocking.
+    /// Waits until the event is set and takes it. Blocking.
     pub fn receive_blocking(&self) {
         let taken = self.receive() || self.receive_slow(Deadline::NEVER);
         debug_assert!(taken, "an untimed receive ends with the event");
@@ -131,7 +129,7 @@ impl Signal {
     /// Waits for the event for at most `timeout`; returns whether it took it.
     /// Blocking, bounded by `timeout`.
     ///
-    /// A `timeout` too long for the clock is no limit at all.
+    /// A `timeout` that exceeds the clock's range means no limit.
     pub fn receive_timeout(&self, timeout: Duration) -> bool {
         self.receive() || self.receive_slow(Deadline::after(timeout))
     }
@@ -156,7 +154,7 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        // The sender whose event was received may still hold the lock: let it leave.
+        // The sender whose event was received may still hold the lock: wait for it to leave.
         drop(self.lock.lock());
     }
 }
@@ -173,6 +171,6 @@ impl fmt::Debug for Signal {
     }
 }
 
-// No user code runs inside, and each step leaves a state that the next may start from.
+// No user code runs inside, and each operation leaves a valid state.
 impl UnwindSafe for Signal {}
 impl RefUnwindSafe for Signal {}

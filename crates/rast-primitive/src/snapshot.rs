@@ -1,11 +1,9 @@
-//! A value that one side replaces whole while others read it.
+//! A value that writers replace as a whole while others read it.
 //!
-//! For readers outside of a protocol: they see one consistent value for as long
-//! as they hold the guard, they never wait for a writer, and a writer never
-//! waits for them. The old value is dropped once no reader can hold it, which
-//! is what crossbeam-epoch's grace periods say.
-//! crossbeam-epoch is invisible to loom and to shuttle, so a model runs a stand-in with the
-//! same interface: a shared pointer under a lock.
+//! Readers see one consistent value for as long as they have the guard. Readers and writers never
+//! wait for each other. The old value is dropped once no reader can have it, by the grace periods
+//! of crossbeam-epoch. loom and shuttle cannot see crossbeam-epoch, so a model runs a stand-in with
+//! the same interface: a shared pointer under a lock.
 
 use core::fmt;
 use core::ops::Deref;
@@ -15,11 +13,11 @@ use self::epoch as imp;
 #[cfg(any(rast_loom, rast_shuttle))]
 use self::stand_in as imp;
 
-/// A value that is replaced whole, read without waiting.
+/// A value that is replaced as a whole and read without waiting.
 ///
-/// Reading and replacing are lock-free; a read pins the epoch of the calling
-/// thread, about two atomic operations. A reader that keeps its guard keeps all
-/// values alive that are replaced meanwhile.
+/// Reading and replacing are lock-free; a read pins the epoch of the calling thread, about two
+/// atomic operations. While a reader has its guard, all values that are replaced meanwhile stay
+/// alive.
 ///
 /// # Examples
 ///
@@ -41,20 +39,19 @@ pub struct Snapshot<T: Send + Sync + 'static>(imp::Snapshot<T>);
 pub struct SnapshotGuard<'a, T: Send + Sync + 'static>(imp::Guard<'a, T>);
 
 impl<T: Send + Sync + 'static> Snapshot<T> {
-    /// Holds `value`.
+    /// Makes a snapshot of `value`.
     pub fn new(value: T) -> Self {
         Self(imp::Snapshot::new(value))
     }
 
-    /// Returns the value that stands now. Lock-free; never waits for a writer.
+    /// Returns the current value. Lock-free; never waits for a writer.
     pub fn load(&self) -> SnapshotGuard<'_, T> {
         SnapshotGuard(self.0.load())
     }
 
-    /// Replaces the value; the old one is dropped later, on any thread, and those
-    /// replaced last perhaps not before the process ends.
-    /// The drop runs inside of a `load` or `store` of any snapshot, so it must not
-    /// panic, nor wait for what such a caller may hold.
+    /// Replaces the value. The old one is dropped later, on any thread; the last ones are perhaps
+    /// not dropped before the process ends. The drop runs inside a `load` or `store` of any
+    /// snapshot, so it must not panic, and must not wait for anything that such a caller may hold.
     /// Lock-free; never waits for a reader.
     pub fn store(&self, value: T) {
         self.0.store(value);
@@ -88,7 +85,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for SnapshotGuard<'_, T> 
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod epoch {
-    //! The real one.
+    //! The implementation on crossbeam-epoch.
 
     use core::marker::PhantomData;
 
@@ -112,8 +109,8 @@ mod epoch {
 
         pub(super) fn load(&self) -> Guard<'_, T> {
             let pinned = pin();
-            // Acquire: pairs with the AcqRel in store; the value behind the pointer is seen
-            // whole. [SN1]
+            // Acquire: pairs with the AcqRel in store; the value behind the pointer is initialised.
+            // [SN1]
             let value = self.0.load(Acquire, &pinned).as_raw();
             Guard {
                 value,
@@ -125,7 +122,7 @@ mod epoch {
         pub(super) fn store(&self, value: T) {
             let pinned = pin();
             // AcqRel: pairs with the Acquire in load, publishes the new value; and with the AcqRel
-            // of the earlier store, so that the old value is whole when it is dropped. [SN2]
+            // of the earlier store, so that the old value is initialised when it is dropped. [SN2]
             let old = self.0.swap(Owned::new(value), AcqRel, &pinned);
             // SAFETY: `old` was made by `Owned` and is out of reach for every load from here on;
             // this swap alone got it, so it is destroyed once, after the threads pinned now; `T:

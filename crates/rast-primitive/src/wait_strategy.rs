@@ -1,4 +1,4 @@
-//! How a thread waits: by burning its core, by sleeping, or first one, then the other.
+//! How a thread waits: spinning, sleeping, or first one, then the other.
 
 use crate::backoff::Backoff;
 
@@ -6,7 +6,7 @@ use crate::backoff::Backoff;
 ///
 /// | strategy | while waiting                        | wakes in          | costs                        |
 /// | -------- | ------------------------------------ | ----------------- | ---------------------------- |
-/// | Spin     | spins, then yields, and never sleeps | the next look     | a whole core, always         |
+/// | Spin     | spins, then yields, and never sleeps | the next check    | a whole core, always         |
 /// | Adaptive | spins and yields, then sleeps        | as Spin, or Park  | a few yields per idle period |
 /// | Park     | sleeps at once                       | a system wake-up  | a system call per wake-up    |
 ///
@@ -23,9 +23,9 @@ use crate::backoff::Backoff;
 ///
 /// let backoff = Backoff::new();
 /// while strategy.is_awake(&backoff) {
-///     backoff.snooze(); // Look for work here, too.
+///     backoff.snooze(); // Check for work here, too.
 /// }
-/// // Register, look once more, then sleep.
+/// // Register, check once more, then sleep.
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WaitStrategy {
@@ -39,8 +39,8 @@ pub enum WaitStrategy {
 }
 
 impl WaitStrategy {
-    /// Returns true while a thread that waits by this strategy should look
-    /// again rather than sleep; `backoff` is what it snoozes between two looks.
+    /// Returns `true` while a waiting thread should check again rather than sleep; `backoff` is the
+    /// one that it snoozes between two checks.
     #[inline]
     pub fn is_awake(self, backoff: &Backoff) -> bool {
         match self {

@@ -1,12 +1,12 @@
-//! The end of the program, where nothing may unwind and go on: counts that would run over, and
-//! memory that is freed.
+//! Aborts the process where it must not unwind: when a count would overflow, and when the allocator
+//! panics as memory is freed.
 
 use core::fmt;
 use core::ptr::NonNull;
 
 use crate::alloc::{Allocator, Layout};
 
-/// Prints `message` and aborts, by a panic within a panic: without `std` there is no other way.
+/// Prints `message` and aborts, by a panic within a panic, since `no_std` has no `abort`.
 #[cold]
 #[inline(never)]
 pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
@@ -20,16 +20,15 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
     panic!("{message}");
 }
 
-/// Gives memory back to `alloc`; aborts if that panics.
+/// Frees memory by `alloc`; aborts if that panics.
 ///
-/// Memory is freed in the middle of an operation: the item of a push is in the queue already, and
-/// its waiter is not woken; the item of a pop is out of it, and not returned. A panic that went up
-/// from here would lose the wake-up or the item, and a batch would push an item again that the
-/// queue has.
+/// Memory is freed in the middle of an operation. The item of a push is already in the queue, but
+/// its waiter is not woken; the item of a pop is moved out, but not returned. If a panic unwound
+/// from here, the wake-up or the item would be lost, or a batch would push an item twice.
 ///
 /// # Safety
 ///
-/// 1. The memory is from `alloc`, was taken with this layout, and is not used again.
+/// 1. The memory is from `alloc` with this layout, and is not used again.
 pub(crate) unsafe fn deallocate<A: Allocator>(alloc: &A, memory: NonNull<u8>, layout: Layout) {
     struct Unwinding;
     impl Drop for Unwinding {

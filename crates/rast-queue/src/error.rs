@@ -1,12 +1,12 @@
-//! Refusals, each of which hands the item back.
+//! The errors of pushes, each of which contains the item.
 //!
-//! None of them asks anything of `T`: a queue of items that cannot be printed still gives errors
-//! that can.
+//! They need no bounds on `T`: the errors implement `Debug` and `Display` even if the item does
+//! not.
 
 use core::error::Error;
 use core::fmt;
 
-/// The ring has no room; the item is handed back.
+/// The ring was full; contains the item.
 ///
 /// ```
 /// use rast_queue::{Full, spsc};
@@ -19,7 +19,7 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
-/// The queue is closed; the item is handed back.
+/// The queue is closed; contains the item.
 ///
 /// ```
 /// use rast_queue::{Closed, Queue};
@@ -31,8 +31,7 @@ pub struct Full<T>(pub T);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
-/// Why a `try_push` refused, such as [`Queue::try_push`](crate::Queue::try_push); the item is
-/// handed back.
+/// Why a `try_push` failed, such as [`Queue::try_push`](crate::Queue::try_push); contains the item.
 ///
 /// ```
 /// use rast_queue::{TryPushError, spmc};
@@ -48,8 +47,7 @@ pub struct Closed<T>(pub T);
 pub enum TryPushError<T> {
     /// The queue is closed.
     Closed(T),
-    /// The item needs another segment, block or node of the queue, and the allocator gave no memory
-    /// for it.
+    /// The item needs another segment, block or node, and the allocator failed.
     NoMemory(T),
 }
 

@@ -1,19 +1,20 @@
-//! Queues between threads, for one or many on each side, bounded and unbounded.
+//! Bounded and unbounded queues between threads, for one or many producers and consumers.
 //!
 //! # Which one
 //!
-//! | you have | take | progress |
+//! | you have | use | progress |
 //! | --- | --- | --- |
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
 //! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free except for the allocator |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free except for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free, no thread delays another |
-//! | the same, closed when the last producer or the last consumer is gone | [`Queue::split`], [`mpmc`] | as [`Queue`] |
-//! | the same, and its memory back item by item, or a reference to compare with | [`list::ListQueue`] | lock-free |
+//! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
+//! | the same, with each node freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
 //!
-//! Not for you: if one thread both pushes and pops, `VecDeque` is cheaper. To wait for an item of
-//! another queue than [`Queue`], put a [`primitive::EventCount`] or another parking type beside it.
+//! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] can be waited on. To
+//! wait for an item of another type, use a [`primitive::EventCount`] or another parking type beside
+//! it.
 //!
 //! # Example
 //!
@@ -36,51 +37,51 @@
 //!
 //! # Names
 //!
-//! The same names mean the same in every structure:
+//! Each name means the same in every type:
 //!
-//! | call | takes | gives |
+//! | call | argument | returns |
 //! | --- | --- | --- |
-//! | `push` | one item | the item back in [`Full`] or [`Closed`]; aborts on lack of memory |
-//! | `try_push` | one item | the item back in [`TryPushError`]; never aborts. A ring has none: its `push` never allocates |
-//! | `push_batch` | an iterator | all items are published by one store or exchange, or one per segment |
+//! | `push` | one item | on failure the item, in [`Full`] or [`Closed`]; aborts on lack of memory |
+//! | `try_push` | one item | on failure the item, in [`TryPushError`]; never aborts. A ring has none, because its `push` never allocates |
+//! | `push_batch` | an iterator | how many were pushed, with few stores or compare-exchanges for all items |
 //! | `push_slice` | a slice of `Copy` items | as `push_batch` |
 //! | `pop` | | one item, or `None` |
-//! | `pop_batch(max, each)` | a closure | how many it was called for |
+//! | `pop_batch(max, each)` | a closure | how many items it was called with |
 //! | `pop_into(out, max)` | a collection | how many were added |
 //! | `pop_slice(out)` | a slice of `Copy` items | how many were written |
-//! | `len`, `is_empty` | | what is queued |
-//! | `is_closed` | | `true` if the other side is gone, or closed the queue |
-//! | `is_finished` | | `true` if the queue is closed and drained: no pop gives an item again |
+//! | `len`, `is_empty` | | how many items are queued; whether none is |
+//! | `is_closed` | | `true` if the other side was dropped, or the queue was closed |
+//! | `is_finished` | | `true` if the queue is closed and empty, so that no later pop returns an item |
 //!
-//! A push that can be refused hands its items back. A batch that a ring or a segmented queue takes
-//! in part leaves the rest in the iterator: lend it by `&mut`.
+//! A push that fails returns its items. If a ring or a segmented queue pushes only a part of a
+//! batch, the rest stays in the iterator, so pass the iterator by `&mut`.
 //!
 //! # Guarantees
 //!
-//! - Nothing accepted is lost, whichever side closes first and whatever user code panics; what is
-//!   refused is handed back.
-//! - All are first in, first out; `Queue` and `ListQueue` are linearizable. A protocol over several
-//!   queues in which each of two threads pushes to one and finds the other empty needs a
-//!   `fence(SeqCst)` of its own, as with any atomics.
-//! - A panic of `A::deallocate` ends the program, since memory is freed in the middle of an
+//! - No pushed item is lost, whichever side closes first and whichever user code panics, and a
+//!   failed push returns its item. The exceptions are under "Panics" at each method.
+//! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. If each of two
+//!   threads pushes to one queue and then checks whether another is empty, they need a
+//!   `fence(SeqCst)` in between, as with any atomics.
+//! - A panic of `A::deallocate` aborts the process, since memory is freed in the middle of an
 //!   operation.
-//! - The memory for items comes from the allocator `A`; a ring allocates once, at construction; no
-//!   `pop` allocates. From the global allocator come the wait list of a [`Queue`], and the lists in
-//!   which refused batches are handed back.
-//! - Every atomic ordering has a label, and a loom model that fails without it or the reason why
-//!   none can: `docs/verification.md`; the argument: `docs/algorithms/queue.md`, and the page of
-//!   each structure that it names.
+//! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
+//!   `pop` allocates. The wait list of a [`Queue`], and the lists in which rejected batches are
+//!   returned, use the global allocator.
+//! - Every atomic ordering stronger than `Relaxed` has a label and a row in `docs/verification.md`,
+//!   which names the loom model that fails without the ordering, or says why none can. The
+//!   arguments are in `docs/algorithms/queue.md` and the pages that it lists.
 //!
 //! # Features
 //!
-//! - `std` (default): back-off yields to the scheduler instead of only spinning, and [`Queue`] can
-//!   be waited on. Without it the crate needs `alloc` alone.
-//! - `async`: items of a [`Queue`] as futures and streams, bound to no runtime; takes
+//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, and [`Queue`]
+//!   can be waited on. Without it the crate needs only `alloc`.
+//! - `async`: items of a [`Queue`] as futures and streams for any runtime; depends on
 //!   `futures-core`.
 //!
 //! # Platforms
 //!
-//! Everything with `alloc` and atomics of pointer width that can compare and exchange.
+//! Every platform with `alloc` and compare-exchange on pointer-sized atomics.
 #![no_std]
 
 extern crate alloc as std_alloc;
@@ -107,6 +108,6 @@ pub use queue::{Pop, Stream};
 #[doc(hidden)]
 pub use queue::{Waiter, Waiters};
 
-// The layers beneath: signatures here name their types, and one version serves all.
+// The lower layers: signatures here use their types, and a re-export keeps one version.
 #[doc(no_inline)]
 pub use rast_alloc::{self as alloc, primitive};

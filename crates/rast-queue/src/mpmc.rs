@@ -1,12 +1,12 @@
-//! A [`Queue`] behind counted ends: many producers, many consumers, closed by the last end of
-//! either side.
+//! A [`Queue`] with counted producers and consumers, which is closed when the last one of either
+//! side is dropped.
 //!
-//! A shared `Queue` ends when a thread closes it, and a producer that panics before it does so
-//! leaves its consumers waiting. The ends of this module are clonable and counted. When the last
-//! [`Producer`] is dropped, by a return or by a panic, the queue is closed: consumers pop what is
-//! queued and then see the end. When the last [`Consumer`] is dropped, the queue is closed as well,
-//! so pushes hand their items back, and what is queued is dropped. If the drop of an item panics,
-//! the others are dropped as the panic goes up.
+//! A shared `Queue` must be closed by a thread, and if that thread panics before, the consumers
+//! wait for ever. The producers and consumers of this module, its ends, are clonable and counted.
+//! When the last [`Producer`] is dropped, even by a panic, the queue is closed: consumers pop the
+//! queued items and then find it finished. When the last [`Consumer`] is dropped, the queue is
+//! closed as well: pushes fail, and the queued items are dropped. If the drop of an item panics,
+//! the other items are dropped while the panic unwinds.
 //!
 //! ```
 //! use rast_queue::Queue;
@@ -28,11 +28,11 @@
 //! # workers.into_iter().for_each(|worker| worker.join().unwrap());
 //! ```
 //!
-//! Each operation costs what it costs on the queue. A clone and a drop cost one or two
-//! read-modify-writes each.
+//! Each operation costs the same as on the queue. A clone or a drop of an end costs one or two
+//! read-modify-writes.
 //!
-//! A `Producer` that is only borrowed keeps the queue open as well. To end a queue whose producers
-//! are still there, call [`Producer::close`] or [`Consumer::close`].
+//! Every `Producer` that is not dropped keeps the queue open. To close a queue that still has
+//! producers, call [`Producer::close`] or [`Consumer::close`].
 
 use core::fmt;
 #[cfg(feature = "std")]
@@ -96,18 +96,18 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// Adds an end. The count of the `Arc`, which is at least as great, aborts before this one
+/// Counts a new end. The count of the `Arc` is at least as great, so it aborts before this count
 /// overflows.
 fn attach(ends: &AtomicUsize) {
-    // Relaxed: nothing is published by it. The count may be zero if the caller has an end of the
-    // other side; the queue is closed then, or is about to be. [MH1]
+    // Relaxed: it publishes nothing. The count may be zero if the caller is an end of the other
+    // side; then the queue is closed, or is about to be. [MH1]
     ends.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Takes an end away; returns whether it was the last one.
+/// Subtracts an end; returns whether it was the last one.
 fn detach(ends: &AtomicUsize) -> bool {
-    // AcqRel: what came before the drop of each end is visible to the last one, whose close
-    // publishes it. [MH2]
+    // AcqRel: what happened before the drop of each end happens before the close by the last one.
+    // [MH2]
     ends.fetch_sub(1, Ordering::AcqRel) == 1
 }
 
@@ -120,14 +120,14 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the item if the queue is closed: by a thread, or because all consumers are
-    /// gone.
+    /// [`Closed`] with the item if the queue is closed: by a thread, or because all consumers were
+    /// dropped.
     #[inline]
     pub fn push(&self, item: T) -> Result<(), Closed<T>> {
         self.shared.queue.push(item)
     }
 
-    /// Pushes one item at the back, and hands it back on lack of memory too; as
+    /// Pushes one item at the back, or returns it if the queue is closed or memory is lacking; as
     /// [`Queue::try_push`].
     ///
     /// # Panics
@@ -150,7 +150,7 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with what was not pushed, if the queue is closed.
+    /// [`Closed`] with the items that were not pushed, if the queue is closed.
     pub fn push_batch<I>(&self, items: I) -> Result<usize, Closed<Rest<I::IntoIter>>>
     where
         I: IntoIterator<Item = T>,
@@ -174,8 +174,7 @@ impl<T, A: Allocator> Producer<T, A> {
         self.shared.queue.push_slice(items)
     }
 
-    /// Makes another consumer, also when all others are gone; the queue then stays closed.
-    /// Wait-free.
+    /// Makes another consumer. If all consumers were dropped, the queue stays closed. Wait-free.
     pub fn consumer(&self) -> Consumer<T, A> {
         attach(&self.shared.consumers);
         Consumer {
@@ -206,8 +205,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.pop_into(out, max)
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, in order; returns how many.
-    /// As [`Queue::pop_slice`].
+    /// Pops up to `out.len()` items into the front of `out`, in order; returns how many. As
+    /// [`Queue::pop_slice`].
     pub fn pop_slice(&self, out: &mut [T]) -> usize
     where
         T: Copy,
@@ -220,8 +219,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.drain()
     }
 
-    /// Pops an item, waiting until there is one; `None` when the queue is closed and empty. As
-    /// [`Queue::pop_wait`].
+    /// Waits until there is an item and pops it, or returns `None` if the queue is closed and
+    /// empty. As [`Queue::pop_wait`].
     #[cfg(feature = "std")]
     pub fn pop_wait(&self, strategy: WaitStrategy) -> Option<T> {
         self.shared.queue.pop_wait(strategy)
@@ -265,8 +264,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.queue.is_finished()
     }
 
-    /// Makes another producer. If all others are gone the queue is closed, and the new one pushes
-    /// nothing. Wait-free.
+    /// Makes another producer. If all producers were dropped, the queue stays closed and every push
+    /// fails. Wait-free.
     pub fn producer(&self) -> Producer<T, A> {
         attach(&self.shared.producers);
         Producer {
@@ -306,7 +305,7 @@ macro_rules! end {
         }
 
         impl<T, A: Allocator> Clone for $End<T, A> {
-            /// Makes another end of the same side. Wait-free.
+            /// Makes another producer or consumer of the queue. Wait-free.
             fn clone(&self) -> Self {
                 attach(&self.shared.$ends);
                 Self {
@@ -345,7 +344,7 @@ end!(Consumer, consumers, |queue| {
     rest.0.drain().for_each(drop);
 });
 
-/// Drops what is queued, also while a panic of a waker or of another item goes up.
+/// Drops the queued items, even while a panic of a waker or of another item unwinds.
 struct DropRest<'a, T, A: Allocator>(&'a Queue<T, A>);
 
 impl<T, A: Allocator> Drop for DropRest<'_, T, A> {

@@ -1,8 +1,8 @@
-//! What is alike in the iterators of [`Queue`](crate::Queue) and
+//! The common parts of the iterators of [`Queue`](crate::Queue) and
 //! [`ListQueue`](crate::list::ListQueue).
 
-/// Makes `Drain` and `IntoIter` of a queue that has `pop`; what `IntoIter` can tell of its length
-/// is the queue's own.
+/// Defines `Drain` and `IntoIter` of a queue that has `pop`. Each queue implements `Iterator` for
+/// `IntoIter` itself, because they differ in `size_hint`.
 macro_rules! popping_iterators {
     ($Queue:ident) => {
         #[doc = concat!("Pops until it first finds the queue empty; made by [`", stringify!($Queue), "::drain`].")]

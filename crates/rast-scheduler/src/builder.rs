@@ -1,4 +1,4 @@
-//! What a scheduler is told before it starts.
+//! The settings of a scheduler.
 
 use core::fmt;
 use std::boxed::Box;
@@ -12,7 +12,7 @@ use crate::idle::MAX_WORKERS;
 use crate::scheduler::Scheduler;
 use crate::shared::{Config, Shared};
 
-/// Sets up a [`Scheduler`].
+/// Configures a [`Scheduler`].
 ///
 /// ```
 /// use rast_scheduler::{Scheduler, timers::Nanos};
@@ -48,52 +48,49 @@ impl Builder {
         }
     }
 
-    /// Sets the number of threads that the scheduler starts; as many as the machine runs at once if
-    /// it is not set.
+    /// Sets the number of threads that the scheduler starts; by default the available parallelism.
     ///
-    /// With none, the scheduler runs on threads of the user alone: see [`guests`](Self::guests).
-    /// With those, at most [`MAX_WORKERS`]; more count as that.
+    /// With none, the scheduler runs only on threads of the user: see [`guests`](Self::guests).
+    /// Workers and guests together are limited to [`MAX_WORKERS`].
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets how many threads of the user may [`work`](crate::Remote::work) at once; none if it is
-    /// not set.
+    /// Sets how many threads of the user may [`work`](crate::Remote::work) at once; 0 by default.
     pub fn guests(mut self, guests: usize) -> Self {
         self.guests = guests;
         self
     }
 
-    /// Sets the name of the threads, to which their number is added.
+    /// Sets the prefix of the thread names, to which their number is appended.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets after how many steps at most a worker looks at deadlines and at what was posted; 64 if
-    /// it is not set, and 1 at least.
+    /// Sets the maximum number of steps between two checks of the deadlines and posted tasks of a
+    /// worker; 64 by default, minimum 1.
     pub fn batch(mut self, steps: usize) -> Self {
         self.batch = steps.max(1);
         self
     }
 
-    /// Sets how long a batch of steps should last, at the pace of the last one; 50 µs if it is not
-    /// set.
+    /// Sets the target duration of a batch of steps, at the rate of the last one; 50 µs by default.
     pub fn batch_time(mut self, span: Nanos) -> Self {
         self.batch_time = span;
         self
     }
 
-    /// Sets the clock of deadlines; [`MonotonicClock`] if it is not set.
+    /// Sets the clock of deadlines; [`MonotonicClock`] by default.
     ///
-    /// A worker sleeps until a deadline by the system's time. With a clock that does not follow it,
-    /// call [`Remote::look`](crate::Remote::look) after the clock was moved.
+    /// A worker sleeps until a deadline by the system's time. If the clock does not follow it, call
+    /// [`Remote::look`](crate::Remote::look) after the clock was moved.
     ///
-    /// A worker on which the clock panics goes on with its last reading, so deadlines are late
-    /// until the clock answers again; [`Stats::clock_panics`](crate::Stats::clock_panics)
-    /// counts it. A time from 2^64 - 2 ns on counts as the one before: a task without a
-    /// deadline is never due.
+    /// If the clock panics on a worker, the worker uses its last reading, so deadlines are late
+    /// until the clock works again; [`Stats::clock_panics`](crate::Stats::clock_panics) counts the
+    /// panics. Times from 2^64 - 2 ns on count as 2^64 - 3 ns, because a task without a deadline
+    /// must never be due.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self

@@ -1,4 +1,4 @@
-//! What a step sees of its task and its scheduler.
+//! The view that a step has of its task and its scheduler.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -11,8 +11,8 @@ use crate::owned::{Owned, Reference, instant};
 use crate::shared::Shared;
 use crate::{Remote, TaskHandle};
 
-/// What a step sees of its task and its scheduler. All calls are wait-free, except where they say
-/// otherwise.
+/// The view that a step has of its task and its scheduler. All calls are wait-free, except where
+/// documented otherwise.
 pub struct Cx<'a> {
     task: &'a Owned,
     shared: &'a Arc<Shared>,
@@ -34,10 +34,10 @@ impl<'a> Cx<'a> {
         Instant::from_nanos(self.shared.now())
     }
 
-    /// Returns whether this step runs because its time had come: its deadline was past when it was
-    /// scheduled, or it had none. Otherwise the task was woken or signalled before.
+    /// Returns whether this step runs because its deadline had passed when it was scheduled, or
+    /// because it had none. Otherwise the task was woken or signalled before.
     ///
-    /// A task may be expired and signalled at once.
+    /// A task may be both expired and signalled.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.task.is_expired()
@@ -49,16 +49,17 @@ impl<'a> Cx<'a> {
         instant(self.task.due())
     }
 
-    /// Returns whether there is a signal that was not received.
+    /// Returns whether there is a signal that the task has not received.
     #[must_use]
     pub fn is_signaled(&self) -> bool {
         self.task.header().status().has(crate::status::SIGNALED)
     }
 
-    /// Receives the signal; returns whether there was one. What its sender did before is visible
-    /// then.
+    /// Receives the signal; returns whether there was one. If so, what its sender did before is
+    /// visible.
     ///
-    /// Until it is received, the task does not wait: whatever a step answers, the next one follows.
+    /// Until the task receives the signal, it does not wait: whatever a step returns, the next one
+    /// follows.
     pub fn take_signal(&mut self) -> bool {
         self.task.header().status().take_signal()
     }
@@ -76,13 +77,13 @@ impl<'a> Cx<'a> {
         Remote(Arc::clone(self.shared))
     }
 
-    /// Returns the number of the worker that runs this step, below the number of workers.
+    /// Returns the index of the worker that runs this step.
     #[must_use]
     pub fn worker(&self) -> usize {
         self.worker
     }
 
-    /// The answer of a step that runs again after `span`. Reads the clock.
+    /// Returns the `Next` that runs the task again after `span`. Reads the clock.
     pub fn after(&self, span: Nanos) -> Next {
         Next::At(self.now().saturating_add(span))
     }

@@ -1,10 +1,10 @@
-//! Futures as tasks, and what an `async` body waits for by itself.
+//! Futures as tasks, and the futures that an `async` body awaits through its [`AsyncCx`].
 //!
-//! A poll is a step, and the waker is a handle of the task. What an [`AsyncCx`] hands out is
-//! entered in a ledger beside the body, with the waker that it was polled with: at the start of
-//! each step those whose time or signal has come are woken, and at its end the earliest deadline is
-//! that of the task. So it does not matter by which combinator, or on which thread, such a future
-//! is polled. When the task ends, the ledger is closed and all its wakers are woken.
+//! A poll is a step, and the waker is a handle of the task. A future of an [`AsyncCx`] is
+//! registered in a ledger next to the body, with the waker that it was polled with. At the start of
+//! each step the task wakes those whose time or signal has come. At its end the earliest deadline
+//! becomes that of the task. So it does not matter by which combinator, or on which thread, such a
+//! future is polled. When the task ends, the ledger is closed and all its wakers are woken.
 
 use core::fmt;
 use core::future::Future;
@@ -25,7 +25,7 @@ use crate::owned::{Body, Owned, Reference, nanos};
 use crate::remote::Remote;
 use crate::task::TaskHandle;
 
-/// One address for all wakers, so that two of one task are known as equal.
+/// One vtable for all wakers, so that `will_wake` recognises two of one task.
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
 /// # Safety
@@ -43,7 +43,7 @@ unsafe fn clone(raw: *const ()) -> RawWaker {
 unsafe fn wake(raw: *const ()) {
     // SAFETY: by the caller; the waker ends here.
     let handle = TaskHandle(unsafe { Reference::from_raw(raw) });
-    // A task that is finished needs no wake-up.
+    // A finished task needs no wake-up.
     let _ = handle.wake();
 }
 
@@ -68,8 +68,8 @@ unsafe fn release(raw: *const ()) {
 /// Calls `poll` with the waker of the task whose step this is.
 fn with_waker<R>(cx: &Cx<'_>, poll: impl FnOnce(&Waker) -> R) -> R {
     let raw = ManuallyDrop::into_inner(cx.reference()).into_raw();
-    // SAFETY: the functions keep the contract of a waker; the reference is lent by the step, and
-    // not given back.
+    // SAFETY: the functions keep the contract of a waker; the reference is borrowed from the step,
+    // and not dropped.
     let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(raw, &WAKER)) });
     poll(&waker)
 }
@@ -105,26 +105,26 @@ where
     }
 }
 
-/// What the futures of an [`AsyncCx`] wait for.
+/// Registered futures of an [`AsyncCx`].
 struct Ledger {
     /// The task; `None` only before it is posted.
     task: Option<TaskHandle>,
     home: Remote,
-    /// The thread that runs a step.
+    /// The thread that is running a step.
     stepping: Option<ThreadId>,
-    /// A signal that was received from the task's status, and not by [`AsyncCx::signal`] yet.
+    /// A signal that was received from the task's status, but not yet by [`AsyncCx::signal`].
     is_signaled: bool,
-    /// The task ended: no step will wake anything that is entered.
+    /// `true` once the task has ended: no step will wake a registered future.
     is_closed: bool,
     last: u64,
     sleeps: Vec<(u64, Instant, Waker)>,
     signals: Vec<(u64, Waker)>,
     hops: Vec<Hopping>,
-    /// The number of the hop by which the task goes to the scheduler of its next step.
+    /// Number of the hop by which the task moves to the scheduler of its next step.
     underway: Option<u64>,
 }
 
-/// A hop that was polled, and not to its end.
+/// A hop that was polled and is not complete.
 struct Hopping {
     number: u64,
     to: Remote,
@@ -134,20 +134,20 @@ struct Hopping {
 }
 
 impl Ledger {
-    /// A number for a future.
+    /// Returns a new number for a future.
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// The task, if it has to take a step to learn of what was entered just now; none is needed in
-    /// its own step.
+    /// Returns the task if it needs a step to see the new registration; in its own step it does
+    /// not.
     fn step_needed(&self) -> Option<TaskHandle> {
         let is_step = self.stepping == Some(thread::current_id());
         self.task.clone().filter(|_| !is_step)
     }
 
-    /// Checks that there is a task to take a step.
+    /// Checks that there is a task that can run a step.
     fn check_open(&self) {
         assert!(
             !self.is_closed,
@@ -156,17 +156,17 @@ impl Ledger {
     }
 }
 
-/// Lets the lock go, then drops `old`, which is foreign code, then has the task take a step.
+/// Releases the lock, then drops `old`, which is foreign code, then wakes the task for a step.
 fn leave<T>(ledger: MutexGuard<'_, Ledger>, old: T, step: Option<TaskHandle>) {
     drop(ledger);
     drop(old);
     if let Some(task) = step {
-        // A task that is finished has woken all that was entered.
+        // A finished task has woken all registered futures.
         let _ = task.wake();
     }
 }
 
-/// Takes the entry with this number out.
+/// Removes the entry with this number.
 fn take_out<T>(entries: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
     let index = entries.iter().position(is_it)?;
     Some(entries.swap_remove(index))
@@ -181,8 +181,7 @@ pub(crate) struct Async<F> {
 }
 
 impl<F> Drop for Async<F> {
-    /// Closes the ledger and wakes what waits by it: futures that were given to another task learn
-    /// of the end.
+    /// Closes the ledger and wakes its waiters: futures that were sent to another task see the end.
     fn drop(&mut self) {
         let mut ledger = self.ledger.lock();
         ledger.is_closed = true;
@@ -264,7 +263,8 @@ where
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
         let polled = with_waker(cx, |own| {
-            // What was polled by the task itself is polled below, and needs no further step.
+            // A future that the task itself polled is polled again below, and needs no further
+            // step.
             let others = woken.into_iter().filter(|waker| !waker.will_wake(own));
             others.for_each(wake_contained);
             future.poll(&mut Context::from_waker(own))
@@ -286,14 +286,14 @@ where
     }
 }
 
-/// The scheduler as an `async` body sees it; [`Remote::spawn_async`] makes it.
+/// The view that an `async` body has of its scheduler; [`Remote::spawn_async`] makes it.
 ///
-/// The futures that it gives may be used with any combinator, sent to other tasks, and cancelled by
-/// dropping them. Each poll takes a lock that only this task uses; what waits is kept in a list, in
-/// the order of the first polls.
+/// Its futures may be used with any combinator, sent to other tasks, and cancelled by dropping
+/// them. Each poll takes a lock that only this task uses. Waiting futures are kept in a list, in
+/// the order of their first polls.
 ///
-/// A clone may outlive its task. The end of the task wakes what waits by a clone, and a future that
-/// can no longer come true then panics when it is polled: there is no task to sleep, to be
+/// A clone may outlive its task. The end of the task wakes the futures of its clones. A future that
+/// can no longer complete then panics when it is polled, because there is no task to sleep, to be
 /// signalled or to hop.
 #[derive(Clone)]
 pub struct AsyncCx {
@@ -305,7 +305,7 @@ impl AsyncCx {
     ///
     /// # Panics
     ///
-    /// If the closure that makes the body calls it, before the task is there.
+    /// If the closure that makes the body calls it, before the task exists.
     #[must_use]
     pub fn handle(&self) -> TaskHandle {
         let task = self.ledger.lock().task.clone();
@@ -324,7 +324,7 @@ impl AsyncCx {
         self.ledger.lock().home.now()
     }
 
-    /// Lets what is ready on this worker run, then goes on.
+    /// Lets the ready tasks of this worker run, then continues.
     pub fn yield_now(&self) -> YieldNow {
         yield_now()
     }
@@ -333,7 +333,7 @@ impl AsyncCx {
     ///
     /// # Panics
     ///
-    /// The future panics if it is polled before its time and after the end of the task.
+    /// The future panics if it is polled after the end of the task and before its deadline.
     pub fn sleep_until(&self, at: Instant) -> Sleep {
         let number = self.ledger.lock().number();
         Sleep {
@@ -352,11 +352,11 @@ impl AsyncCx {
         self.sleep_until(self.now().saturating_add(span))
     }
 
-    /// Waits for a signal to the task, and receives it. Signals do not add up.
+    /// Waits for a signal to the task, and receives it. Several signals may be received as one.
     ///
     /// # Panics
     ///
-    /// The future panics if it is polled after the end of the task, unless a signal was left.
+    /// The future panics if it is polled after the end of the task, unless a signal is left.
     pub fn signal(&self) -> Signaled {
         let number = self.ledger.lock().number();
         Signaled {
@@ -365,11 +365,11 @@ impl AsyncCx {
         }
     }
 
-    /// Goes on by a worker of another scheduler.
+    /// Continues on a worker of another scheduler.
     ///
-    /// The answer is [`Closed`] if that was dropped; the task stays where it is then.
-    /// A hop begins at the end of the step that polled it. One that is dropped before that does not
-    /// take place; one that has begun does. Of several at once each takes place, in the order
+    /// Returns [`Closed`] if that scheduler was dropped; the task then stays on its scheduler. A
+    /// hop begins at the end of the step that polled it. A hop that is dropped before that is
+    /// cancelled; one that has begun is not. Several concurrent hops all take place, in the order
     /// of their first polls.
     ///
     /// # Panics
@@ -391,7 +391,7 @@ impl fmt::Debug for AsyncCx {
     }
 }
 
-/// Lets what is ready on this worker run, then goes on; for every future, of any executor.
+/// Lets the ready tasks of this worker run, then continues; works on any executor.
 ///
 /// ```
 /// let scheduler = rast_scheduler::Scheduler::new(1)?;
@@ -488,7 +488,7 @@ impl Future for Signaled {
             return Poll::Ready(());
         }
         ledger.check_open();
-        // A signal that comes after the look at the status brings a step, which waits for this
+        // A signal that comes after the check of the status causes a step, which waits for this
         // lock.
         ledger.signals.push((self.number, cx.waker().clone()));
         leave(ledger, old, None);

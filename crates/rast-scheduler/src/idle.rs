@@ -1,23 +1,22 @@
-//! Which workers sleep, which of them are notified, and which one keeps the time.
+//! Which workers sleep, which of them are notified, and which one waits for the next deadline.
 //!
 //! | word | meaning | written by |
 //! | --- | --- | --- |
-//! | `asleep`, a bit per worker | it sleeps, or looks once more before it does | that worker |
+//! | `asleep`, a bit per worker | it sleeps, or checks once more before it does | that worker |
 //! | `asleep`, [`STOP`] | the scheduler is stopping | `stop`, `start` |
 //! | `notified` | a thread is about to wake it, or has | the threads that push; cleared by that worker |
-//! | `wakes` | changes before a worker that slept takes anything | that worker |
+//! | `wakes` | changes before a worker that slept takes any task | that worker |
 //! | `keeper` | the worker that sleeps until the next deadline, plus one | that worker |
 //!
-//! 1. A worker sets its bit, executes the barrier, looks at all that could be work, and sleeps if
-//!    there is none.
-//! 2. A thread that pushes looks at `asleep` after the push. Of a push and an announcement, one
-//!    sees the other.
-//! 3. It wakes one sleeper: one that is not notified if there is one, and otherwise one that is,
-//!    once more. So a thread that is stopped between its mark and its wake-up delays no other
-//!    thread.
-//! 4. A worker takes nothing while its bit is set.
+//! 1. A worker sets its bit (the announcement), executes the barrier, checks for work everywhere,
+//!    and sleeps if there is none.
+//! 2. A thread that pushes loads `asleep` after the push. Of a push and an announcement, at least
+//!    one sees the other.
+//! 3. It wakes one sleeper: one that is not notified, if there is one; otherwise a notified one
+//!    again. So a thread that is suspended between its mark and its wake-up delays no other thread.
+//! 4. A worker takes no task while its bit is set.
 //!
-//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs a vain
+//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs one useless
 //! wake-up.
 
 use core::time::Duration;
@@ -27,13 +26,13 @@ use std::vec::Vec;
 use rast_timers::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use rast_timers::primitive::{CachePadded, Parker, Unparker, asymmetric};
 
-/// In `asleep`: workers leave their loop.
+/// Bit of `asleep`: workers must leave their loop.
 pub(crate) const STOP: u64 = 1 << 63;
 
-/// The most workers of one scheduler, threads of the user included.
+/// Maximum number of workers of one scheduler, including threads of the user.
 pub const MAX_WORKERS: usize = 63;
 
-/// How long a worker sleeps where the system refuses its barrier.
+/// Maximum sleep of a worker if the system has no barrier.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The words.
@@ -43,7 +42,7 @@ pub struct Idle {
     notified: CachePadded<AtomicU64>,
     wakes: AtomicU64,
     keeper: AtomicUsize,
-    /// The system has the barrier, so that threads that push need no fence.
+    /// `true` if the system has the barrier, so that threads that push need no fence.
     cheap: bool,
     unparkers: Box<[Unparker]>,
 }
@@ -55,7 +54,7 @@ impl Idle {
         Self::with_barrier(workers, asymmetric::barrier())
     }
 
-    /// As [`new`](Self::new), where the system has its barrier or has none.
+    /// As [`new`](Self::new), for a system with or without the barrier.
     #[must_use]
     pub fn with_barrier(workers: usize, cheap: bool) -> (Self, Vec<Parker>) {
         assert!(
@@ -74,23 +73,23 @@ impl Idle {
         (idle, parkers)
     }
 
-    /// Orders the push before it and a look at `asleep` after it.
+    /// Orders the caller's push before its next load of `asleep`.
     #[inline]
     fn order(&self) {
         if self.cheap {
             asymmetric::order();
         } else {
-            // SeqCst: as the cheap half, where the system has no barrier; pairs with SI5. [SI1]
+            // SeqCst: as the cheap half, for a system without the barrier; pairs with SI5. [SI1]
             fence(Ordering::SeqCst);
         }
     }
 
-    /// The mask of sleepers, and [`STOP`], after the caller's push.
+    /// Returns the mask of sleepers, and [`STOP`], after the caller's push.
     #[inline]
     pub fn look(&self) -> u64 {
         self.order();
-        // Acquire: pairs with SI4; what the sleeper pushed before it is seen in the caller's next
-        // look. [SI2]
+        // Acquire: pairs with SI4; the caller's next check sees what the sleeper pushed before it.
+        // [SI2]
         self.asleep.load(Ordering::Acquire)
     }
 
@@ -102,11 +101,11 @@ impl Idle {
         }
     }
 
-    /// Wakes one of those that sleep.
+    /// Wakes a sleeper.
     #[cold]
     pub(crate) fn notify_slow(&self) {
         loop {
-            // Relaxed: a sleeper that is missed looks after its announcement. [SI3]
+            // Relaxed: a sleeper that is missed checks after its announcement. [SI3]
             let asleep = self.asleep.load(Ordering::Relaxed) & !STOP;
             if asleep == 0 {
                 return;
@@ -116,8 +115,7 @@ impl Idle {
             if fresh == 0 {
                 return self.unpark(asleep.trailing_zeros() as usize);
             }
-            // The worker that keeps the time is woken last, because another would have to take that
-            // over.
+            // Wake the keeper last, because another worker would have to take its role over.
             let others = fresh & !self.keeper_bit();
             let chosen = if others == 0 { fresh } else { others };
             let worker = chosen.trailing_zeros() as usize;
@@ -139,8 +137,8 @@ impl Idle {
         if keeper == 0 { 0 } else { 1 << (keeper - 1) }
     }
 
-    /// Announces that `worker` is about to sleep; it looks at everything after this. `false` if
-    /// what it sees may be old, because the system refused the barrier.
+    /// Announces that `worker` is about to sleep; the worker must check for work after this.
+    /// Returns `false` if its loads may be stale, because the system has no barrier.
     pub fn announce(&self, worker: usize) -> bool {
         // Relaxed: a late mark is harmless. [SI9]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
@@ -154,27 +152,25 @@ impl Idle {
         true
     }
 
-    /// Takes the announcement back, before the worker takes any work.
+    /// Withdraws the announcement, before the worker takes any work.
     pub fn rise(&self, worker: usize) {
         if self.keeper_bit() == 1 << worker {
-            // Relaxed: only this worker takes its own name out. [SI10]
+            // Relaxed: only this worker clears its own index. [SI10]
             self.keeper.store(0, Ordering::Relaxed);
         }
-        // Relaxed: what this worker does next is its own; a wake-up that comes late is a token.
-        // [SI11]
+        // Relaxed: it publishes nothing; a late wake-up leaves a token. [SI11]
         self.asleep.fetch_and(!(1 << worker), Ordering::Relaxed);
         // Relaxed: a hint. [SI12]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);
-        // Release: pairs with SI20; a thread that counts this wake-up before its look sees the bit
+        // Release: pairs with SI20; a thread that loads this count before its check sees the bit
         // cleared. [SI13]
         self.wakes.fetch_add(1, Ordering::Release);
-        // SeqCst: pairs with SI19; a thread that finds what this worker takes gone sees `wakes`
-        // changed. [SI14]
+        // SeqCst: pairs with SI19; a thread that sees a task gone that this worker takes sees the
+        // changed `wakes`. [SI14]
         fence(Ordering::SeqCst);
     }
 
-    /// Makes `worker` the keeper of the time unless there is one. The deadline is to be read after
-    /// this.
+    /// Makes `worker` the keeper unless there is one. The next deadline must be loaded after this.
     pub fn keep(&self, worker: usize) -> bool {
         // Relaxed: the fence below orders it. [SI15]
         let kept = self
@@ -187,7 +183,7 @@ impl Idle {
         kept
     }
 
-    /// Tells the keeper of the time that the next deadline, stored before, is earlier now.
+    /// Wakes the keeper because the next deadline, stored before, is earlier now.
     pub fn hasten(&self) {
         // SeqCst: pairs with SI16. [SI17]
         fence(Ordering::SeqCst);
@@ -198,12 +194,12 @@ impl Idle {
         }
     }
 
-    /// Whether there is a worker that keeps the time.
+    /// Returns whether there is a keeper.
     pub(crate) fn is_kept(&self) -> bool {
         self.keeper_bit() != 0
     }
 
-    /// Sleeps until woken, or for `limit`.
+    /// Sleeps until woken, for at most `limit`.
     pub(crate) fn sleep(parker: &Parker, limit: Option<Duration>, is_sure: bool) {
         match limit {
             _ if !is_sure => {
@@ -216,12 +212,12 @@ impl Idle {
         }
     }
 
-    /// Returns whether all of `members` sleep, and slept all the while that `looks` ran, which
-    /// answered `true`.
+    /// Returns whether all of `members` sleep, and slept during the whole call of `looks`, which
+    /// must return `true`.
     pub fn is_calm(&self, members: u64, looks: impl FnOnce() -> bool) -> bool {
         // Acquire: pairs with SI13. [SI20]
         let before = self.wakes.load(Ordering::Acquire);
-        // Acquire: pairs with SI4; what the sleepers did is seen. [SI22]
+        // Acquire: pairs with SI4; the sleepers' earlier writes are visible. [SI22]
         let asleep = self.asleep.load(Ordering::Acquire) & !STOP;
         if asleep & members != members || !looks() {
             return false;
@@ -232,9 +228,9 @@ impl Idle {
         self.wakes.load(Ordering::Relaxed) == before
     }
 
-    /// Has all workers leave their loops, also those that sleep.
+    /// Makes all workers leave their loops, including sleeping ones.
     pub(crate) fn stop(&self) {
-        // Relaxed: it asks a worker to leave, and gives it nothing. [SI21]
+        // Relaxed: a request that publishes nothing. [SI21]
         self.asleep.fetch_or(STOP, Ordering::Relaxed);
         for unparker in &self.unparkers {
             unparker.unpark();
@@ -247,10 +243,10 @@ impl Idle {
         self.asleep.fetch_and(!STOP, Ordering::Relaxed);
     }
 
-    /// Whether workers are to leave their loops.
+    /// Returns whether workers must leave their loops.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        // Relaxed: a worker that sees it late ends late. [SI25]
+        // Relaxed: a worker that sees it late leaves late. [SI25]
         self.asleep.load(Ordering::Relaxed) & STOP != 0
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a task and its joiner: the result, or why there is none.
+//! The result of a task: its value, or why there is none.
 
 use core::fmt;
 use core::future::Future;
@@ -54,18 +54,18 @@ impl fmt::Display for JoinError {
 
 impl core::error::Error for JoinError {}
 
-/// The joint of a task with a result of type `T`.
+/// The shared state of a task and its joiner, with a result of type `T`.
 pub struct Joined<T>(Mutex<End<T>>);
 
 struct End<T> {
     result: Option<Result<T, JoinError>>,
-    /// The task is finished, so that its handles say so too.
+    /// `true` once the task is finished, so that its handles report it.
     is_announced: bool,
     joiner: Option<Waker>,
 }
 
 impl<T> Joined<T> {
-    /// The joint of a task that has not ended.
+    /// Makes the state of a task that has not ended.
     #[must_use]
     pub fn new() -> Self {
         Self(Mutex::new(End {
@@ -75,12 +75,12 @@ impl<T> Joined<T> {
         }))
     }
 
-    /// Notes the result, before the end is announced.
+    /// Stores the result, before the end is announced.
     pub fn succeed(&self, value: T) {
         self.0.lock().result = Some(Ok(value));
     }
 
-    /// The result once the end is announced, or else `waker` is called then.
+    /// Returns the result if the end was announced; otherwise `waker` is called then.
     pub fn poll(&self, waker: &Waker) -> Poll<Result<T, JoinError>> {
         let mut end = self.0.lock();
         if end.is_announced {
@@ -95,12 +95,12 @@ impl<T> Joined<T> {
             end.joiner.replace(waker.clone())
         };
         drop(end);
-        // Not under the lock: the drop of a waker is foreign code.
+        // Outside the lock: the drop of a waker is foreign code.
         drop(old);
         Poll::Pending
     }
 
-    /// Tells the joiner that the task is finished.
+    /// Announces to the joiner that the task is finished.
     pub fn announce(&self) {
         let mut end = self.0.lock();
         end.is_announced = true;
@@ -112,12 +112,13 @@ impl<T> Joined<T> {
     }
 }
 
-/// Wakes, and contains a panic of it.
+/// Calls a waker, and catches its panic.
 pub(crate) fn wake_contained(waker: Waker) {
     drop_contained(WakeOnDrop(Some(waker)));
 }
 
-/// Wakes where the panics of a destructor are contained, because a waker is foreign code.
+/// Calls a waker when it is dropped, in a scope that catches destructors' panics; a waker is
+/// foreign code.
 struct WakeOnDrop(Option<Waker>);
 
 impl Drop for WakeOnDrop {
@@ -146,7 +147,7 @@ impl<T: Send + 'static> Joint for Joined<T> {
     fn fail(&self, payload: Option<Box<dyn Any + Send>>) {
         let error = payload.map_or(JoinError::Cancelled, JoinError::Panicked);
         let old = self.0.lock().result.replace(Err(error));
-        // A body that noted its result and panicked then.
+        // The body stored its result and then panicked.
         drop_contained(old);
     }
 
@@ -182,9 +183,9 @@ where
     }
 }
 
-/// The result of a task, to come: a future, or a blocking [`join`](Self::join).
+/// The future result of a task: await it, or block in [`join`](Self::join).
 ///
-/// Dropping it leaves the task alone; its result is dropped with it.
+/// Dropping it detaches the task, whose result is then dropped with it.
 #[must_use = "dropping the handle detaches the task"]
 pub struct JoinHandle<T> {
     task: Reference,
@@ -192,7 +193,7 @@ pub struct JoinHandle<T> {
 }
 
 impl<T: Send + 'static> JoinHandle<T> {
-    /// `task` is one whose joint is `Joined<T>`.
+    /// Makes the handle of `task`, whose shared state must be `Joined<T>`.
     pub(crate) fn new(task: Reference) -> Self {
         Self {
             task,
@@ -201,12 +202,12 @@ impl<T: Send + 'static> JoinHandle<T> {
     }
 
     fn joined(&self) -> &Joined<T> {
-        // SAFETY: the joint of this task is of that type, and our reference keeps it.
+        // SAFETY: the shared state of this task is of that type, and our reference keeps it alive.
         unsafe { self.task.joint().cast().as_ref() }
     }
 
-    /// Waits for the end of the task. Blocking: not for a step, whose worker would run nothing
-    /// meanwhile.
+    /// Waits for the end of the task. Blocking: do not call it in a step, because it blocks the
+    /// worker.
     ///
     /// # Errors
     ///
@@ -228,10 +229,10 @@ impl<T: Send + 'static> JoinHandle<T> {
         TaskHandle(self.task.clone())
     }
 
-    /// Ends the task before its next step; the result is [`JoinError::Cancelled`] unless a running
-    /// step is the last.
+    /// Ends the task before its next step. The result is [`JoinError::Cancelled`], unless the
+    /// running step ends the task.
     pub fn abort(&self) {
-        // A task that is finished has its result.
+        // A finished task has its result.
         let _ = self.handle().abort();
     }
 
@@ -247,7 +248,7 @@ impl<T: Send + 'static> Future for JoinHandle<T> {
 
     /// # Panics
     ///
-    /// If it gave the result before.
+    /// If it has already returned the result.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.joined().poll(cx.waker())
     }

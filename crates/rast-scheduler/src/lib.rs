@@ -1,19 +1,19 @@
-//! Tasks with exact deadlines, wake-ups and signals, over worker threads.
+//! Tasks with exact deadlines, wake-ups and signals, on worker threads.
 //!
-//! A task is a small state machine. Each step is one call, which answers what comes next: run
-//! again, wait for a deadline or a wake-up, go on elsewhere, or end. A program has as many of them
-//! as it likes: a task that waits costs its memory and nothing else.
+//! A task is a small state machine. Each step is one call, which returns what to do next: run
+//! again, wait for a deadline or a wake-up, continue on another scheduler, or end. A waiting task
+//! costs only its memory, so a program may have any number of them.
 //!
 //! # When to use it
 //!
-//! Many jobs of several steps, each of which waits for something outside: a reply, a timeout, the
-//! next frame. The steps are short or long, but do not block; a handle wakes a task from any
-//! thread, and cannot outlive it in a way that matters.
+//! For many jobs of several steps, each of which waits for an outside event: a reply, a timeout,
+//! the next frame. Steps may be short or long, but must not block. A handle wakes a task from any
+//! thread, and may outlive it safely.
 //!
 //! # When not
 //!
-//! For sockets take an async runtime. For state that stays on a core, and messages between such
-//! states, take `rast-sharder` or `rast-msgpass`. For loops over data take a fork-join pool.
+//! Use an async runtime for sockets, `rast-sharder` or `rast-msgpass` for state that stays on a
+//! core and messages between such states, and a fork-join pool for loops over data.
 //!
 //! # Example
 //!
@@ -42,38 +42,38 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same as an `async` body: see [`Remote::spawn_async`].
+//! With an `async` body: see [`Remote::spawn_async`].
 //!
 //! # Guarantees
 //!
-//! - A task is in one place at a time, and its steps run one after the other; each sees what came
-//!   before it.
-//! - A wake-up or signal is followed by a step that sees what its thread did; none is lost. Signals
-//!   do not add up.
-//! - A deadline never fires early. It is exact to the nanosecond of the clock; how late it fires is
-//!   the system's and the running steps' affair.
-//! - A handle of a finished task answers [`Finished`], from any thread, also after the scheduler
-//!   was dropped.
+//! - One thread or queue owns a task at a time. Its steps run one after the other; each
+//!   happens-before the next.
+//! - A wake-up or signal is followed by a step that sees what the waking thread did; none is lost.
+//!   Several signals may be received as one.
+//! - A deadline never fires early. It is exact to the nanosecond of the clock; its lateness depends
+//!   on the system and on the running steps.
+//! - A call through a handle of a finished task returns [`Finished`], from any thread, also after
+//!   the scheduler was dropped.
 //! - A ready task runs before another one of its priority in the same queue runs twice. A worker
-//!   looks at deadlines and posts after at most [`batch`](Builder::batch) steps. [`Priority`] says
-//!   how long a low one waits.
-//! - Panics are contained, and are in the result of a join. Tasks that are left at
-//!   [`Scheduler::stop`] are returned.
-//! - Progress: post, wake and signal are lock-free; where they find a worker asleep they wake it,
-//!   which takes its parking lock for some instructions. A thread that is stopped anywhere in them
-//!   delays no other task. A step that blocks delays no other task while another worker is free.
-//! - Memory: a task is one allocation of 64 bytes and its body; a task that waits takes 32 bytes
-//!   more in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate
-//!   nothing else.
+//!   checks deadlines and posts after at most [`batch`](Builder::batch) steps. [`Priority`]
+//!   documents how long a low one waits.
+//! - Panics are caught, and returned by a join. [`Scheduler::stop`] returns the remaining tasks.
+//! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
+//!   which takes its parking lock for some instructions. A thread that is suspended anywhere in
+//!   them delays no other task. A step that blocks delays no other task while another worker is
+//!   free.
+//! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
+//!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing
+//!   else.
 //!
-//! The protocol is argued in `docs/algorithms/scheduler.md`, and explored state by state in
-//! `tests/protocol.rs`.
+//! The correctness argument is in `docs/algorithms/scheduler.md`; `tests/protocol.rs` explores all
+//! states of the protocol.
 //!
 //! # Features and platforms
 //!
 //! `std` (default): everything; without it the crate is empty except for the re-exports of the
-//! layers beneath. Platforms: those of std with threads. On Linux a push costs no fence, and the
-//! threads of a scheduler set their timer slack to 1 ns.
+//! layers beneath. Platforms: those of std with threads. On Linux a push needs no fence
+//! instruction, and the threads of a scheduler set their timer slack to 1 ns.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -133,7 +133,7 @@ pub use scheduler::{OnWorker, Scheduler, Stats, WorkerStats};
 #[cfg(feature = "std")]
 pub use task::{Finished, Task, TaskHandle};
 
-/// The lock-free steps by themselves: for the models, not for use.
+/// The lock-free operations by themselves: for the models, not for use.
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod protocol {

@@ -1,31 +1,30 @@
-//! What a step answers, and how urgent a task is.
+//! The return value of a step, and the priority of a task.
 
 use rast_timers::Instant;
 
 use crate::Remote;
 
-/// What becomes of a task after a step.
+/// What to do with a task after a step.
 ///
-/// Two answers that wait combine by [`or_at`](Self::or_at): the task runs again at whichever comes
-/// first.
+/// [`or_at`](Self::or_at) adds a deadline to a wait: the task runs again at whichever comes first.
 #[derive(Clone, Debug)]
 #[must_use = "the answer decides whether the task runs again"]
 pub enum Next {
-    /// Run again, behind what is ready on this worker.
+    /// Run again, after the ready tasks of this worker.
     Again,
     /// Run again at this time, or when woken or signalled. A time in the past is as
     /// [`Again`](Self::Again).
     At(Instant),
     /// Run again when woken or signalled.
     Wait,
-    /// Run again at once on another scheduler; on the present one if the other is dropped.
+    /// Run again at once on another scheduler; on the current one if the other was dropped.
     Hop(Remote),
     /// The task ends.
     Exit,
 }
 
 impl Next {
-    /// Runs at `at` at the latest: the earlier of the two deadlines, never a later one.
+    /// Returns the `Next` that also runs at `at`: the earlier deadline is used, never a later one.
     ///
     /// ```
     /// use rast_scheduler::{Next, timers::Instant};
@@ -42,23 +41,23 @@ impl Next {
     }
 }
 
-/// Which of the ready tasks a worker runs first.
+/// Priority of a task among the ready tasks of a worker.
 ///
-/// The order has a bound: of any 8 consecutive steps of a worker one goes to a normal task, and of
-/// any 32 one to a low one, if such tasks are ready.
+/// Starvation is bounded: of any 8 consecutive steps of a worker one runs a normal task, and of any
+/// 32 one a low one, if such tasks are ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {
     /// Before the others.
     High,
-    /// What a task has that says nothing.
+    /// The default.
     #[default]
     Normal,
-    /// When nothing else is ready, or once in 32 steps.
+    /// If no other task is ready, or once in 32 steps.
     Low,
 }
 
 impl Priority {
-    /// How many there are.
+    /// Number of priorities.
     pub(crate) const COUNT: usize = 3;
 }

@@ -1,4 +1,4 @@
-//! The memory of a task, and the one pointer that may move it.
+//! The memory of a task, and the only pointer that may move it.
 //!
 //! ```text
 //!   Cell<B>  ┌────────┬──────────────────────────────────────────┬───────┬──────┐
@@ -10,10 +10,10 @@
 //! | --- | --- | --- |
 //! | `link` | the front queue that has the task | the same |
 //! | `status` | all | all |
-//! | `home` | the role, before the task waits | the thread that takes the task out of waiting |
+//! | `home` | the role, before the task waits | the thread that claims the waiting task |
 //! | `due`, `class`, `expired` | the holder of the `Owned` | the same |
 //! | `slot`, `generation` | the role of the home | the same |
-//! | `joint` | the step that ends the task, and its joiner | the same, under its lock |
+//! | `joint`: state shared with the joiner | the step that ends the task, and the joiner | the same, under its lock |
 //! | `body` | the holder of the `Owned` | the same |
 //!
 //! A task is allocated once, and freed with its last reference. Its body is dropped when it ends.
@@ -36,7 +36,7 @@ use crate::next::{Next, Priority};
 use crate::shared::Shared;
 use crate::status::Status;
 
-/// What a task runs, and what is left of it for its joiner.
+/// The code of a task, and the state that its joiner needs.
 pub(crate) trait Body: Send + 'static {
     /// What outlives the body.
     type Joint: Joint;
@@ -45,19 +45,19 @@ pub(crate) trait Body: Send + 'static {
     fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next;
 }
 
-/// Where a joiner finds the result.
+/// The state through which a joiner gets the result.
 pub(crate) trait Joint: Send + Sync + 'static {
-    /// Whether there is a joiner to tell.
+    /// `true` if there can be a joiner.
     const IS_JOINED: bool;
 
-    /// Notes that the task ended without a result.
+    /// Stores that the task ended without a result.
     fn fail(&self, payload: Option<Box<dyn Any + Send>>);
 
-    /// Tells the joiner that the task is finished.
+    /// Announces to the joiner that the task is finished.
     fn announce(&self);
 }
 
-/// A task that nothing joins.
+/// The joint of a task without a joiner.
 impl Joint for () {
     const IS_JOINED: bool = false;
 
@@ -84,19 +84,19 @@ pub(crate) struct Header {
 
 rast_timers::queue::impl_node!(Header { link });
 
-/// What the docs promise of a task beside its body.
+/// The documented size of a task without its body.
 #[cfg(all(target_pointer_width = "64", not(rast_loom)))]
 const _: () = assert!(size_of::<Header>() <= 64);
 
 /// No entry in the wait store; no store uses this slot.
 const NOWHERE: u32 = u32::MAX;
 
-/// Deadlines: at once, and only by a wake-up. The second is the last time but one, because a store
-/// never gives back what waits for [`Instant::MAX`].
+/// Deadlines that mean "at once" and "only by a wake-up". The second is `u64::MAX - 1`, because a
+/// store never returns a value with the deadline [`Instant::MAX`].
 pub(crate) const NOW: u64 = 0;
 pub(crate) const NEVER: u64 = u64::MAX - 1;
 
-/// Calls that depend on the body.
+/// Functions that depend on the type of the body.
 struct Vtable {
     run: unsafe fn(NonNull<Header>, &mut Cx<'_>) -> Ran,
     cancel: unsafe fn(NonNull<Header>),
@@ -105,9 +105,9 @@ struct Vtable {
     joint: unsafe fn(NonNull<Header>) -> NonNull<()>,
 }
 
-/// What a step came to.
+/// Result of a step.
 pub(crate) enum Ran {
-    /// It returned, and the task goes on.
+    /// It returned, and the task continues.
     On(Next),
     /// The task ended, and its body is dropped.
     Ended { panicked: bool },
@@ -144,9 +144,9 @@ impl<B: Body> Cell<B> {
         let cell = unsafe { header.cast::<Self>().as_ref() };
         let step = || {
             cell.body.with_mut(|body| {
-                // SAFETY: by (2) this thread alone has the body.
+                // SAFETY: by (2) only this thread accesses the body.
                 let body = unsafe { &mut *body };
-                // SAFETY: by (2) it is there.
+                // SAFETY: by (2) it is initialised.
                 let body = unsafe { body.assume_init_mut() };
                 // SAFETY: a cell is on the heap and is not moved; the body is dropped in place.
                 let body = unsafe { Pin::new_unchecked(body) };
@@ -220,13 +220,13 @@ impl<B: Body> Cell<B> {
     }
 }
 
-/// Drops what a user wrote, and what its destructor panics with.
+/// Drops a user's value, and the payload of a panic of its destructor.
 pub(crate) fn drop_contained<T>(value: T) {
     let dropped = catch_unwind(AssertUnwindSafe(move || drop(value)));
     if let Err(payload) = dropped
         && let Err(again) = catch_unwind(AssertUnwindSafe(move || drop(payload)))
     {
-        // A payload whose destructor panics with such a payload would go on for ever.
+        // Leak it: a payload whose destructor panics with such a payload would never end.
         core::mem::forget(again);
     }
 }
@@ -235,19 +235,18 @@ pub(crate) fn drop_contained<T>(value: T) {
 ///
 /// # Safety
 ///
-/// What all users keep: the pointer came from [`Owned::new`], and a reference is held.
+/// All users guarantee that the pointer came from [`Owned::new`], and that a reference is held.
 macro_rules! header {
     ($pointer:expr) => {
-        // SAFETY: the caller holds a reference, so the task is there.
+        // SAFETY: the caller holds a reference, so the task is alive.
         unsafe { $pointer.as_ref() }
     };
 }
 
-/// The one pointer that may move a task: post it, run it, end it. Dropping it ends the task.
+/// The only pointer that may move a task: post it, run it, end it. Dropping it ends the task.
 pub(crate) struct Owned(NonNull<Header>);
 
-// SAFETY: a body is Send, a joint is Send and Sync, and the rest is reached by the rules of the
-// header.
+// SAFETY: a body is Send, a joint is Send and Sync, and the rules of the header protect the rest.
 unsafe impl Send for Owned {}
 // SAFETY: a shared `Owned` gives access to the status alone, and to words that only `&mut` changes.
 unsafe impl Sync for Owned {}
@@ -305,7 +304,7 @@ impl Owned {
         Reference(self.0)
     }
 
-    /// An address for the wait store; it counts as nothing.
+    /// Returns an address for the wait store; it does not count as a reference.
     #[inline]
     pub(crate) fn address(&self) -> Address {
         Address(self.0)
@@ -313,7 +312,7 @@ impl Owned {
 
     #[inline]
     pub(crate) fn due(&self) -> u64 {
-        // SAFETY: the holder of the `Owned` alone reaches the word.
+        // SAFETY: only the holder of the `Owned` accesses the word.
         self.header().due.with(|due| unsafe { *due })
     }
 
@@ -353,7 +352,7 @@ impl Owned {
     ///
     /// # Safety
     ///
-    /// No other call runs, and none answered [`Ran::Ended`].
+    /// No other call runs, and no call has returned [`Ran::Ended`].
     #[inline]
     pub(crate) unsafe fn run(&self, cx: &mut Cx<'_>) -> Ran {
         let run = self.header().vtable.run;
@@ -361,19 +360,18 @@ impl Owned {
         unsafe { run(self.0, cx) }
     }
 
-    /// A reference that does not count, for the time of the borrow.
+    /// Returns a reference that is not counted, for the duration of the borrow.
     #[inline]
     pub(crate) fn lend(&self) -> ManuallyDrop<Reference> {
         ManuallyDrop::new(Reference(self.0))
     }
 
-    /// Gives the task to its status word; the `Owned` back if a flag asks for a step.
+    /// Passes the task to its status word; returns the `Owned` if a flag asks for a step.
     ///
-    /// By the role of `home`, which keeps an entry for it in its store.
+    /// Only the role of `home`, which keeps an entry for the task in its store, may call it.
     #[inline]
     pub(crate) fn wait(self, home: *const Shared) -> Option<Self> {
-        // SAFETY: the holder of the `Owned` writes; the thread that takes the task out of waiting
-        // reads.
+        // SAFETY: the holder of the `Owned` writes; the thread that claims the waiting task reads.
         self.header().home.with_mut(|word| unsafe { *word = home });
         let this = ManuallyDrop::new(self);
         if header!(this.0).status.wait() {
@@ -422,17 +420,17 @@ impl Header {
         &self.status
     }
 
-    /// The scheduler that a task waited in. By the thread that took it out of waiting.
+    /// Returns the scheduler that a task waited in. Only the thread that claimed it may call it.
     #[inline]
     pub(crate) fn home(&self) -> *const Shared {
         // SAFETY: the task waits no longer, and the caller has its `Owned`.
         self.home.with(|home| unsafe { *home })
     }
 
-    /// The entry in the wait store. By the role of the task's home.
+    /// Returns the entry in the wait store. Only the role of the task's home may call it.
     #[inline]
     pub(crate) fn entry(&self) -> Option<Handle> {
-        // SAFETY: the role alone reaches the word.
+        // SAFETY: only the role accesses the word.
         let slot = self.slot.with(|slot| unsafe { *slot });
         if slot == NOWHERE {
             return None;
@@ -442,11 +440,11 @@ impl Header {
         Some(Handle::new(slot, generation))
     }
 
-    /// Notes the entry in the wait store. By the role of the task's home.
+    /// Stores the entry in the wait store. Only the role of the task's home may call it.
     #[inline]
     pub(crate) fn set_entry(&self, entry: Option<Handle>) {
         let slot = entry.map_or(NOWHERE, Handle::slot);
-        // SAFETY: the role alone reaches the word.
+        // SAFETY: only the role accesses the word.
         self.slot.with_mut(|word| unsafe { *word = slot });
         if let Some(entry) = entry {
             let set = |word: *mut u32| {
@@ -458,15 +456,15 @@ impl Header {
     }
 }
 
-/// What the wait store keeps of a task.
+/// The address of a task in the wait store.
 ///
-/// While it is in the store the task is there: it waits, or is on its way to the front queue of the
-/// store's role, which takes the address out before the task can end, and before it closes that
+/// While it is in the store the task is alive: it waits, or is on its way to the front queue of the
+/// store's role. The role removes the address before the task can end, and before it closes that
 /// queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(NonNull<Header>);
 
-// SAFETY: an address is followed only by the role, which reaches the status and its own words.
+// SAFETY: only the role dereferences an address, for the status and its own words.
 unsafe impl Send for Address {}
 
 impl Address {
@@ -478,7 +476,7 @@ impl Address {
         header!(self.0)
     }
 
-    /// Takes the task out of waiting; `None` if another thread did.
+    /// Claims the waiting task; `None` if another thread did.
     ///
     /// # Safety
     ///
@@ -503,32 +501,32 @@ impl Reference {
         header!(self.0)
     }
 
-    /// Makes the `Owned` of a task that the caller has taken out of waiting.
+    /// Makes the `Owned` of a waiting task that the caller has claimed.
     ///
     /// # Safety
     ///
-    /// The caller's call of `raise` answered `Taken`, and this is its only call.
+    /// The caller's call of `raise` returned `Taken`, and this is its only call.
     #[inline]
     pub(crate) unsafe fn owned(&self) -> Owned {
         // The reference of the `Owned` was kept while the task waited.
         Owned(self.0)
     }
 
-    /// The joint of the task.
+    /// Returns the joint of the task.
     pub(crate) fn joint(&self) -> NonNull<()> {
         let joint = self.header().vtable.joint;
         // SAFETY: the vtable is the cell's, which our reference keeps.
         unsafe { joint(self.0) }
     }
 
-    /// The reference as an address, for a waker.
+    /// Converts the reference to an address, for a waker.
     pub(crate) fn into_raw(self) -> *const () {
         ManuallyDrop::new(self).0.as_ptr().cast_const().cast()
     }
 
     /// # Safety
     ///
-    /// `raw` came from `into_raw`, and its reference is the caller's to give.
+    /// `raw` came from `into_raw`, and the caller owns its reference.
     pub(crate) unsafe fn from_raw(raw: *const ()) -> Self {
         let header = raw.cast_mut().cast::<Header>();
         // SAFETY: it came from a pointer that is not null.
@@ -550,18 +548,18 @@ impl Drop for Reference {
         let header = header!(self.0);
         if header.status.release(false) {
             let free = header.vtable.free;
-            // SAFETY: no reference is left, that of the `Owned` neither, so the body was dropped.
+            // SAFETY: no reference is left, not even that of the `Owned`, so the body was dropped.
             unsafe { free(self.0) };
         }
     }
 }
 
-/// When a task is due, as a time that users see.
+/// Converts a task's deadline to an instant.
 pub(crate) fn instant(due: u64) -> Option<Instant> {
     (due < NEVER).then(|| Instant::from_nanos(due))
 }
 
-/// A time as a task keeps it.
+/// Converts an instant to a task's deadline.
 pub(crate) fn nanos(at: Instant) -> u64 {
     at.as_nanos().min(NEVER)
 }

@@ -1,8 +1,8 @@
-//! What the role protects: the wait store, and the right to take from the front queues.
+//! State protected by the role: the wait store, and the right to pop from the front queues.
 //!
-//! One worker at a time has the role, for one bounded round, by a lock that is only ever tried.
-//! Another worker that needs it and finds it taken goes on without it: the holder looks at the
-//! queues after it let the role go.
+//! The role is a lock that is only ever tried. One worker at a time has it, for one bounded round.
+//! A worker that finds it taken continues without it: the holder checks the queues after it has
+//! released the role.
 
 use core::fmt;
 use core::mem;
@@ -15,32 +15,33 @@ use crate::next::Priority;
 use crate::owned::{Address, NEVER, NOW, Owned};
 use crate::shared::{Front, Shared};
 
-/// Tasks that one round moves at most: due ones, and posted ones of each priority.
+/// Maximum number of tasks that one round moves: due ones, and posted ones of each priority.
 pub(crate) const ROUND: usize = 256;
 
-/// Counts of the scheduler that are taken at once, for tasks that wait.
+/// Number of references to the scheduler that are acquired at once, for waiting tasks.
 const CREDIT: usize = 256;
 
-/// The wait store and its bookkeeping.
+/// The wait store and its data.
 pub(crate) struct Plan {
     store: CalendarStore<Address>,
-    /// Entries that have a deadline.
+    /// Number of entries with a deadline.
     timed: usize,
-    /// By priority: the last round took tasks from that front queue and did not move all of them.
+    /// By priority: `true` if the last round did not move all tasks that it popped from that front
+    /// queue.
     is_left: [bool; Priority::COUNT],
-    /// Counts of the scheduler for tasks that will wait. Each entry of the store has one, which
-    /// passes to the thread that takes the task out of waiting.
+    /// References to the scheduler for tasks that will wait. Each entry of the store has one, which
+    /// passes to the thread that claims the waiting task.
     credit: usize,
 }
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// Tasks were taken from the front or became due.
+    /// Tasks were popped from a front queue or became due.
     pub(crate) moved: bool,
-    /// More is left.
+    /// More tasks are left to move.
     pub(crate) more: bool,
-    /// No entry is due before.
+    /// Time before which no entry is due.
     pub(crate) next: u64,
     pub(crate) timed: usize,
 }
@@ -55,8 +56,8 @@ impl Plan {
         }
     }
 
-    /// Moves what is due at `now` and what was posted, a bounded number; `ready` is handed what a
-    /// worker may run.
+    /// Moves a bounded number of due and posted tasks; passes those that a worker may run to
+    /// `ready`.
     pub(crate) fn round(
         &mut self,
         shared: &Arc<Shared>,
@@ -70,7 +71,7 @@ impl Plan {
             // SAFETY: the address was in the store of this role.
             let header = unsafe { due.value.header() };
             header.set_entry(None);
-            // SAFETY: as above. A task that another thread took arrives at the front queue.
+            // SAFETY: as above. A task that another thread claimed arrives at the front queue.
             if let Some(mut task) = unsafe { due.value.claim() } {
                 claimed += 1;
                 task.set_expired(true);
@@ -106,7 +107,7 @@ impl Plan {
         }
     }
 
-    /// The time before which no entry is due.
+    /// Returns the time before which no entry is due.
     fn next(&self) -> u64 {
         if self.timed == 0 {
             return u64::MAX;
@@ -116,7 +117,7 @@ impl Plan {
             .map_or(u64::MAX, Instant::as_nanos)
     }
 
-    /// Gives a posted task back if a worker may run it; otherwise it waits from here on.
+    /// Returns a posted task if a worker may run it; otherwise the task waits from here on.
     #[inline]
     fn admit(&mut self, mut task: Owned, shared: &Arc<Shared>, now: u64) -> Option<Owned> {
         let due = task.due();
@@ -137,7 +138,7 @@ impl Plan {
         self.wait(task, due, shared)
     }
 
-    /// Takes the entry of a task that was woken out of the store.
+    /// Removes the entry of a woken task from the store.
     #[inline]
     fn forget(&mut self, task: &Owned) {
         if let Some(entry) = task.header().entry() {
@@ -151,7 +152,7 @@ impl Plan {
         }
     }
 
-    /// Puts a task to wait; gives it back if it was woken before.
+    /// Makes a task wait; returns it if it was woken before.
     #[inline]
     fn wait(&mut self, task: Owned, due: u64, shared: &Arc<Shared>) -> Option<Owned> {
         let address = task.address();
@@ -164,7 +165,7 @@ impl Plan {
         if let Some(task) = task.wait(Arc::as_ptr(shared)) {
             return Some(task);
         }
-        // The task may be woken already; it then waits in a front queue for this role, and is
+        // The task may already be woken; then it is in a front queue of this role, and stays alive
         // there.
         self.credit -= 1;
         self.timed += usize::from(due != NEVER);
@@ -174,10 +175,10 @@ impl Plan {
         None
     }
 
-    /// Takes all tasks out: those of the front queues into `ready`, those that wait into `waiting`,
+    /// Removes all tasks: those of the front queues into `ready`, the waiting ones into `waiting`,
     /// by deadline.
     ///
-    /// Closes the front queues if `close`, and gives up the counts of the scheduler.
+    /// Closes the front queues if `close`, and releases the references to the scheduler.
     pub(crate) fn empty(
         &mut self,
         shared: &Arc<Shared>,
@@ -190,27 +191,27 @@ impl Plan {
         while let Some(due) = self.store.pop_due(Instant::from_nanos(NEVER)) {
             // SAFETY: the address was in the store of this role.
             unsafe { due.value.header() }.set_entry(None);
-            // SAFETY: as above. One that another thread took arrives at the front queue, or is
-            // refused there.
+            // SAFETY: as above. A task that another thread claimed arrives at the front queue, or
+            // is rejected there.
             if let Some(task) = unsafe { due.value.claim() } {
                 self.credit += 1;
                 waiting.push(task);
             }
         }
         if close {
-            // After the store: a task that is refused ends, so the store must not have its address
-            // then.
+            // After the store is emptied: a rejected task ends, and then the store must not have
+            // its address.
             self.take_posted(fronts, true, ready, waiting);
         }
         self.timed = 0;
         self.is_left = [false; Priority::COUNT];
         for _ in 0..mem::take(&mut self.credit) {
-            // SAFETY: one of the counts that `wait` took and no task has.
+            // SAFETY: a reference that `wait` acquired and no task has.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(shared)) });
         }
     }
 
-    /// Takes out what was posted, and closes the front queues before if `close`.
+    /// Pops the posted tasks; closes the front queues first if `close`.
     fn take_posted(
         &mut self,
         fronts: &[Front; Priority::COUNT],

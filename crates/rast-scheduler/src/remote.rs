@@ -17,21 +17,21 @@ use crate::shared::Shared;
 use crate::task::Task;
 use crate::worker;
 
-/// A scheduler as every thread may use it: posts tasks, and lends a thread to run them.
+/// A handle of a scheduler for any thread: posts tasks, and lets a thread run them.
 ///
-/// It is cloned freely, and does not keep the scheduler: when that is dropped, a post answers
-/// [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all its methods too.
+/// It is cloneable, and does not keep the scheduler alive: after the scheduler was dropped, a post
+/// returns [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all its methods too.
 ///
-/// A post is lock-free, two atomic operations; where it finds a worker asleep, it takes that
-/// worker's parking lock for some instructions and enters the system.
-/// Nothing is allocated for a [`Task`]. A spawn allocates the task, once.
+/// A post is lock-free and costs two atomic operations. If it finds a worker asleep, it takes that
+/// worker's parking lock for some instructions and makes a system call. A post of a [`Task`]
+/// allocates nothing; a spawn allocates the task, once.
 ///
 /// Tasks that are posted while the scheduler is stopped are kept, and run when it is started.
 #[derive(Clone)]
 pub struct Remote(pub(crate) Arc<Shared>);
 
 impl Remote {
-    /// Posts a task for its [`deadline`](Task::deadline): at once, unless one was set.
+    /// Posts a task to run at its [`deadline`](Task::deadline): at once, unless one was set.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts tasks in their order, each for its deadline, with one exchange for each run of equal
-    /// priority.
+    /// Posts tasks in order, each for its deadline, with one read-modify-write for each run of
+    /// equal priority.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Remote {
     ///
     /// # Panics
     ///
-    /// If the iterator does; the tasks of the run at hand end then.
+    /// If the iterator panics; the tasks of the current run then end.
     pub fn post_many(
         &self,
         tasks: impl IntoIterator<Item = Task>,
@@ -100,9 +100,9 @@ impl Remote {
         Ok(())
     }
 
-    /// Runs `f` once. Its result, or its panic, is in the handle.
+    /// Runs `f` once. The handle returns its result, or its panic.
     ///
-    /// If the scheduler was dropped, or is before it comes to it, the handle answers
+    /// If the scheduler was dropped, or is dropped before it runs `f`, the handle returns
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled).
     ///
     /// ```
@@ -119,7 +119,7 @@ impl Remote {
         self.launch(Once::new(f))
     }
 
-    /// Runs a future to its end. It is polled by one worker at a time, each poll a step.
+    /// Runs a future to completion. One worker at a time polls it; each poll is a step.
     ///
     /// ```
     /// let scheduler = rast_scheduler::Scheduler::new(2)?;
@@ -136,8 +136,8 @@ impl Remote {
         self.launch(Plain::new(future))
     }
 
-    /// Runs an `async` body that sleeps, waits for signals and hops between schedulers by its
-    /// [`AsyncCx`].
+    /// Runs an `async` body, which can sleep, wait for signals and hop between schedulers through
+    /// its [`AsyncCx`].
     ///
     /// ```
     /// use rast_scheduler::{Scheduler, timers::Nanos};
@@ -159,7 +159,7 @@ impl Remote {
         Fut::Output: Send + 'static,
     {
         let (task, handle) = Async::task(self.clone(), body);
-        // A refusal ends the task, which the handle tells.
+        // A rejected post ends the task, which the handle reports.
         let _ = self.0.post(task);
         handle
     }
@@ -172,7 +172,7 @@ impl Remote {
         let mut task = Owned::new(body, crate::join::Joined::new());
         task.set_due(NOW);
         let handle = JoinHandle::new(task.reference());
-        // A refusal ends the task, which the handle tells.
+        // A rejected post ends the task, which the handle reports.
         let _ = self.0.post(task);
         handle
     }
@@ -183,7 +183,7 @@ impl Remote {
         Instant::from_nanos(self.0.now())
     }
 
-    /// Returns how many threads the scheduler has of its own.
+    /// Returns the number of the scheduler's own threads.
     #[must_use]
     pub fn worker_threads(&self) -> usize {
         self.0.config.workers
@@ -193,8 +193,8 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// [`NoSeat`] at once if the scheduler is not running, or as many threads of the user work
-    /// already as [`Builder::guests`](crate::Builder::guests) says.
+    /// [`NoSeat`] at once if the scheduler is not running, or if the maximum number of threads of
+    /// the user, [`Builder::guests`](crate::Builder::guests), already works.
     ///
     /// ```
     /// use rast_scheduler::Scheduler;
@@ -222,8 +222,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Has a worker that sleeps until a deadline look at the clock again, for a clock that was
-    /// moved by hand.
+    /// Makes a worker that sleeps until a deadline read the clock again, for a clock that was moved
+    /// manually.
     pub fn look(&self) {
         self.0.idle().hasten();
     }
@@ -237,7 +237,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// No seat is free for a thread of the user, or the scheduler is not running.
+/// The maximum number of user threads already works, or the scheduler is not running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSeat;
 

@@ -1,4 +1,4 @@
-//! A scheduler in the hands of its owner: start, stop, wait.
+//! The owner's handle of a scheduler: start, stop, wait.
 
 use core::fmt;
 use core::mem;
@@ -20,14 +20,14 @@ use crate::worker::{self, read};
 
 /// Runs tasks on worker threads. See the [crate's documentation](crate).
 ///
-/// Dropping it stops the workers and ends all tasks; their handles answer
-/// [`Finished`](crate::Finished) then.
+/// Dropping it stops the workers and ends all tasks; calls through their handles then return
+/// [`Finished`](crate::Finished).
 pub struct Scheduler {
     remote: Remote,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The call would wait for the calling thread: it is a worker of the scheduler.
+/// Error: the call would wait for the calling thread, which is a worker of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnWorker;
 
@@ -39,19 +39,19 @@ impl fmt::Display for OnWorker {
 
 impl core::error::Error for OnWorker {}
 
-/// What the workers did so far, by [`Scheduler::stats`].
+/// Statistics of the workers, by [`Scheduler::stats`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// By worker, those of the scheduler first.
+    /// By worker, the scheduler's own first.
     pub workers: Vec<WorkerStats>,
     /// Steps that panicked; each ended its task.
     pub panics: u64,
-    /// Readings of the clock that panicked on a worker; it went on with its reading before.
+    /// Clock readings that panicked on a worker, which then used its previous reading.
     pub clock_panics: u64,
 }
 
-/// What one worker did. Counts may be a batch old.
+/// Statistics of one worker. They may be a batch old.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
@@ -71,7 +71,7 @@ impl Scheduler {
         Builder::new()
     }
 
-    /// Starts a scheduler with so many threads.
+    /// Starts a scheduler with `workers` threads.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns a handle for other threads, which does not keep the scheduler.
+    /// Returns a handle for other threads, which does not keep the scheduler alive.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
@@ -98,10 +98,10 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// What the system says when it refuses a thread; the scheduler is stopped then, with its
+    /// The system's error if it cannot start a thread; the scheduler is then stopped and keeps its
     /// tasks. [`io::ErrorKind::InvalidInput`] if the name has a zero byte.
-    /// [`io::ErrorKind::Deadlock`] if a step of this scheduler calls it while another thread
-    /// stops it.
+    /// [`io::ErrorKind::Deadlock`] if a step of this scheduler calls it while another thread stops
+    /// it.
     pub fn start(&self) -> io::Result<()> {
         if self.remote.0.config.name.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -126,8 +126,7 @@ impl Scheduler {
             let theirs = Arc::clone(shared);
             shared.enter(worker);
             let spawned = thread::spawn_named(name, move || {
-                // Deadlines are exact to what the system gives; the slack it adds by itself is 50
-                // µs.
+                // Make deadlines as exact as the system allows; the default slack adds 50 µs.
                 thread::set_timer_slack(1);
                 let seat = {
                     let mut crew = theirs.crew.lock();
@@ -150,16 +149,16 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Stops the workers after the steps that run, and returns all tasks: those that were ready,
-    /// then those that waited, by deadline.
+    /// Stops the workers after the running steps, and returns all tasks: the ready ones, then the
+    /// waiting ones by deadline.
     ///
-    /// Each keeps its deadline, so posting it again, here or elsewhere, continues its wait; those
-    /// of [`spawn`](Remote::spawn) are among them. A task that is dropped ends, and its joiner
-    /// is told so. The scheduler may be started again. A task whose wake-up another thread has
-    /// begun may be missing: it is posted by that thread, and runs after the next start.
+    /// Each task keeps its deadline, so posting it again, here or elsewhere, continues its wait.
+    /// Tasks of [`spawn`](Remote::spawn) are included. Dropping a task ends it, and its joiner is
+    /// told. The scheduler may be started again. A task that another thread is waking may be
+    /// missing: that thread posts it, and it runs after the next start.
     ///
-    /// Blocking, for the running steps and the threads of the user that work; returns no task if it
-    /// is stopped already and none was posted.
+    /// Blocks for the running steps and the working threads of the user. If the scheduler is
+    /// stopped already, it returns only the tasks that were posted since.
     ///
     /// # Errors
     ///
@@ -190,15 +189,15 @@ impl Scheduler {
         Ok(tasks.into_iter().map(Task).collect())
     }
 
-    /// Waits until nothing is ready, running, posted or waiting for a deadline, or until `timeout`
-    /// is over; returns whether it came to that. Blocking, without polling.
+    /// Waits until no task is ready, running, posted or waiting for a deadline, or until `timeout`
+    /// has passed; returns whether that state was reached. Blocking, without polling.
     ///
-    /// Tasks that wait to be woken do not count: nothing happens to them by itself. Not for a step
-    /// of this scheduler, which would wait for itself until the timeout.
+    /// Tasks that wait to be woken do not count. Do not call it in a step of this scheduler, which
+    /// would wait for itself until the timeout.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let shared = &self.remote.0;
         let is_idle = || shared.is_idle();
-        // Beyond the clock's range there is no limit.
+        // A timeout beyond the clock's range means no limit.
         match Instant::now().checked_add(timeout) {
             Some(deadline) => {
                 let calm = &shared.calm;
@@ -211,8 +210,8 @@ impl Scheduler {
         }
     }
 
-    /// Waits as [`wait_idle`](Self::wait_idle), then stops as [`stop`](Self::stop): lets everything
-    /// end that ends in `timeout`, and returns the rest.
+    /// Waits as [`wait_idle`](Self::wait_idle), then stops as [`stop`](Self::stop): lets tasks end
+    /// within `timeout`, and returns the rest.
     ///
     /// # Errors
     ///
@@ -226,7 +225,7 @@ impl Scheduler {
         self.stop()
     }
 
-    /// Returns what the workers did so far. Wait-free.
+    /// Returns statistics of the workers. Wait-free.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = &self.remote.0;
@@ -243,18 +242,18 @@ impl Scheduler {
         }
     }
 
-    /// Whether the calling thread is a worker of this scheduler.
+    /// Returns whether the calling thread is a worker of this scheduler.
     fn is_worker(&self) -> bool {
         let me: ThreadId = thread::current_id();
         self.remote.0.crew.lock().threads.contains(&Some(me))
     }
 
-    /// Has all workers leave, and waits for them.
+    /// Makes all workers leave, and waits for them.
     fn halt(&self, threads: &mut Vec<JoinHandle<()>>) {
         let shared = &self.remote.0;
         let mut crew = shared.crew.lock();
         crew.is_running = false;
-        // Under the lock: a step that finds the scheduler stopping is followed by no other.
+        // Under the lock: after a step that sees the scheduler stopping, no other step runs.
         shared.idle().stop();
         drop(crew);
         for thread in mem::take(threads) {
@@ -276,7 +275,7 @@ impl Drop for Scheduler {
             Shared::close(&self.remote.0);
             return;
         }
-        // A step dropped it: the last worker to leave ends the other tasks.
+        // A step dropped the scheduler: the last worker to leave ends the other tasks.
         let shared = &self.remote.0;
         let mut crew = shared.crew.lock();
         crew.is_running = false;

@@ -1,4 +1,4 @@
-//! The ready queues of a worker, and its ends of those of the others.
+//! The ready queues of a worker, and its ends of those of the other workers.
 
 use core::fmt;
 use core::iter;
@@ -13,41 +13,41 @@ use crate::owned::Owned;
 
 const CLASSES: usize = Priority::COUNT;
 
-/// Slots of a block of a ready queue: 2 KiB, which a round fills once.
+/// Number of slots of a block of a ready queue: 2 KiB, which one round fills.
 const SLOTS: usize = 256;
 
-/// Tasks that are taken from another worker at most at once.
+/// Maximum number of tasks that are taken from another worker at once.
 const HAUL: usize = 64;
 
-/// Of so many steps one goes to a normal task, and one to a low one.
+/// Periods, in steps, of those that run a normal task, and a low one.
 const NORMAL_EVERY: u32 = 8;
 const LOW_EVERY: u32 = 32;
 
 /// The ready queues of a worker, one for each priority.
 enum Ready {
-    /// There is no other worker, so no other thread takes from them: a step that is repeated costs
-    /// no read-modify-write.
+    /// There is no other worker, so no other thread takes from them: repeating a step needs no
+    /// read-modify-write.
     Private([VecDeque<Owned>; CLASSES]),
     Stealable {
         queues: [Producer<Owned>; CLASSES],
-        /// By worker, this one's own among them.
+        /// By worker, including this one.
         ends: Vec<[Consumer<Owned>; CLASSES]>,
     },
 }
 
-/// What a worker has for itself; one thread sits on it at a time.
+/// The private state of a worker; one thread uses it at a time.
 pub(crate) struct Seat {
     pub(crate) worker: usize,
     pub(crate) parker: Parker,
     ready: Ready,
     /// A bit per priority: set by a push, cleared when a pop finds that queue empty. Only this
-    /// worker fills its queues, so a clear bit means an empty queue; a thief may have emptied
-    /// a queue whose bit is set.
+    /// worker fills its queues, so a clear bit means an empty queue. If a bit is set, a thief may
+    /// have emptied the queue.
     filled: u8,
     haul: Vec<Owned>,
-    /// Pops so far from one of several queues.
+    /// Number of pops from one of several queues.
     turn: u32,
-    /// The worker to look at next.
+    /// Index of the worker to check next.
     victim: usize,
 }
 
@@ -80,7 +80,7 @@ impl Seat {
         }
     }
 
-    /// How many tasks of a priority are ready here.
+    /// Returns how many tasks of a priority are ready here.
     #[inline]
     fn len(&self, class: usize) -> usize {
         match &self.ready {
@@ -89,16 +89,16 @@ impl Seat {
         }
     }
 
-    /// Whether a task is ready here.
+    /// Returns whether a task is ready here.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         (0..CLASSES).any(|class| self.len(class) > 0)
     }
 
-    /// The task to run next.
+    /// Returns the task to run next.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Owned> {
-        // One queue alone gives no choice; it is the common case.
+        // The common case: only one queue is not empty.
         if self.filled & self.filled.wrapping_sub(1) == 0 {
             return match self.filled {
                 0 => None,
@@ -108,10 +108,10 @@ impl Seat {
         self.pop_by_turn()
     }
 
-    /// The task to run next, of several priorities.
+    /// Returns the task to run next, of several priorities.
     #[cold]
     fn pop_by_turn(&mut self) -> Option<Owned> {
-        // The two turns never fall on one step.
+        // The two turns never coincide.
         const { assert!(LOW_EVERY.is_multiple_of(NORMAL_EVERY)) };
         let favoured = if self.turn % NORMAL_EVERY == NORMAL_EVERY - 1 {
             Priority::Normal
@@ -142,9 +142,9 @@ impl Seat {
         task
     }
 
-    /// Takes half of what is ready at the first worker that has something, and returns the first of
-    /// it, to be run at once: if it were made ready here, it could be taken back and forth and
-    /// never run.
+    /// Takes half of the ready tasks of the first worker that has any, and returns the first of
+    /// them, to be run at once: if it were queued here, workers could steal it back and forth
+    /// without running it.
     pub(crate) fn steal(&mut self) -> Option<Owned> {
         let Ready::Stealable { queues, ends } = &mut self.ready else {
             return None;
@@ -169,7 +169,7 @@ impl Seat {
     }
 
     /// Compares this worker's ready queues with those of one other, and takes half of the
-    /// difference; returns whether it took anything.
+    /// difference; returns whether it took any.
     pub(crate) fn balance(&mut self) -> bool {
         let Ready::Stealable { queues, ends } = &mut self.ready else {
             return false;
@@ -187,7 +187,7 @@ impl Seat {
         took
     }
 
-    /// Whether another worker has a task that is ready, by a look that a pop agrees with.
+    /// Returns whether another worker has a ready task, by a check that agrees with a pop.
     pub(crate) fn others_have_ready(&self) -> bool {
         let Ready::Stealable { ends, .. } = &self.ready else {
             return false;
@@ -198,7 +198,7 @@ impl Seat {
             .any(|(_, ends)| ends.iter().any(|end| !end.is_empty()))
     }
 
-    /// Takes all that is ready here out, the most urgent first.
+    /// Removes all tasks that are ready here, the most urgent first.
     pub(crate) fn empty(&mut self, into: &mut Vec<Owned>) {
         for class in 0..CLASSES {
             while let Some(task) = self.pop_from(class) {
@@ -208,7 +208,7 @@ impl Seat {
     }
 }
 
-/// The worker after `victim`, that with the number `worker` left out; there are at least two.
+/// Returns the worker after `victim`, skipping `worker`; there must be at least two.
 fn after(victim: usize, worker: usize, workers: usize) -> usize {
     let next = (victim + 1) % workers;
     if next == worker {

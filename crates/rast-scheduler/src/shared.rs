@@ -1,4 +1,4 @@
-//! What the threads of a scheduler, its handles and its waiting tasks share.
+//! State shared by the threads of a scheduler, its handles and its waiting tasks.
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
@@ -24,17 +24,17 @@ use crate::seat::Seat;
 /// A front queue.
 pub(crate) type Front = Queue<Owned>;
 
-/// What the builder was told.
+/// Settings from the builder.
 pub(crate) struct Config {
     pub(crate) name: String,
-    /// Threads of the scheduler's own; the other seats are for threads of the user.
+    /// Number of the scheduler's own threads; the other seats are for threads of the user.
     pub(crate) workers: usize,
     pub(crate) seats: usize,
     pub(crate) batch: usize,
     pub(crate) batch_time: Nanos,
 }
 
-/// Counts of one worker; only it writes.
+/// Counters of one worker; only that worker writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) steps: AtomicU64,
@@ -43,35 +43,35 @@ pub(crate) struct Counts {
     pub(crate) stolen: AtomicU64,
 }
 
-/// The seats and the threads on them. Locked for some instructions, when a worker comes or goes.
+/// The seats and the threads on them. Locked for some instructions, when a worker enters or leaves.
 pub(crate) struct Crew {
     pub(crate) seats: Vec<Option<Seat>>,
-    /// By seat, the thread on it.
+    /// Thread on each seat.
     pub(crate) threads: Vec<Option<ThreadId>>,
     pub(crate) is_running: bool,
-    /// The scheduler was dropped by one of its own workers; the last to leave closes it.
+    /// `true` if one of its own workers dropped the scheduler; the last to leave closes it.
     pub(crate) is_orphaned: bool,
 }
 
 impl Crew {
-    /// Whether no thread sits.
+    /// Returns whether no thread has a seat.
     pub(crate) fn is_gone(&self) -> bool {
         self.seats.iter().all(Option::is_some)
     }
 }
 
-/// What a scheduler is made of.
+/// All state of a scheduler.
 pub(crate) struct Shared {
     fronts: [Front; Priority::COUNT],
     idle: Idle,
     plan: Mutex<Plan>,
-    /// Copies of the plan's words, for threads without the role: no entry is due before `next`; a
-    /// round left more to move; so many entries have a deadline.
+    /// Copies of words of the plan, for threads without the role. `next`: no entry is due before
+    /// it. `more`: a round left tasks to move. `timed`: the number of entries with a deadline.
     next: CachePadded<AtomicU64>,
     more: AtomicBool,
     timed: AtomicUsize,
     clock: Box<dyn Clock + Send + Sync>,
-    /// Woken when a worker finds nothing left to do.
+    /// Notified when a worker finds no work left.
     pub(crate) calm: EventCount,
     members: AtomicU64,
     pub(crate) crew: Mutex<Crew>,
@@ -116,15 +116,15 @@ impl Shared {
         &self.idle
     }
 
-    /// Reads the clock; a time at which tasks without a deadline would be due counts as the one
-    /// before.
+    /// Reads the clock; the result is at most `NEVER - 1`, so that tasks without a deadline are
+    /// never due.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().as_nanos().min(NEVER - 1)
     }
 
-    /// Reads the clock for a worker: `last`, its reading before, if the clock panics. So a deadline
-    /// is late then.
+    /// Reads the clock for a worker; returns `last`, its previous reading, if the clock panics.
+    /// Deadlines are then late.
     #[inline]
     pub(crate) fn now_or(&self, last: u64) -> u64 {
         match catch_unwind(AssertUnwindSafe(|| self.now())) {
@@ -141,7 +141,7 @@ impl Shared {
         last
     }
 
-    /// Puts a task in the front queue and wakes no worker; the task back if the scheduler is
+    /// Pushes a task to the front queue and wakes no worker; returns the task if the scheduler is
     /// closed.
     #[inline]
     pub(crate) fn push(&self, task: Owned) -> Result<(), Owned> {
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Puts a task in the front queue and wakes a worker that sleeps.
+    /// Pushes a task to the front queue and wakes a sleeping worker.
     #[inline]
     pub(crate) fn post(&self, task: Owned) -> Result<(), Owned> {
         self.push(task)?;
@@ -160,8 +160,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts tasks of one priority in the front queue with one exchange; those that were refused
-    /// back.
+    /// Pushes tasks of one priority to the front queue with one read-modify-write; returns those
+    /// that were rejected.
     pub(crate) fn push_many(
         &self,
         class: Priority,
@@ -173,33 +173,33 @@ impl Shared {
         }
     }
 
-    /// Whether the role has something to move that was posted, or left by the last round.
+    /// Returns whether the role has posted tasks to move, or tasks that the last round left.
     #[inline]
     pub(crate) fn has_posted(&self) -> bool {
         // Relaxed: a hint; a thread that must not miss it fences. [SW1]
         self.fronts.iter().any(|front| !front.is_empty()) || self.more.load(Ordering::Relaxed)
     }
 
-    /// The time before which no entry is due; `u64::MAX` if none has a deadline.
+    /// Returns the time before which no entry is due; `u64::MAX` if none has a deadline.
     #[inline]
     pub(crate) fn next_due(&self) -> u64 {
         // Relaxed: as SW1. [SW2]
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Whether a deadline is stored and no worker sleeps until it.
+    /// Returns whether a deadline is stored and no worker sleeps until it.
     #[inline]
     pub(crate) fn lacks_keeper(&self) -> bool {
         self.next_due() != u64::MAX && !self.idle.is_kept()
     }
 
-    /// The role, if it is free.
+    /// Tries to acquire the role.
     #[inline]
     pub(crate) fn try_role(&self) -> Option<MutexGuard<'_, Plan>> {
         self.plan.try_lock()
     }
 
-    /// One round of the role at `now`; lets the role go.
+    /// Runs one round of the role at `now`, and releases the role.
     pub(crate) fn round(
         this: &Arc<Self>,
         mut plan: MutexGuard<'_, Plan>,
@@ -208,8 +208,7 @@ impl Shared {
     ) -> Round {
         let before = this.next_due();
         let round = plan.round(this, &this.fronts, now, ready);
-        // Relaxed: written by the role alone; the fences of the idle words order it for sleepers.
-        // [SW3]
+        // Relaxed: only the role writes it; the fences of `Idle` order it for sleepers. [SW3]
         this.next.store(round.next, Ordering::Relaxed);
         // Relaxed: as SW3. [SW4]
         this.more.store(round.more, Ordering::Relaxed);
@@ -222,9 +221,9 @@ impl Shared {
         round
     }
 
-    /// Whether nothing is ready, running, posted, or waits for a deadline.
+    /// Returns whether no task is ready, running, posted, or waiting for a deadline.
     pub(crate) fn is_idle(&self) -> bool {
-        // Relaxed: written under the lock of the crew, before a worker comes. [SW6]
+        // Relaxed: written under the lock of the crew, before a worker enters. [SW6]
         let members = self.members.load(Ordering::Relaxed);
         self.idle.is_calm(members, || {
             // Relaxed: the sleepers' announcements publish it. [SW7]
@@ -232,19 +231,19 @@ impl Shared {
         })
     }
 
-    /// Counts a worker in, before it runs anything.
+    /// Counts a worker as a member, before it runs a step.
     pub(crate) fn enter(&self, worker: usize) {
         // Relaxed: as SW6. [SW8]
         self.members.fetch_or(1 << worker, Ordering::Relaxed);
     }
 
-    /// Counts a worker out.
+    /// Removes a worker from the members.
     pub(crate) fn exit(&self, worker: usize) {
         // Relaxed: as SW6. [SW9]
         self.members.fetch_and(!(1 << worker), Ordering::Relaxed);
     }
 
-    /// Gives a seat back.
+    /// Returns a seat.
     pub(crate) fn leave(this: &Arc<Self>, seat: Seat) {
         let worker = seat.worker;
         let mut crew = this.crew.lock();
@@ -259,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// Takes all tasks out, the ready ones first, then by deadline. No worker is there.
+    /// Removes all tasks, the ready ones first, then by deadline. No worker may be running.
     pub(crate) fn empty(this: &Arc<Self>, close: bool) -> Vec<Owned> {
         let (mut ready, mut waiting) = (Vec::new(), Vec::new());
         let mut crew = this.crew.lock();
@@ -281,7 +280,7 @@ impl Shared {
         ready
     }
 
-    /// Ends all tasks, and refuses new ones.
+    /// Ends all tasks, and rejects new ones.
     pub(crate) fn close(this: &Arc<Self>) {
         drop(Self::empty(this, true));
         this.calm.notify_all();

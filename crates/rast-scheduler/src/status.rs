@@ -1,21 +1,21 @@
-//! The status of a task: flags and the count of references in one word.
+//! The status of a task: flags and the reference count in one word.
 //!
 //! | bits | meaning | set by | cleared by |
 //! | --- | --- | --- | --- |
-//! | WAITING | the right to move the task is in this word | the role | the one thread that takes that right |
+//! | WAITING | the right to move the task is in this word | the role | the one thread that claims that right |
 //! | WOKEN | a wake-up that no step has seen | `wake` | the start of a step |
 //! | SIGNALED | a signal that was not received | `signal` | `take_signal` |
 //! | ABORTED | the task ends before its next step | `abort` | never |
 //! | FINISHED | the body is dropped | the end of the task | never |
-//! | the others | references: one of the [`Owned`](crate::owned::Owned), one of each handle | | |
+//! | the others | reference count: one for the [`Owned`](crate::owned::Owned), one for each handle | | |
 //!
-//! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, none
-//!    does.
-//! 2. The thread that clears WAITING makes the `Owned`, and no other thread does.
-//! 3. Nothing clears FINISHED, and with it set WAITING stays clear.
+//! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, no
+//!    `Owned` exists.
+//! 2. Only the thread that clears WAITING makes the `Owned`.
+//! 3. FINISHED is never cleared, and while it is set WAITING stays clear.
 //!
-//! A wake-up or signal writes the word also where it changes nothing, so that every one continues
-//! the release sequence that the start of the next step reads from.
+//! A wake-up or signal writes the word even if its flag is already set. So each one continues the
+//! release sequence that the start of the next step reads from.
 
 use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -31,15 +31,16 @@ pub const ABORTED: usize = 1 << 3;
 pub const FINISHED: usize = 1 << 4;
 const REFERENCE: usize = 1 << 8;
 
-/// More references than this are a leak of handles in a loop; the count would run into the sign.
+/// Maximum number of references. More are a leak of handles in a loop, and would overflow the
+/// count.
 const REFERENCES_MAX: usize = isize::MAX as usize;
 
-/// What a call through a handle found.
+/// Result of a call through a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The task is finished.
     Finished,
-    /// The flag is set; the task is moved by another thread, or is not posted.
+    /// The flag is set; another thread owns the task, or it is not posted.
     Set,
     /// The flag is set, and the caller has the right to move the task.
     Taken,
@@ -50,23 +51,23 @@ pub enum Found {
 pub struct Status(AtomicUsize);
 
 impl Status {
-    /// A task that is with its owner, which has the one reference.
+    /// Makes the status of a task that its owner has not posted, with one reference.
     pub fn new() -> Self {
         Self(AtomicUsize::new(REFERENCE))
     }
 
-    /// Sets `flag`, WOKEN, SIGNALED or ABORTED, and takes the right to move the task if it waits.
+    /// Sets `flag` (WOKEN, SIGNALED or ABORTED), and claims the right to move the task if it waits.
     #[inline]
     pub fn raise(&self, flag: usize) -> Found {
-        // Relaxed: only a guess, which the exchange checks. [ST1]
+        // Relaxed: a hint, which the compare-exchange checks. [ST1]
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             if seen & FINISHED != 0 {
                 return Found::Finished;
             }
             // AcqRel: the release half pairs with ST4 and ST6: the step sees what the caller did.
-            // The acquire half pairs with ST7: the thread that takes the right sees the
-            // task as it was put to wait. [ST2]
+            // The acquire half pairs with ST7: the thread that claims the right sees the task as it
+            // was before the wait. [ST2]
             match self.0.compare_exchange_weak(
                 seen,
                 (seen | flag) & !WAITING,
@@ -80,27 +81,27 @@ impl Status {
         }
     }
 
-    /// Whether any of `flags` is set.
+    /// Returns whether any of `flags` is set.
     #[inline]
     pub fn has(&self, flags: usize) -> bool {
-        // Relaxed: what a flag announces is taken over by the exchange that clears it. [ST3]
+        // Relaxed: the read-modify-write that clears a flag acquires what the flag announces. [ST3]
         self.0.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// Begins a step: clears WOKEN. Returns `false` if the task is to end instead.
+    /// Begins a step: clears WOKEN. Returns `false` if the task must end instead.
     ///
-    /// By the thread that has the `Owned`.
+    /// Only the thread that has the `Owned` may call it.
     #[inline]
     pub fn begin(&self) -> bool {
         if !self.has(WOKEN | ABORTED) {
             return true;
         }
-        // Acquire: pairs with ST2 of each wake-up that this clears; the step sees what came before.
-        // [ST4]
+        // Acquire: pairs with ST2 of each wake-up that this clears; what preceded them
+        // happens-before the step. [ST4]
         self.0.fetch_and(!WOKEN, Ordering::Acquire) & ABORTED == 0
     }
 
-    /// Whether the task is finished; if so, what it did is visible.
+    /// Returns whether the task is finished; if so, its effects are visible.
     #[inline]
     pub fn is_finished(&self) -> bool {
         // Acquire: pairs with ST10 and ST11. [ST5]
@@ -114,14 +115,14 @@ impl Status {
         self.has(SIGNALED) && self.0.fetch_and(!SIGNALED, Ordering::Acquire) & SIGNALED != 0
     }
 
-    /// Gives the right to move the task to this word, unless a flag asks for a step. By the role,
-    /// which has the `Owned`, and on `true` has it no longer.
+    /// Puts the right to move the task into this word, unless a flag asks for a step. Only the role
+    /// may call it, with the `Owned`, which it has no longer if the result is `true`.
     #[inline]
     pub fn wait(&self) -> bool {
         // Relaxed: as ST1. [ST12]
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen & (WOKEN | SIGNALED | ABORTED) == 0 {
-            // Release: pairs with ST2 and ST8, whose thread has the task then. [ST7]
+            // Release: pairs with ST2 and ST8, whose thread then has the task. [ST7]
             match self.0.compare_exchange_weak(
                 seen,
                 seen | WAITING,
@@ -135,14 +136,14 @@ impl Status {
         false
     }
 
-    /// Takes the right to move the task out of the word; `false` if another thread did.
+    /// Claims the right to move the task; `false` if another thread did.
     #[inline]
     pub fn claim(&self) -> bool {
         // Acquire: pairs with ST7 of another holder of the role, or of this one. [ST8]
         self.has(WAITING) && self.0.fetch_and(!WAITING, Ordering::Acquire) & WAITING != 0
     }
 
-    /// One reference more.
+    /// Adds a reference.
     #[inline]
     pub fn share(&self) {
         // Relaxed: the caller has a reference, which keeps the task. [ST9]
@@ -152,11 +153,11 @@ impl Status {
 
     /// Sets FINISHED and keeps the references.
     pub fn finish(&self) {
-        // Release: pairs with ST5; a thread that sees the task finished sees what it did. [ST10]
+        // Release: pairs with ST5; a thread that sees FINISHED sees the effects of the task. [ST10]
         self.0.fetch_or(FINISHED, Ordering::Release);
     }
 
-    /// Gives up a reference, and sets FINISHED with it if `finish`; `true` if it was the last one.
+    /// Drops a reference, and sets FINISHED too if `finish`; returns `true` if it was the last one.
     #[inline]
     pub fn release(&self, finish: bool) -> bool {
         let change = if finish {
@@ -164,7 +165,7 @@ impl Status {
         } else {
             0_usize.wrapping_sub(REFERENCE)
         };
-        // Release: pairs with ST5, and with ST13 of the one that frees the task. [ST11]
+        // Release: pairs with ST5, and with ST13 of the thread that frees the task. [ST11]
         let seen = self.0.fetch_add(change, Ordering::Release);
         if seen / REFERENCE != 1 {
             return false;
@@ -174,7 +175,7 @@ impl Status {
         true
     }
 
-    /// Whether the caller's reference is the only one.
+    /// Returns whether the caller's reference is the only one.
     #[inline]
     pub fn is_sole(&self) -> bool {
         // Acquire: pairs with ST11 of the others, as ST13. [ST14]

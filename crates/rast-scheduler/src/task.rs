@@ -1,4 +1,4 @@
-//! A task in the hands of its owner, and handles for everybody else.
+//! A task before it is posted, and handles of tasks.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::owned::{Body, NEVER, NOW, Owned, Reference, instant, nanos};
 use crate::shared::Shared;
 use crate::status::{ABORTED, FINISHED, Found, SIGNALED, WOKEN};
 
-/// The task is finished: its body was dropped, and nothing more happens to it.
+/// The task is finished: its body was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished;
 
@@ -23,10 +23,10 @@ impl fmt::Display for Finished {
 
 impl core::error::Error for Finished {}
 
-/// A body of steps: the source's callbacks.
+/// A body of steps: the callbacks of the original RAST design.
 struct Steps<F>(F);
 
-// The closure is called through `&mut`; where it lies is of no meaning.
+// The closure is called through `&mut`, so it need not be pinned.
 impl<F> Unpin for Steps<F> {}
 
 impl<F> Body for Steps<F>
@@ -43,8 +43,8 @@ where
 
 /// A task that is not posted: its owner may change it, post it, or drop it, which ends it.
 ///
-/// A task is a small state machine: each step is one call, which answers by [`Next`] what comes
-/// after it. It is allocated once, when it is made; posting, waiting and waking allocate nothing
+/// A task is a small state machine: each step is one call, which returns by [`Next`] what to do
+/// next. The task is allocated once, when it is made; posting, waiting and waking allocate nothing
 /// for it.
 ///
 /// ```
@@ -64,7 +64,7 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A task that was posted is gone from its owner, so it cannot be posted twice:
+/// Posting a task moves it, so it cannot be posted twice:
 ///
 /// ```compile_fail,E0382
 /// # use rast_scheduler::{Next, Scheduler, Task};
@@ -74,7 +74,7 @@ where
 /// scheduler.post(task);
 /// ```
 ///
-/// What a task holds moves between threads:
+/// The data of a task moves between threads:
 ///
 /// ```compile_fail,E0277
 /// # use rast_scheduler::{Next, Task};
@@ -87,8 +87,8 @@ pub struct Task(pub(crate) Owned);
 impl Task {
     /// Makes a task of steps. Allocates once.
     ///
-    /// Each step is called by one thread at a time, and sees what the steps before it did.
-    /// A step that panics ends the task; the panic is counted in the [`Stats`](crate::Stats).
+    /// One thread at a time calls the steps, and each step happens-before the next. A step that
+    /// panics ends the task; the panic is counted in the [`Stats`](crate::Stats).
     pub fn new(step: impl FnMut(&mut Cx<'_>) -> Next + Send + 'static) -> Self {
         Self(Owned::new(Steps(step), ()))
     }
@@ -111,17 +111,17 @@ impl Task {
         TaskHandle(self.0.reference())
     }
 
-    /// Returns the time for which [`Remote::post`](crate::Remote::post) posts the task, `None` if
-    /// it waits to be woken.
+    /// Returns the deadline for which [`Remote::post`](crate::Remote::post) posts the task, `None`
+    /// if it waits to be woken.
     ///
-    /// It is [`Instant::ORIGIN`], at once, unless it was set. A task that
+    /// It is [`Instant::ORIGIN`], which means at once, unless it was set. A task that
     /// [`stop`](crate::Scheduler::stop) returned has the deadline that it waited for.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         instant(self.0.due())
     }
 
-    /// Sets the time for which the task will be posted.
+    /// Sets the deadline for which the task will be posted.
     pub fn set_deadline(&mut self, at: Instant) {
         self.0.set_due(nanos(at));
     }
@@ -142,12 +142,12 @@ impl Task {
         self.0.set_due(NOW);
     }
 
-    /// Wakes the task, which takes effect when it is posted: it then runs at once. Lock-free.
+    /// Wakes the task: when it is posted, it runs at once. Lock-free.
     pub fn wake(&self) {
         self.0.header().status().raise(WOKEN);
     }
 
-    /// Signals the task, which takes effect when it is posted. Lock-free.
+    /// Signals the task; the signal takes effect when the task is posted. Lock-free.
     pub fn signal(&self) {
         self.0.header().status().raise(SIGNALED);
     }
@@ -175,12 +175,11 @@ impl fmt::Debug for Task {
 
 /// A handle of a task: wakes, signals and aborts it, from any thread, at any time.
 ///
-/// It has no part in the life of the task: once that is finished, also because its scheduler was
-/// dropped, every call answers [`Finished`]. A handle keeps the task's memory, but not what its
-/// body held.
+/// It does not keep the task from ending. Once the task is finished, also because its scheduler was
+/// dropped, every call returns [`Finished`]. A handle keeps the task's memory, but not its body.
 ///
-/// All calls are lock-free, except that one that finds a sleeping worker takes that worker's
-/// parking lock for some instructions and enters the system.
+/// All calls are lock-free, except that a call that finds a sleeping worker takes that worker's
+/// parking lock for some instructions and makes a system call.
 ///
 /// ```
 /// use rast_scheduler::{Finished, Next, Scheduler, Task};
@@ -202,8 +201,8 @@ pub struct TaskHandle(pub(crate) Reference);
 impl TaskHandle {
     /// Wakes the task: it runs at least once after this call, without waiting for its deadline.
     ///
-    /// What the caller did before is visible to that step. A task that is not posted runs when it
-    /// is. Lock-free; one exchange, and a push if the task waits.
+    /// What the caller did before is visible to that step. A task that is not posted yet runs when
+    /// it is. Lock-free; one compare-exchange, and a push if the task waits.
     ///
     /// # Errors
     ///
@@ -213,10 +212,10 @@ impl TaskHandle {
         self.raise(WOKEN)
     }
 
-    /// Wakes the task, and leaves a signal that it receives by [`Cx::take_signal`].
+    /// Wakes the task, and sets a signal that it receives by [`Cx::take_signal`].
     ///
-    /// Signals do not add up. A task with a signal that it did not receive does not wait, whatever
-    /// deadline it asks for. Lock-free; one exchange, and a push if the task waits.
+    /// Several signals may be received as one. A task with an unreceived signal does not wait,
+    /// whatever deadline it returns. Lock-free; one compare-exchange, and a push if the task waits.
     ///
     /// # Errors
     ///
@@ -245,7 +244,7 @@ impl TaskHandle {
         status.has(SIGNALED) && !status.has(FINISHED)
     }
 
-    /// Returns whether the task is finished; what it did is visible if so. Wait-free.
+    /// Returns whether the task is finished; if so, its effects are visible. Wait-free.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.header().status().is_finished()
@@ -257,7 +256,8 @@ impl TaskHandle {
             Found::Finished => Err(Finished),
             Found::Set => Ok(()),
             Found::Taken => {
-                // SAFETY: the right to move the task was taken just now, and is used here alone.
+                // SAFETY: this call has just claimed the right to move the task, and uses it only
+                // here.
                 let task = unsafe { self.0.owned() };
                 // SAFETY: as above.
                 unsafe { arrive(task) };
@@ -267,18 +267,18 @@ impl TaskHandle {
     }
 }
 
-/// Posts a task that was taken out of waiting to the scheduler that it waited in.
+/// Posts a claimed task to the scheduler that it waited in.
 ///
 /// # Safety
 ///
-/// The caller's call of `raise` for this task answered `Taken`, and this is the only call for it.
+/// The caller's call of `raise` for this task returned `Taken`, and this is the only call for it.
 #[inline]
 unsafe fn arrive(task: Owned) {
     let home = task.header().home();
-    // SAFETY: a task that waits has a count of its home, which passed to the caller with the right
+    // SAFETY: a waiting task has a reference to its home, which passed to the caller with the right
     // to move it.
     let home = unsafe { Arc::<Shared>::from_raw(home) };
-    // A refusal ends the task: its scheduler was dropped.
+    // A rejected post ends the task: its scheduler was dropped.
     let _ = home.post(task);
 }
 

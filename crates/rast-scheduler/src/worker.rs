@@ -14,22 +14,23 @@ use crate::seat::Seat;
 use crate::shared::Shared;
 use crate::status::{ABORTED, SIGNALED, WOKEN};
 
-/// Vain searches before a worker sleeps; it lets other threads run between them.
+/// Number of failed searches before a worker sleeps; it yields between them.
 const SEARCHES: u32 = 4;
 
-/// Steps after which a worker compares its ready queues with another worker's, also if no time has
-/// passed.
+/// Number of steps after which a worker compares its ready queues with another worker's, even if
+/// the time of a batch has not passed.
 const LEVEL_STEPS: usize = 1024;
 
 /// A worker at work.
 pub(crate) struct Worker<'a> {
     shared: &'a Arc<Shared>,
     seat: Seat,
-    /// Steps of the next batch at most.
+    /// Maximum number of steps of the next batch.
     limit: usize,
-    /// The clock as it was last read.
+    /// The last clock reading.
     now: u64,
-    /// Steps since the ready queues were compared with another worker's, and when that was.
+    /// Number of steps since the ready queues were last compared with another worker's, and the
+    /// time of that.
     unlevelled: usize,
     levelled_at: u64,
     steps: u64,
@@ -38,17 +39,17 @@ pub(crate) struct Worker<'a> {
     stolen: u64,
 }
 
-/// What a worker finds that is about to sleep.
+/// What a worker that is about to sleep finds.
 enum Work<'a> {
-    /// Nothing, or nothing that another worker does not have in hand.
+    /// No work, or only work that another worker is handling.
     None { is_role_taken: bool },
-    /// Something that is found without the role.
+    /// Work that is found without the role.
     Elsewhere,
-    /// The role is free, and has something to move.
+    /// The role is free, and has tasks to move.
     Role(MutexGuard<'a, Plan>),
 }
 
-/// Works on `seat` until the scheduler stops, and gives the seat back.
+/// Works on `seat` until the scheduler stops, and returns the seat.
 pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
     let counts = &shared.counts[seat.worker];
     let mut worker = Worker {
@@ -96,7 +97,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs steps, `limit` at most; returns how many.
+    /// Runs at most `limit` steps; returns their number.
     #[inline]
     fn batch(&mut self) -> usize {
         let mut ran = 0;
@@ -117,7 +118,7 @@ impl<'a> Worker<'a> {
         ran
     }
 
-    /// Runs a step of a task that was taken from another worker.
+    /// Runs a step of a stolen task.
     fn run_stolen(&mut self, task: Owned) {
         let asleep = self.shared.idle().look();
         if asleep & STOP != 0 {
@@ -130,7 +131,7 @@ impl<'a> Worker<'a> {
         self.steps += 1;
     }
 
-    /// Sizes the next batch so that it lasts as long as it should at the pace of this one.
+    /// Sizes the next batch so that it takes the target time at the rate of this one.
     fn pace(&mut self, ran: usize, took: u64) {
         if ran == 0 {
             return;
@@ -141,8 +142,8 @@ impl<'a> Worker<'a> {
         self.limit = fitting.clamp(1, most) as usize;
     }
 
-    /// Compares the ready queues with those of another worker, once in the time of a batch or in
-    /// many steps: the look costs a miss of the cache for each queue.
+    /// Compares the ready queues with those of another worker, once per batch time or per
+    /// `LEVEL_STEPS`: the comparison costs a cache miss for each queue.
     #[inline]
     fn level(&mut self, ran: usize) {
         self.unlevelled += ran;
@@ -153,7 +154,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Wakes a worker that sleeps if there is more than the step that comes now.
+    /// Wakes a sleeping worker if more than one step is ready.
     #[cold]
     fn share(&self) {
         let shared = self.shared;
@@ -162,7 +163,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs one step of a task, and puts the task where it belongs then.
+    /// Runs one step of a task, and then queues the task as the step returned.
     #[inline]
     fn step(&mut self, mut task: Owned) {
         if !task.header().status().begin() {
@@ -198,7 +199,8 @@ impl<'a> Worker<'a> {
         self.seat.push(task);
     }
 
-    /// Hands a task to the role, to wait; to the ready queue if it was woken or signalled already.
+    /// Passes a task to the role to wait, or to the ready queue if it is already woken or
+    /// signalled.
     #[inline]
     fn wait(&mut self, mut task: Owned, due: u64) {
         if due == NOW {
@@ -209,13 +211,12 @@ impl<'a> Worker<'a> {
             task.set_expired(false);
             return self.seat.push(task);
         }
-        // This worker looks at the front queue before it sleeps, and wakes another before it runs a
-        // step. A scheduler is closed when its workers have left, so it takes the task.
+        // This worker checks the front queue before it sleeps, and wakes another before it runs a
+        // step. A scheduler is closed only after its workers have left, so it accepts the task.
         let _ = self.shared.push(task);
     }
 
-    /// Takes the role for a round if there is something to move; returns whether something was
-    /// moved.
+    /// Acquires the role for a round if there are tasks to move; returns whether any were moved.
     fn round(&mut self) -> bool {
         if !self.shared.has_posted() && self.now < self.shared.next_due() {
             return false;
@@ -224,7 +225,7 @@ impl<'a> Worker<'a> {
         role.is_some_and(|role| self.round_by(role))
     }
 
-    /// A round of the role, which this worker has.
+    /// Runs a round of the role, which this worker has.
     fn round_by(&mut self, role: MutexGuard<'a, Plan>) -> bool {
         let seat = &mut self.seat;
         let round = Shared::round(self.shared, role, self.now, |task| seat.push(task));
@@ -248,10 +249,10 @@ impl<'a> Worker<'a> {
                 self.sleeps += 1;
                 self.count();
                 shared.calm.notify_all();
-                // Beside a role that is taken no deadline is kept: one that is due would end the
-                // sleep at once, again and again, until its holder goes on.
+                // If another worker has the role, keep no deadline: one that is due would end the
+                // sleep at once, repeatedly, until the role is released.
                 let keeps = !is_role_taken && shared.next_due() != u64::MAX && idle.keep(worker);
-                // Read after the name of the keeper is written: see `Idle::hasten`.
+                // Loaded after the keeper is stored: see `Idle::hasten`.
                 let limit = keeps.then(|| {
                     let due = shared.next_due();
                     self.now = shared.now_or(self.now);
@@ -265,11 +266,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Looks for a reason to stay awake. After the announcement.
+    /// Checks for a reason to stay awake, after the announcement.
     ///
-    /// A role that is found free is kept: if it were only tried, two workers could find it taken by
-    /// each other's trial, again and again. The holder of a role that is found taken looks at
-    /// the queues after it let the role go, and sees the announcement.
+    /// A role that is found free is kept. If it were only tried, two workers could repeatedly find
+    /// it taken by each other's attempt. The holder of a taken role checks the queues after it
+    /// releases the role, and sees the announcement.
     fn look(&mut self) -> Work<'a> {
         let shared = self.shared;
         if shared.idle().is_stopping() || self.seat.others_have_ready() {
@@ -289,7 +290,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Publishes the counts.
+    /// Publishes the counters.
     fn count(&self) {
         let counts = &self.shared.counts[self.seat.worker];
         for (word, count) in [

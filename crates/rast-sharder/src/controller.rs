@@ -125,7 +125,7 @@ pub trait Controller: Send + Sync + 'static {
     /// brings, once for each [`WorkerCx::wake`], in the order of one worker's calls while the
     /// shard stays with its holder.
     ///
-    /// `None` stands for any number of notes: the wake-up came by [`Handle::wake`]. Then the
+    /// `None` means any number of notes: the wake-up came by [`Handle::wake`]. Then the
     /// turn looks at everything. So does the turn after [`on_acquire`](Self::on_acquire),
     /// because notes are lost when a shard moves; this is not called for it.
     ///

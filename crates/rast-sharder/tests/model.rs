@@ -92,31 +92,6 @@ proptest! {
     }
 
     #[test]
-    fn noise_on_a_uniform_load_settles(
-        workers in 2_usize..9,
-        per_worker in 1_usize..9,
-        extra in 0_usize..8,
-        noise in prop::collection::vec(0.9_f64..1.1, 80 * 24),
-    ) {
-        let shards = workers * per_worker + extra % workers;
-        let mut greedy = Greedy::new();
-        let mut current = Assignment::round_robin(shards, workers);
-        for (epoch, noise) in noise.chunks(80).enumerate() {
-            let loads: Vec<f64> = noise[..shards]
-                .iter()
-                .map(|factor| factor * 0.5 / per_worker as f64)
-                .collect();
-            let next = decide(&mut greedy, &view_of(workers, &loads, &[]), &current, 16);
-            prop_assert!(
-                epoch < 4 || next == current,
-                "epoch {} moved {} of {} shards on {} workers",
-                epoch, next.moved_from(&current), shards, workers
-            );
-            current = next;
-        }
-    }
-
-    #[test]
     fn a_skewed_load_is_mended_and_then_left_alone(
         workers in 2_usize..9,
         per_worker in 4_usize..9,
@@ -145,6 +120,65 @@ proptest! {
         let average = loads.iter().sum::<f64>() / workers as f64;
         prop_assert!(before < 1.5 || after <= 1.0 + heaviest / average + 1e-9);
     }
+}
+
+/// Numbers from a seed: the generator `splitmix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// A number between the two.
+    fn between(&mut self, least: f64, most: f64) -> f64 {
+        least + (most - least) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Runs 24 epochs of shards whose loads differ by noise alone. Returns the last epoch that
+/// moved any, and what it moved of how many on how many workers.
+fn last_move_by_noise(seed: u64) -> Option<String> {
+    let mut random = Random(seed);
+    let (workers, per_worker) = (2 + random.below(7), 1 + random.below(8));
+    let shards = workers * per_worker + random.below(8) % workers;
+    let mut greedy = Greedy::new();
+    let mut current = Assignment::round_robin(shards, workers);
+    let mut last = None;
+    for epoch in 0..24 {
+        let load = |_| random.between(0.9, 1.1) * 0.5 / per_worker as f64;
+        let loads: Vec<f64> = (0..shards).map(load).collect();
+        let next = decide(&mut greedy, &view_of(workers, &loads, &[]), &current, 16);
+        if epoch >= 4 && next != current {
+            let moved = next.moved_from(&current);
+            last = Some(format!(
+                "epoch {epoch} moved {moved} of {shards} shards on {workers} workers"
+            ));
+        }
+        current = next;
+    }
+    last
+}
+
+#[test]
+fn noise_on_a_uniform_load_settles() {
+    // Noise can look like a skew for as long as it likes, so this holds with high probability
+    // and not for all noise. The seeds are fixed: the first ones let a noise that is the mean
+    // of few windows seem small by chance.
+    const HARD: [u64; 3] = [95_909, 105_401, 10_998_973_515_721_631_533];
+    let more = std::env::var("RAST_NOISE_SEEDS").ok();
+    let more = more.map_or(300, |text| text.parse().expect("a number of seeds"));
+    let late: Vec<_> = (HARD.into_iter().chain(0..more))
+        .filter_map(|seed| Some((seed, last_move_by_noise(seed)?)))
+        .collect();
+    assert!(late.is_empty(), "seeds that moved late: {late:?}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Sources of time.
 //!
-//! Everything in the workspace that asks for the time asks a [`Clock`], so
-//! that a test can drive it by hand.
+//! All code in the workspace reads the time through a [`Clock`], so that a test can control it.
 
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 mod boot;
@@ -26,9 +25,9 @@ use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::{Instant, Nanos};
 use core::fmt;
 
-/// A source of time that never runs backwards as one thread sees it.
+/// A source of time that never runs backwards as seen by one thread.
 ///
-/// Two threads may read it at once; a reading orders no other memory.
+/// Threads may read it concurrently; a reading orders no other memory.
 pub trait Clock {
     /// Returns the time now.
     fn now(&self) -> Instant;
@@ -50,7 +49,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
 /// A clock that stands still until it is moved, for tests and simulations.
 ///
-/// Clones share one reading. It moves only forwards, from any thread.
+/// Clones share one reading. Any thread can move it, and only forwards.
 /// Reading and moving are lock-free, one atomic operation each without
 /// contention.
 ///
@@ -87,13 +86,12 @@ impl ManualClock {
     ///
     /// Advances of several threads add up.
     pub fn advance(&self, span: Nanos) {
-        // Relaxed: the word is all there is; a reading of a clock publishes
-        // nothing else. [CK1]
+        // Relaxed: a clock reading publishes no other memory. [CK1]
         let mut seen = self.nanos.load(Ordering::Relaxed);
         loop {
             let next = seen.saturating_add(span.as_nanos());
-            // Relaxed: as CK1; the loop retries until no other advance came
-            // between. [CK2]
+            // Relaxed: as CK1; the loop retries if another thread advanced the clock in between.
+            // [CK2]
             match self
                 .nanos
                 .compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed)
@@ -104,10 +102,9 @@ impl ManualClock {
         }
     }
 
-    /// Moves the clock to `to`; does nothing if the clock is already there or
-    /// past it, because a clock never runs backwards.
+    /// Moves the clock forwards to `to`; does nothing if the clock is already at or past `to`.
     pub fn set(&self, to: Instant) {
-        // Relaxed: as CK1; the greatest of all settings stays. [CK3]
+        // Relaxed: as CK1; `fetch_max` keeps the greatest value set. [CK3]
         self.nanos.fetch_max(to.as_nanos(), Ordering::Relaxed);
     }
 }

@@ -1,9 +1,8 @@
-//! The three knobs of the amortised timers.
+//! The three parameters of the amortised timers.
 
 use crate::Nanos;
 
-/// How often an amortised timer reads its clock, and what it may answer
-/// between two readings.
+/// How often an amortised timer reads its clock, and what it may return between two readings.
 ///
 /// ```
 /// use rast_timers::{Nanos, TimerConfig};
@@ -21,8 +20,7 @@ pub struct TimerConfig {
 }
 
 impl TimerConfig {
-    /// Makes the default: period 1 ms, greatest skip 10 000 calls, least
-    /// value zero.
+    /// Makes the default: period 1 ms, greatest skip 10 000 calls, minimum value zero.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -32,8 +30,8 @@ impl TimerConfig {
         }
     }
 
-    /// Sets P: the span between two clock readings that a steady caller gets,
-    /// and the longest span that is handed out ahead of the clock.
+    /// Sets P: the time between two clock readings of a steady caller, and the maximum lead of the
+    /// answers over the clock.
     ///
     /// Zero makes every call read the clock.
     #[must_use]
@@ -42,7 +40,7 @@ impl TimerConfig {
         self
     }
 
-    /// Sets how many calls in a row may be answered without a clock reading.
+    /// Sets the maximum number of consecutive calls without a clock reading.
     ///
     /// Zero makes every call read the clock.
     #[must_use]
@@ -51,20 +49,20 @@ impl TimerConfig {
         self
     }
 
-    /// Sets the least span that a call hands out.
+    /// Sets the minimum span that a call returns.
     ///
-    /// It yields to P: a call hands out less, even zero, where the least value
-    /// would put the sum more than P ahead of the last clock reading. So it
-    /// rounds small steps up and cannot break the bound.
+    /// P has priority: a call returns less, even zero, if the minimum would put the sum more than P
+    /// ahead of the last clock reading. So the minimum rounds small steps up and cannot break the
+    /// bound.
     #[must_use]
     pub const fn least_value(mut self, span: Nanos) -> Self {
         self.least_value = span;
         self
     }
 
-    /// The size of the next batch: the calls from one clock reading up to and
-    /// with the next. At most doubles, keeps a steady caller within P, and
-    /// never passes the greatest skip.
+    /// Returns the size of the next batch: the number of calls from one clock reading up to and
+    /// including the next. It at most doubles, keeps a steady caller within P, and never exceeds
+    /// the greatest skip.
     pub(crate) fn next_batch(&self, batch: u32, mean_gap: u64) -> u32 {
         if self.period.is_zero() {
             return 1;
@@ -72,7 +70,7 @@ impl TimerConfig {
         let greatest = self.greatest_skip.saturating_add(1);
         let doubled = batch.saturating_mul(2).min(greatest);
         match self.period.as_nanos().checked_div(mean_gap) {
-            // No time passes between two calls as far as the clock can tell.
+            // As far as the clock shows, no time passes between two calls.
             None => doubled,
             Some(fits) => u32::try_from(fits).unwrap_or(u32::MAX).clamp(1, doubled),
         }

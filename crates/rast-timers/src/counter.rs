@@ -1,33 +1,34 @@
-//! Counters of the processor: what ticks for the price of an instruction.
+//! Counters of the processor, read by one instruction.
 //!
-//! A counter is not a clock: its pace is known only by comparison, and it may
-//! stop, jump, or differ between cores. [`Tsc::detect`] refuses those of which
-//! that is known; [`TscClock`](crate::TscClock) finds out about the others.
+//! A counter is not a clock: its rate is known only by comparison, and it may stop, jump, or differ
+//! between cores. [`Tsc::detect`] rejects counters that are known to do so;
+//! [`TscClock`](crate::TscClock) detects the others.
 
 use crate::primitive::hint;
 use crate::raw;
 use core::fmt;
 use std::time::Instant as SystemInstant;
 
-/// A count that goes up with time, at a pace that hardly changes.
+/// A count that increases with time at a nearly constant rate.
 ///
-/// The readings of one thread never go back while the counter is sound, also
+/// While the counter is sound, the readings of one thread never decrease, even if the thread moves
+/// between cores.
 /// where the thread moves between cores.
 pub trait Counter {
     /// Returns the count. The processor may read it somewhat earlier or later
     /// than the instructions around it.
     fn count(&self) -> u64;
 
-    /// Returns the count after everything before has run.
+    /// Returns the count after all preceding instructions have run.
     #[inline]
     fn count_ordered(&self) -> u64 {
         self.count()
     }
 
-    /// Counts in a second, at least: the true pace may be somewhat higher.
+    /// Returns a lower bound of the counts per second; the true rate may be slightly higher.
     fn pace(&self) -> u64;
 
-    /// The step in which the count moves.
+    /// Returns the step in which the count increases.
     #[inline]
     fn step(&self) -> u64 {
         1
@@ -54,18 +55,18 @@ impl<K: Counter + ?Sized> Counter for &K {
     }
 }
 
-/// Why there is no counter to build a clock on.
+/// Why no counter is usable as a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoCounter {
     /// This build has no counter: neither x86-64 nor aarch64, or Miri.
     Absent,
-    /// The processor, or the virtual machine, does not promise one pace.
+    /// The processor, or the virtual machine, does not guarantee a constant rate.
     NotInvariant,
-    /// The kernel keeps its time by something else, because it found the
-    /// counter unstable or out of step between cores, or was told so.
+    /// The kernel uses another clock source, because it found the counter unstable or not
+    /// synchronised between cores, or was configured so.
     NotTrusted,
-    /// The counter does not go up.
+    /// The counter does not increase.
     Stuck,
 }
 
@@ -85,8 +86,8 @@ impl core::error::Error for NoCounter {}
 /// The processor's own counter: the time-stamp counter of x86-64, the virtual
 /// count of the generic timer on aarch64.
 ///
-/// A reading is one instruction, 8 ns on the virtual machine of
-/// `docs/performance.md`; the ordered one waits for what runs before it.
+/// A reading is one instruction, 8 ns on the virtual machine of `docs/performance.md`. The ordered
+/// reading waits for the preceding instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tsc {
     pace: u64,
@@ -94,12 +95,12 @@ pub struct Tsc {
 }
 
 impl Tsc {
-    /// How long the first look at the pace takes.
+    /// Duration of the first measurement of the rate.
     const LOOK_NS: u128 = 10_000;
     const LOOKS: u32 = 3;
 
-    /// Looks for a counter that a clock can use; takes about 10 µs, and
-    /// on Linux one look at a file of the kernel's.
+    /// Detects a counter that a clock can use; takes about 10 µs, and on Linux reads one file of
+    /// the kernel.
     ///
     /// # Errors
     ///
@@ -139,8 +140,8 @@ impl Tsc {
         })
     }
 
-    /// Counts in a second at least, and whether that is within some percent:
-    /// a thread that was off its core meanwhile knows less.
+    /// Returns a lower bound of the counts per second, and whether it is accurate to a few percent;
+    /// it is not if the thread was preempted meanwhile.
     fn look() -> (u64, bool) {
         let before = SystemInstant::now();
         let from = raw::counter_ordered();
@@ -156,7 +157,7 @@ impl Tsc {
         (u64::try_from(pace).unwrap_or(0), outside * 16 < inside * 17)
     }
 
-    /// The greatest step of which all differences seen are multiples.
+    /// Returns the greatest common divisor of all differences seen.
     fn look_for_step() -> u64 {
         let (mut step, mut last) = (0, raw::counter());
         for _ in 0..64 {
@@ -193,19 +194,19 @@ impl Counter for Tsc {
     }
 }
 
-/// Whether the kernel itself keeps time by the counter: it compares the
-/// counters of all cores, watches them, and turns away from bad ones.
+/// Returns `true` if the kernel uses the counter as its clock source. The kernel compares the
+/// counters of all cores, watches them, and stops using bad ones.
 #[cfg(all(
     any(target_os = "linux", target_os = "android"),
     target_arch = "x86_64"
 ))]
 fn is_trusted() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    // Without the file the promise of the processor is all there is.
+    // Without the file, rely on what the processor guarantees.
     std::fs::read_to_string(SOURCE).map_or(true, |source| source.trim() == "tsc")
 }
 
-/// No way to ask: the promise of the processor is all there is.
+/// No way to ask the kernel: rely on what the processor guarantees.
 #[cfg(not(all(
     any(target_os = "linux", target_os = "android"),
     target_arch = "x86_64"

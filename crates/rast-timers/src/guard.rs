@@ -1,30 +1,26 @@
-//! What the amortised timers look at to know that little time has passed.
+//! The word from which an amortised timer sees that little time has passed.
 //!
-//! Source: RAST 2.6 counts calls, which says nothing of time. A guard is a word
-//! that moves with time and costs less than a clock: a published
-//! [`Tick`](crate::Tick), a load; or the upper bits of the processor's counter,
-//! which needs no publisher.
+//! Source: RAST 2.6 counts calls, which says nothing about time. A guard is a word that changes
+//! with time and costs less than a clock. It is either a published [`Tick`](crate::Tick), which
+//! costs a load, or the upper bits of the processor's counter, which needs no publisher.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::Arc;
 use crate::{Instant, Tick};
 
-/// A word that moves with time.
+/// A word that changes with time.
 ///
-/// It owes the timers this, and their bounds speak of it: if two calls of
-/// [`word`](Self::word) return the same word, and the first one was vouched
-/// for, then at most τ + δ passed between the first one's return and the
-/// second one's.
+/// An implementation must guarantee the following, on which the bounds of the timers rest. If two
+/// calls of [`word`](Self::word) return the same word, and `vouches` accepted the first one, then
+/// at most τ + δ passed between the return of the first call and that of the second.
 ///
-/// For a [`Tick`] τ is the period of its publisher and δ the publisher's
-/// lateness.
+/// For a [`Tick`], τ is the period of its publisher and δ the publisher's lateness.
 pub trait Guard {
-    /// Returns the word now.
+    /// Returns the current word.
     fn word(&self) -> u64;
 
-    /// Tells whether `word`, loaded before the timer's clock showed `now`, may
-    /// be trusted. A timer that is told no reads its clock at the next call
-    /// too.
+    /// Returns whether `word`, loaded before the timer's clock showed `now`, may be trusted. If
+    /// not, the timer reads its clock at the next call too.
     fn vouches(&self, word: u64, now: Instant) -> bool;
 }
 
@@ -34,8 +30,7 @@ impl Guard for Tick {
         self.load()
     }
 
-    /// A word ahead of the clock breaks the tick's first promise and says
-    /// nothing of how old it is.
+    /// A word ahead of the clock breaks the tick's first promise, and its age is unknown.
     #[inline]
     fn vouches(&self, word: u64, now: Instant) -> bool {
         word <= now.as_nanos()

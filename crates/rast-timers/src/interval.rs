@@ -1,8 +1,8 @@
-//! A reading of a clock that says how wrong it may be.
+//! A clock reading with its error bound.
 
 use crate::{Instant, Nanos};
 
-/// Two instants with the true one between them, ends included.
+/// An interval of time that contains the true instant, ends included.
 ///
 /// Source: the shape of TrueTime (Corbett et al., Spanner, 2012).
 ///
@@ -16,9 +16,9 @@ use crate::{Instant, Nanos};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
-    /// The truth is not before this.
+    /// Earliest possible true instant.
     pub earliest: Instant,
-    /// The truth is not after this.
+    /// Latest possible true instant.
     pub latest: Instant,
 }
 
@@ -43,15 +43,15 @@ impl Interval {
         Nanos::from_nanos((self.latest.as_nanos() - self.earliest.as_nanos()).div_ceil(2))
     }
 
-    /// Tells whether `instant` may be the true one.
+    /// Returns `true` if `instant` may be the true one.
     #[must_use]
     pub const fn contains(&self, instant: Instant) -> bool {
         self.earliest.as_nanos() <= instant.as_nanos()
             && instant.as_nanos() <= self.latest.as_nanos()
     }
 
-    /// Tells whether the truth of this one is before that of `other` for
-    /// certain; where they overlap nothing is known.
+    /// Returns `true` if the true instant of `self` is certainly before that of `other`; intervals
+    /// that overlap are not ordered.
     #[must_use]
     pub const fn is_before(&self, other: Self) -> bool {
         self.latest.as_nanos() < other.earliest.as_nanos()

@@ -1,25 +1,22 @@
-//! Percentiles of how long pairs of calls take, always on.
+//! Percentiles of the duration of pairs of calls, cheap enough to leave on in production.
 //!
-//! Two readings of a clock for each pair are what keeps latencies from being
-//! measured in production. Here the amortised timer reads a drawn pair of each
-//! batch at both ends, and that one stands for its batch in a histogram.
+//! Two clock readings per pair are too expensive for production. Here the amortised timer reads the
+//! clock at both ends of one randomly drawn pair per batch. The histogram records that pair with
+//! the weight of its whole batch.
 
 use crate::{Clock, Guard, Nanos, StartFinishTimer, TimerConfig};
 use hdrhistogram::Histogram;
 
-/// A histogram of the time between `start` and `finish`, for the price of a
-/// [`StartFinishTimer`].
+/// A histogram of the time between `start` and `finish`, at the cost of a [`StartFinishTimer`].
 ///
-/// One pair in a batch, drawn at random, is measured exactly and counts for all
-/// pairs since the one before it. So each percentile is that of a random sample:
-/// right in the mean for a load whose pairs are drawn alike within a batch, and
-/// a rare long pair is seen as seldom as it is drawn, then with the weight of
-/// its batch. A [`greatest_skip`](TimerConfig::greatest_skip) of zero measures
-/// every pair.
+/// One pair per batch, drawn at random, is measured exactly and counts for all pairs since the
+/// previous measured one. So each percentile is that of a random sample. It is unbiased for a load
+/// whose pairs have the same distribution within a batch. A rare long pair is recorded only when it
+/// is drawn, and then with the weight of its batch. With a
+/// [`greatest_skip`](TimerConfig::greatest_skip) of zero every pair is measured.
 ///
-/// Values are kept to three decimal digits, from 1 ns to an hour; longer ones
-/// count as an hour. All memory, some 200 KiB, is taken by [`new`](Self::new).
-/// A call is wait-free.
+/// Values have a precision of three decimal digits, from 1 ns to an hour; longer ones count as an
+/// hour. [`new`](Self::new) allocates all memory, some 200 KiB. A call is wait-free.
 ///
 /// ```
 /// use rast_timers::{LatencyHistogram, ManualClock, Nanos, Tick, TimerConfig};
@@ -40,11 +37,11 @@ use hdrhistogram::Histogram;
 pub struct LatencyHistogram<C> {
     timer: StartFinishTimer<C>,
     histogram: Histogram<u64>,
-    /// Pairs that the histogram stands for.
+    /// Number of pairs that the histogram represents.
     covered: u64,
 }
 
-/// The longest span told apart: an hour.
+/// Longest span recorded as such: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 impl<C: Clock> LatencyHistogram<C> {
@@ -59,7 +56,7 @@ impl<C: Clock> LatencyHistogram<C> {
         }
     }
 
-    /// Opens a pair; one that is open already is forgotten.
+    /// Opens a pair; a pair that is already open is discarded.
     #[inline]
     pub fn start(&mut self, guard: &(impl Guard + ?Sized)) {
         self.timer.start(guard);
@@ -81,8 +78,8 @@ impl<C: Clock> LatencyHistogram<C> {
             .saturating_record_n(span.as_nanos().max(1), pairs);
     }
 
-    /// Returns the span that so many parts in a hundred of the pairs did not
-    /// exceed; zero while nothing has been measured.
+    /// Returns the duration that `percentile` percent of the pairs did not exceed; zero before the
+    /// first measurement.
     #[must_use]
     pub fn percentile(&self, percentile: f64) -> Nanos {
         Nanos::from_nanos(self.histogram.value_at_percentile(percentile))
@@ -100,7 +97,7 @@ impl<C: Clock> LatencyHistogram<C> {
         &self.timer
     }
 
-    /// Forgets every pair, the open one too.
+    /// Discards all pairs, including an open one.
     pub fn reset(&mut self) {
         self.timer.reset();
         self.histogram.reset();

@@ -1,40 +1,34 @@
-//! Clocks, amortised measuring timers with a stated bound, and exact deadline
-//! stores.
+//! Clocks, amortised measuring timers with a stated error bound, and exact deadline stores.
 //!
-//! A reading of the system clock costs more than many a message handler. The
-//! timers here read it once in a batch of calls and answer from a prediction in
-//! between, yet every answer stays within a bound that is proved and tested.
+//! Reading the system clock costs more than many a message handler. The timers here read it once
+//! per batch of calls and predict the time in between. A single answer is an estimate; the error of
+//! the sums, and the delay of [`WaitingTimer`], have bounds that are proved and tested.
 //!
 //! # What is here
 //!
-//! - [`Instant`] and [`Nanos`]: a point in time and a span, one `u64` of
-//!   nanoseconds each.
-//! - [`Clock`], with [`MonotonicClock`] and [`BootClock`] of the system,
-//!   [`CoarseClock`] for the price of a load, and [`ManualClock`] for tests;
-//!   [`ThreadClock`], which stands still while its thread does not run.
-//! - [`TscClock`]: the processor's counter as a clock, with an [`Interval`] that
-//!   says how wrong it may be.
-//! - [`Tick`]: a word in which a loop publishes what time it last read; a
-//!   [`Guard`] of the timers, one of several.
+//! - [`Instant`] and [`Nanos`]: a point in time and a span, one `u64` of nanoseconds each.
+//! - [`Clock`], with [`MonotonicClock`] and [`BootClock`] of the system, [`CoarseClock`], which
+//!   costs one load, and [`ManualClock`] for tests. [`ThreadClock`] counts only while its thread
+//!   runs.
+//! - [`TscClock`]: the processor's counter as a clock; its [`Interval`] contains the true time.
+//! - [`Tick`]: a word in which a loop publishes its last clock reading. It is one of the
+//!   [`Guard`]s, from which a timer sees that little time has passed.
 //! - [`PeriodicTimer`]: the time since the last call.
-//! - [`StartFinishTimer`]: how long pairs of calls take in sum, with an error
-//!   bar.
-//! - `LatencyHistogram` (feature `histogram`): percentiles of pairs, always on.
-//! - [`at_site!`]: each place in the code its own timer.
+//! - [`StartFinishTimer`]: the total duration of pairs of calls, with an error bound.
+//! - `LatencyHistogram` (feature `histogram`): percentiles of pairs, cheap enough for production.
+//! - [`at_site!`]: a timer of its own for each call site.
 //! - [`WaitingTimer`]: whether a period is over; never early.
-//! - [`DeadlineStore`]: values that wait for their time, with cancellation;
-//!   [`CalendarStore`] at constant cost, [`LaneStore`] for timeouts of a few
-//!   durations, [`FiringStore`] for what is hardly ever cancelled, [`HeapStore`]
-//!   for few.
+//! - [`DeadlineStore`]: values that wait for their deadlines and can be cancelled.
+//!   [`CalendarStore`] has constant cost, [`LaneStore`] is for timeouts of a few durations,
+//!   [`FiringStore`] for values that are hardly ever cancelled, and [`HeapStore`] for few values.
 //! - [`remote`]: timers of one owner that any thread arms and cancels.
 //!
 //! # When to use it, and when not
 //!
-//! Use the timers where a loop turns anyway and can publish a tick: a worker
-//! that measures its shards, a poll loop with periodic chores. Where a call
-//! comes less than once in some microseconds, read the clock: nothing is gained
-//! here. For one short duration, exact to itself, read the clock twice: a single
-//! answer of these timers is an estimate, only their sums are bounded.
+//! Use the timers where a loop runs continuously and can publish a tick: a worker that measures its
+//! shards, or a poll loop with periodic chores. If the calls are some microseconds apart or more,
+//! read the clock: the timers save nothing there. For one short, exact duration, read the clock
+//! twice: a single answer of these timers is an estimate, only their sums are bounded.
 //!
 //! # Example
 //!
@@ -54,7 +48,7 @@
 //!
 //! let mut chores = 0;
 //! while chores < 2 {
-//!     // The loop reads the clock once a turn, for all timers in it.
+//!     // The loop reads the clock once per iteration, for all timers in it.
 //!     let now = clock.now();
 //!     tick.publish(now);
 //!     deadlines.expire(now, 64, |due| assert_eq!(due.value, "timeout"));
@@ -73,31 +67,32 @@
 //!
 //! # Guarantees
 //!
-//! P is the period of the [`TimerConfig`], τ the period at which the tick is
-//! published, δ how late it may be.
+//! P is the period of the [`TimerConfig`]. τ is the period at which the tick is published, and δ is
+//! how late a publication may be.
 //!
 //! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
 //! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
 //! - Waiting: never early, and a call at τ + δ past the deadline fires.
-//! - Counter: the interval holds what the reference shows, under two assumptions
-//!   that each anchor tests; the clock never runs backwards.
-//! - Stores: due at the deadline and not before it, in order; a stale handle
-//!   names nothing; a panic in a callback loses one value.
-//! - Remote: each accepted value is fired, cancelled, or dropped with its owner,
-//!   exactly one of these, and a cancel is told at once which.
+//! - Counter: the interval contains what the reference clock shows, under two assumptions that each
+//!   anchor (a comparison of the two) tests; the clock never runs backwards.
+//! - Stores: a value is due at its deadline and not before, and values leave in deadline order
+//!   (except by `expire_unordered`). A stale handle names nothing. A panic in a callback loses one
+//!   value.
+//! - Remote: each accepted value is fired, cancelled, or dropped with its owner, exactly one of
+//!   these, and a cancel returns at once which.
 //!
-//! - Progress: timers, ticks and stores belong to one thread, or are one load or
-//!   store of a word; each store says what it costs, and allocates where it grows.
-//!   [`remote`] has the progress of the queue beneath it.
+//! - Progress: timers and stores belong to one thread. A tick is read with one load; publishing is
+//!   a load and a `fetch_max`. Each store documents its cost, and allocates only when it grows.
+//!   [`remote`] has the progress guarantee of the queue beneath it.
 //!
-//! The unsafe code is three small files: one reads the processor's counter and two
-//! clocks of the system, one keeps the places of a lane, and one is a slot whose value
-//! may be absent. The proofs, and the faults of the source document that
-//! they answer, are in `docs/algorithms/timers.md`.
+//! The unsafe code is in three modules: `raw` reads the processor's counter and two clocks of the
+//! system, `store::lane::places` stores the entries of a lane, and `store::calendar::slot` is a
+//! slot whose value may be absent. The proofs, and the faults of the original RAST design that they
+//! answer, are in `docs/algorithms/timers.md`.
 //!
 //! # Deliberately simple for now
 //!
-//! Each arm through [`remote`] allocates once. The interfaces are meant to stay.
+//! Each [`remote`] arm allocates once. The interfaces are meant to stay.
 //!
 //! # Features and platforms
 //!
@@ -107,7 +102,7 @@
 //!   `alloc`.
 //! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
 //!
-//! Runs wherever `rast-primitive` does; 64-bit atomics come from there.
+//! Runs on every platform of `rast-primitive`, which provides the 64-bit atomics.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
@@ -171,7 +166,7 @@ pub use waiting::{Missed, WaitingTimer};
 #[doc(no_inline)]
 pub use rast_queue::{self as queue, alloc, primitive};
 
-/// What the macros name; not for use by hand.
+/// Items that the macros name; not for direct use.
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod __private {

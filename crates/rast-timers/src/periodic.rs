@@ -1,16 +1,14 @@
-//! The periodic timer: how long since the last call, mostly without asking
-//! the clock.
+//! The periodic timer: the time since the last call, with few clock readings.
 //!
-//! Source: RAST 2.6. The source predicts a step from the last batch of calls
-//! and hands it out until a counter runs down; its answers have no bound,
-//! because the counter counts calls and not time. Here a batch also ends when
-//! the tick moves, a batch at most doubles, what a reading finds is settled
-//! in that very call, and the lead over the clock is capped.
+//! Source: RAST 2.6. The original design predicts a step from the last batch of calls and returns
+//! it until a counter reaches zero. Its answers have no bound, because the counter counts calls and
+//! not time. Here a batch also ends when the tick changes, and a batch at most doubles. The call
+//! that reads the clock corrects the sum, and the lead over the clock is limited.
 //!
-//! Write S for the start of the series plus the sum of all answers, T for the
-//! last clock reading. Rules, all kept by `elapsed`:
+//! Let S be the start of the series plus the sum of all answers, and T the last clock reading.
+//! `elapsed` keeps these rules:
 //!
-//! 1. An answer is never negative, so S never goes back.
+//! 1. An answer is never negative, so S never decreases.
 //! 2. After a reading T, T ≤ S ≤ T + P.
 //! 3. A call without a reading raises S to at most T + P.
 //! 4. A call goes without a reading only while the tick word is the one that
@@ -23,16 +21,15 @@
 
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
-/// Measures the time between its calls and reads the clock seldom.
+/// Measures the time between its calls with few clock readings.
 ///
-/// The answers sum to the time since the first call, at most P too much and
-/// at most τ + δ too little, at every call (P is the configured period; τ and
-/// δ are those of the [`Tick`](crate::Tick)). A single answer is an estimate.
+/// At every call, the answers sum to the time since the first call, at most P too much and at most
+/// τ + δ too little (P is the configured period; τ and δ are those of the [`Tick`](crate::Tick)). A
+/// single answer is an estimate.
 ///
-/// A timer belongs to one place in the code, called by one thread at a time;
-/// it may move between threads and between ticks of one clock at any call.
-/// A call is wait-free: one relaxed load and a few integer operations, or, in
-/// one call of a batch, a clock reading and two divisions.
+/// A timer belongs to one call site, called by one thread at a time. At any call it may move to
+/// another thread, or to another tick of the same clock. A call is wait-free: one relaxed load and
+/// a few integer operations, or, in one call per batch, a clock reading and two divisions.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig};
@@ -46,15 +43,15 @@ use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PeriodicTimer<C> {
-    /// The tick word loaded before the last reading.
+    /// Tick word loaded before the last reading.
     word: u64,
-    /// Calls that may still go without a reading.
+    /// Number of calls that may still go without a reading.
     countdown: u32,
-    /// Calls from the last reading up to and with the next.
+    /// Number of calls from the last reading up to and including the next.
     batch: u32,
-    /// What a call without a reading hands out while the cap lasts.
+    /// Answer of a call without a reading, while `cap` allows it.
     step: u64,
-    /// What may still be handed out before S reaches `limit`.
+    /// Total that may still be returned before S reaches `limit`.
     cap: u64,
     /// T + P; S is `limit - cap`.
     limit: u64,
@@ -97,11 +94,11 @@ impl<C: Clock> PeriodicTimer<C> {
         Nanos::from_nanos(answer)
     }
 
-    /// Reads the clock, settles what it finds and plans the next batch.
+    /// Reads the clock, corrects the sum and plans the next batch.
     #[cold]
     fn elapsed_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) -> Nanos {
         let now = self.clock.now();
-        // A word that means nothing: then every call reads the clock.
+        // If the guard does not vouch for the word, every call reads the clock.
         let vouched = guard.vouches(word, now);
         let sum = self.position();
         let answer = match self.started_at {
@@ -128,8 +125,8 @@ impl<C: Clock> PeriodicTimer<C> {
         answer
     }
 
-    /// Takes `now` as the last reading and `sum` as S, and `batch` calls from
-    /// here up to and with the next reading.
+    /// Sets the last reading to `now`, S to `sum`, and the next reading to the call `batch` calls
+    /// from here.
     fn settle(&mut self, now: Instant, sum: Instant, word: u64, batch: u32) {
         let limit = now.saturating_add(self.config.period).max(sum);
         self.read_at = now;

@@ -1,7 +1,7 @@
 //! Three instructions and one system call for which std has no function.
 //!
-//! Each function here is safe to call from anywhere. What its value may be used for is documented
-//! at the caller.
+//! Each function here is safe to call from anywhere. The caller documents what the value may be
+//! used for.
 #![allow(
     unsafe_code,
     reason = "instructions and a call for which std has no function"
@@ -18,12 +18,12 @@ pub(crate) const HAS_COUNTER: bool = cfg!(all(
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub(crate) fn counter() -> u64 {
-    // SAFETY: RDTSC touches no memory. A system may forbid it to programs
-    // (CR4.TSD); then the instruction traps, as a call of an absent one would.
+    // SAFETY: RDTSC accesses no memory. A system may forbid it to programs (CR4.TSD); then the
+    // instruction traps, as an absent one would.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Reads the time-stamp counter after everything before it has run.
+/// Reads the time-stamp counter after all preceding instructions have run.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub(crate) fn counter_ordered() -> u64 {
@@ -32,8 +32,8 @@ pub(crate) fn counter_ordered() -> u64 {
     counter()
 }
 
-/// Whether the processor promises a counter of one pace in all its states
-/// (CPUID 80000007h, EDX bit 8).
+/// Returns whether the processor guarantees a counter of constant rate in all its states (CPUID
+/// 80000007h, EDX bit 8).
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn counter_is_invariant() -> bool {
     const POWER: u32 = 0x8000_0007;
@@ -61,8 +61,8 @@ pub(crate) fn counter_is_invariant() -> bool {
 #[inline(always)]
 pub(crate) fn counter() -> u64 {
     let count: u64;
-    // SAFETY: reads one register that programs may read wherever there is an
-    // operating system; it touches no memory.
+    // SAFETY: reads one register, which an operating system makes readable for programs; it
+    // accesses no memory.
     unsafe {
         core::arch::asm!(
             "mrs {count}, cntvct_el0",
@@ -73,17 +73,16 @@ pub(crate) fn counter() -> u64 {
     count
 }
 
-/// Reads the virtual count after everything before it has run.
+/// Reads the virtual count after all preceding instructions have run.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 pub(crate) fn counter_ordered() -> u64 {
-    // SAFETY: ISB touches no memory; without `nomem` the compiler moves no
-    // access across it.
+    // SAFETY: ISB accesses no memory; without `nomem` the compiler moves no access across it.
     unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
     counter()
 }
 
-/// The generic timer has one pace by its architecture.
+/// The architecture guarantees a constant rate of the generic timer.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 pub(crate) fn counter_is_invariant() -> bool {
     true
@@ -107,14 +106,14 @@ mod absent {
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 pub(crate) use absent::{counter, counter_is_invariant, counter_ordered};
 
-/// Nanoseconds of CLOCK_BOOTTIME, `None` where the kernel refuses.
+/// Returns the nanoseconds of CLOCK_BOOTTIME, `None` if the system call fails.
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 #[inline]
 pub(crate) fn boot_nanos() -> Option<u64> {
     nanos_of(libc::CLOCK_BOOTTIME)
 }
 
-/// Nanoseconds that the calling thread ran, `None` where the kernel refuses.
+/// Returns the nanoseconds that the calling thread ran, `None` if the system call fails.
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 #[inline]
 pub(crate) fn thread_nanos() -> Option<u64> {
@@ -128,7 +127,7 @@ fn nanos_of(clock: libc::clockid_t) -> Option<u64> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the pointer is to a timespec of ours, which the call fills.
+    // SAFETY: the pointer is to a local timespec, which the call fills.
     let refused = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if refused != 0 {
         return None;

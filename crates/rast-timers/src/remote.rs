@@ -12,29 +12,26 @@
 //!
 //! | state | who sets it | what it means |
 //! | --- | --- | --- |
-//! | ARMED | arm | the timer will fire if no thread cancels it |
-//! | FIRED | the owner, when it takes the due value out of its store | a cancel comes too late |
-//! | CANCELLED | the canceller | the owner drops the value instead of handing it out; it keeps what it cancelled itself |
-//! | GONE | the owner's end, when it drops the value unfired | nothing is left to cancel |
+//! | ARMED | the arming thread | the timer will fire if no thread cancels it |
+//! | FIRED | the owner, when it pops the due value from its store | a cancel comes too late |
+//! | CANCELLED | the cancelling thread | the owner drops the value instead of returning it; a value that the owner itself cancelled is returned |
+//! | GONE | the owner, when it drops the value unfired | a cancel finds no value |
 //!
-//! 1. The word leaves ARMED once, by a compare-exchange, so exactly one of
-//!    firing, cancelling and leaving with the owner happens, and a canceller
-//!    knows at once which.
-//! 2. Commands only save work: a Cancel lets the owner drop a value before its
-//!    time, so that cancelled far deadlines do not pile up. The word alone
-//!    decides.
-//! 3. An Arm is in the queue before its handle exists, so a Cancel comes
-//!    behind its Arm. After `close` Cancels take a queue of their own, which
-//!    the owner looks into once the first is empty.
-//! 4. A wake-up follows the Arm into the queue, so an owner that polls after
-//!    each wake-up misses none. It is left out where the owner has published
-//!    that it rests until a time that is not after the new deadline: either it
-//!    still does, or it sees the Arm once the rest is over. It is not left out
-//!    once [`BACKLOG`] commands wait; a Cancel wakes a resting owner then, too.
-//! 5. What the queue refuses is given back; what it took is fired, cancelled
-//!    or dropped with the owner.
+//! 1. The state leaves ARMED once, by a compare-exchange. So exactly one of firing, cancelling and
+//!    dropping with the owner happens, and the cancelling thread knows at once which.
+//! 2. Commands only save work: a Cancel lets the owner drop a value before its deadline, so that
+//!    cancelled timers with far deadlines do not accumulate. The state alone decides.
+//! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
+//!    `close` Cancels go to a queue of their own, which the owner reads once the first is empty.
+//! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
+//!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
+//!    until a time at or before the new deadline. Then either the owner still rests until that
+//!    time, or it sees the Arm when the rest ends. The wake-up is not skipped while [`BACKLOG`]
+//!    commands or more are queued; then a Cancel, too, wakes a resting owner.
+//! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
+//!    cancelled, or dropped with the owner.
 //!
-//! The owner may cancel, too: then it is a canceller that has the value in hand.
+//! The owner may cancel, too, and then gets the value.
 //!
 //! There is no lock here; arm and cancel are as lock-free as the queue.
 
@@ -50,38 +47,38 @@ const FIRED: u32 = 1;
 const CANCELLED: u32 = 2;
 const GONE: u32 = 3;
 
-/// What a timer's two ends share.
+/// State shared by the two ends of a timer.
 struct Ticket {
     state: AtomicU32,
-    /// The handle in the owner's store, written and read by the owner alone;
-    /// `UNSTORED` before.
+    /// Handle in the owner's store, read and written only by the owner; `UNSTORED` before the
+    /// insert.
     handle: AtomicU64,
 }
 
-/// No handle: the store's last slot index is never used.
+/// No handle: no store uses the slot index that it contains.
 const UNSTORED: u64 = u64::MAX;
 
-/// How many commands wait for an owner that [rests](TimerOwner::rest) before
-/// the thread that adds to them wakes it.
+/// Number of queued commands from which an arming or cancelling thread wakes an owner that
+/// [rests](TimerOwner::rest).
 ///
-/// To take so many, which is the first thing it does then, keeps the owner for
-/// some ten to a hundred microseconds, about what a wake-up may cost.
+/// After the wake-up the owner first processes these commands. That takes some ten to a hundred
+/// microseconds, about as much as a wake-up may cost.
 pub const BACKLOG: usize = if cfg!(any(rast_loom, rast_shuttle)) {
     2
 } else {
     1024
 };
 
-/// How many cancelled values are taken out of the store at once.
+/// Number of cancelled values that are removed from the store in one call.
 const BATCH: usize = 16;
 
-/// The owner's share of a ticket: where it is dropped, nothing will fire.
+/// The owner's reference to a ticket; if it is dropped in state ARMED, the timer never fires.
 struct Stub(Arc<Ticket>);
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        // Relaxed: the thread that finds it gone learns nothing else; a state that was
-        // left before stays as it is. [RT5]
+        // Relaxed: a thread that reads GONE uses nothing else; a state other than ARMED does not
+        // change. [RT5]
         let _ = self
             .0
             .state
@@ -102,32 +99,32 @@ enum Command<T> {
 
 struct Shared<T, W> {
     commands: Queue<Command<T>>,
-    /// Cancels that came after `close`; empty before it.
+    /// Queue of the cancels that came after `close`; empty before it.
     late: Queue<Arc<Ticket>>,
-    /// Until when the owner rests: what is due then or later wakes no thread.
-    /// `AWAKE` if it does not rest.
+    /// End of the owner's rest: a timer due then or later does not wake the owner. `AWAKE` if the
+    /// owner does not rest.
     rests_until: AtomicU64,
     wake: W,
 }
 
-/// Not at rest, as far as anybody knows: every timer wakes.
+/// The owner does not rest, as far as other threads can see: every timer wakes it.
 const AWAKE: u64 = 0;
 
 impl<T, W> Shared<T, W> {
-    /// Drops what the owner has not taken.
+    /// Drops the commands that the owner has not popped.
     fn drop_commands(&self) {
-        // No code of the caller's.
+        // Drops no value of the caller's, only tickets.
         drop_all(|| self.late.pop());
         drop_all(|| self.commands.pop());
     }
 }
 
 impl<T, W: Fn()> Shared<T, W> {
-    /// Wakes the owner for a timer in its queue, unless it is up in time anyway.
+    /// Wakes the owner for a queued timer, unless it will be awake in time anyway.
     fn wake_for(&self, at: Instant) {
-        // SeqCst: either the load below sees the end of a rest, which the owner
-        // stored before its fence RT8, or the owner's look into the queue behind
-        // that fence sees the Arm. [RT9]
+        // SeqCst: store-buffer argument. Either the load below sees the end of a rest, which the
+        // owner stored before its fence RT8, or the owner's check of the queue after that fence
+        // sees the Arm. [RT9]
         fence(Ordering::SeqCst);
         // Relaxed: the fence above orders it. [RT10]
         let until = self.rests_until.load(Ordering::Relaxed);
@@ -136,14 +133,14 @@ impl<T, W: Fn()> Shared<T, W> {
         }
     }
 
-    /// Wakes an owner that rests while commands pile up in `queue`, to which
-    /// the caller has just added one.
+    /// Wakes a resting owner if `BACKLOG` commands or more are in `queue`, to which the caller has
+    /// just added one.
     ///
-    /// The caller counts what it added itself. What it reads of the owner may be
-    /// old: an owner that has come back is woken for nothing, and one whose rest
-    /// is not seen yet is left to the next who adds.
+    /// The length includes the caller's command. The owner's state may be stale: an owner that has
+    /// just ended its rest is woken for nothing, and one whose rest is not visible yet is left to
+    /// the next thread that adds a command.
     fn wake_for_backlog<C>(&self, queue: &Queue<C>) {
-        // Relaxed: a bound of memory, on which no thread waits. [RT12]
+        // Relaxed: it only bounds memory; no thread waits for it. [RT12]
         let until = self.rests_until.load(Ordering::Relaxed);
         if until != AWAKE && queue.len() >= BACKLOG {
             (self.wake)();
@@ -151,16 +148,15 @@ impl<T, W: Fn()> Shared<T, W> {
     }
 }
 
-/// Opens a door to timers that the caller owns, kept in a
-/// [`CalendarStore`].
+/// Makes the two ends of a timer channel, with a [`CalendarStore`] for the caller, which owns the
+/// timers.
 ///
-/// `wake` is called by the arming thread after each accepted timer, and must
-/// leave a token: if the owner is about to sleep, that sleep ends at once.
-/// An [`Unparker`](crate::primitive::Unparker) does. An owner that sleeps by
-/// [`TimerOwner::rest`] is woken for earlier deadlines, and once [`BACKLOG`]
-/// commands wait, for cancels as well. A `wake` that panics panics in
-/// [`arm`](RemoteTimers::arm), after the timer was accepted, or in
-/// [`cancel`](RemoteTimer::cancel), after the timer was cancelled.
+/// The arming thread calls `wake` after each accepted timer. `wake` must leave a token: if the
+/// owner is about to sleep, that sleep ends at once. An [`Unparker`](crate::primitive::Unparker)
+/// does. An owner that sleeps in [`TimerOwner::rest`] is woken for earlier deadlines, and, once
+/// [`BACKLOG`] commands are queued, for cancels as well. If `wake` panics, the panic passes through
+/// [`arm`](RemoteTimers::arm) after the timer was accepted, or through
+/// [`cancel`](RemoteTimer::cancel) after the timer was cancelled.
 ///
 /// ```
 /// use rast_timers::{Instant, remote};
@@ -185,7 +181,7 @@ pub fn channel<T, W: Fn()>(wake: W) -> (RemoteTimers<T, W>, TimerOwner<T, W>) {
     channel_with(CalendarStore::new(), wake)
 }
 
-/// As [`channel`], with a store of the caller's choice.
+/// As [`channel`], with a store chosen by the caller.
 pub fn channel_with<T, W: Fn(), S: DeadlineStore<Entry<T>>>(
     store: S,
     wake: W,
@@ -207,23 +203,22 @@ pub fn channel_with<T, W: Fn(), S: DeadlineStore<Entry<T>>>(
     (timers, owner)
 }
 
-/// The door for any thread: arms timers of a [`TimerOwner`].
+/// A sender for any thread: arms timers of a [`TimerOwner`].
 pub struct RemoteTimers<T, W> {
     shared: Arc<Shared<T, W>>,
 }
 
 impl<T, W: Fn()> RemoteTimers<T, W> {
-    /// Arms a timer: the owner gets `value` once its time has come.
+    /// Arms a timer: the owner gets `value` at its deadline `at`.
     ///
-    /// A deadline in the past fires at the owner's next poll;
-    /// [`Instant::MAX`] never does, but can be cancelled. One allocation, one
-    /// push, one fence, and one call of the owner's wake unless it rests until
-    /// `at` or less and fewer than [`BACKLOG`] commands wait; lock-free except for
-    /// the allocator, as [`Queue::push`] is.
+    /// A deadline in the past fires at the owner's next poll; [`Instant::MAX`] never does, but can
+    /// be cancelled. Costs one allocation, one push, one fence, and one call of the owner's `wake`.
+    /// The call is skipped if the owner rests until `at` or earlier and fewer than [`BACKLOG`]
+    /// commands are queued. Lock-free as [`Queue::push`] is, except for the allocator.
     ///
     /// # Errors
     ///
-    /// `Closed(value)` if the owner is gone or has closed the door.
+    /// `Closed(value)` if the owner was dropped or has closed the channel.
     pub fn arm(&self, at: Instant, value: T) -> Result<RemoteTimer<T, W>, Closed<T>> {
         let ticket = Arc::new(Ticket {
             state: AtomicU32::new(ARMED),
@@ -246,7 +241,7 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
         }
     }
 
-    /// Tells whether the owner is gone or has closed the door.
+    /// Returns `true` if the owner was dropped or has closed the channel.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.commands.is_closed()
@@ -267,7 +262,7 @@ impl<T, W> fmt::Debug for RemoteTimers<T, W> {
     }
 }
 
-/// A timer armed through [`RemoteTimers`]; dropping it lets the timer run.
+/// A timer armed through [`RemoteTimers`]; dropping the handle does not cancel the timer.
 #[must_use = "dropping the handle lets the timer run and gives up cancelling it"]
 pub struct RemoteTimer<T, W> {
     shared: Arc<Shared<T, W>>,
@@ -277,10 +272,9 @@ pub struct RemoteTimer<T, W> {
 /// Why a cancel came too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooLate {
-    /// The owner has taken the value out: the timer has fired.
+    /// The timer has fired: the owner has popped the value.
     Fired,
-    /// The value is gone and will not fire: it was cancelled before, or its
-    /// owner dropped it.
+    /// The value will not fire: it was cancelled before, or its owner dropped it.
     AlreadyGone,
 }
 
@@ -296,24 +290,23 @@ impl fmt::Display for TooLate {
 impl core::error::Error for TooLate {}
 
 impl<T, W: Fn()> RemoteTimer<T, W> {
-    /// Cancels the timer, decided on the spot.
+    /// Cancels the timer; the result is final.
     ///
-    /// After `Ok` the owner never hands the value out; the owner's thread
-    /// drops it, at its next poll or with the store. The owner is not woken,
-    /// unless it rests and [`BACKLOG`] commands wait. The decision is wait-free,
-    /// the push behind it as in [`arm`](RemoteTimers::arm).
+    /// After `Ok` the owner never returns the value; the owner's thread drops it, at its next poll
+    /// or with the store. The owner is not woken, unless it rests and [`BACKLOG`] commands or more
+    /// are queued. The decision is wait-free; the push after it is as in
+    /// [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
-    /// [`TooLate::Fired`] if the owner was first. Then everything the owner did
-    /// before it took the value happened before this call returns.
-    /// [`TooLate::AlreadyGone`] if a clone of this handle or the owner has
-    /// cancelled it, or if the owner is gone and the value with it.
+    /// [`TooLate::Fired`] if the owner was first. Then everything the owner did before it popped
+    /// the value happens-before the return of this call. [`TooLate::AlreadyGone`] if the owner or a
+    /// clone of this handle has cancelled the timer, or if the owner has dropped the value.
     pub fn cancel(&self) -> Result<(), TooLate> {
-        // Release: pairs with the Acquire of RT2, where the owner finds the
-        // timer cancelled; what the canceller did before is seen by the drop
-        // of the value. On failure Acquire: pairs with the Release of RT2, so
-        // the loser sees what the owner did before it fired. [RT1]
+        // Release: pairs with the Acquire of RT2 and RT11, by which the owner finds the timer
+        // cancelled; the canceller's earlier writes happen-before the drop of the value. On failure
+        // Acquire: pairs with the Release of RT2; what the owner did before it fired happens-before
+        // this return. [RT1]
         let won = self.ticket.state.compare_exchange(
             ARMED,
             CANCELLED,
@@ -329,8 +322,7 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
         match self.shared.commands.push(Command::Cancel(ticket)) {
             Ok(()) => self.shared.wake_for_backlog(&self.shared.commands),
             Err(Closed(Command::Cancel(ticket))) => {
-                // Refused as well once the owner is gone: no work is left to
-                // save.
+                // The push also fails if the owner was dropped: then there is no work to save.
                 if self.shared.late.push(ticket).is_ok() {
                     self.shared.wake_for_backlog(&self.shared.late);
                 }
@@ -342,7 +334,7 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
 }
 
 impl<T, W> Clone for RemoteTimer<T, W> {
-    /// Another handle to the same timer; one of them at most cancels it.
+    /// Makes another handle to the same timer; at most one of them cancels it.
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -357,24 +349,23 @@ impl<T, W> fmt::Debug for RemoteTimer<T, W> {
     }
 }
 
-/// The owner's end: a deadline store that takes commands from other threads.
+/// The owner's end: a deadline store that receives commands from other threads.
 ///
-/// Used by one thread at a time and may move between threads. Dropping it
-/// closes the door and drops every value that has not fired, those behind one
-/// whose destructor panics as well; a cancel after that says
-/// [`TooLate::AlreadyGone`].
+/// One thread at a time uses it; it may move between threads. Dropping it closes the channel and
+/// drops every value that has not fired, even if the destructor of one panics. A cancel after that
+/// returns [`TooLate::AlreadyGone`].
 pub struct TimerOwner<T, W, S = CalendarStore<Entry<T>>>
 where
     S: DeadlineStore<Entry<T>>,
 {
     shared: Arc<Shared<T, W>>,
     store: S,
-    /// Cancelled by others and still in the store; empty between calls, unless
-    /// code of the caller's panicked in one.
+    /// Handles of timers that others cancelled and the store still has; empty between calls, unless
+    /// the caller's code panicked in one.
     cancelled: Batch,
 }
 
-/// A few handles.
+/// A small array of handles.
 struct Batch {
     handles: [Handle; BATCH],
     len: usize,
@@ -403,14 +394,13 @@ impl Batch {
 }
 
 impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
-    /// Takes up to `budget` commands from the queue into the store and
-    /// returns how many; fewer than `budget` means the queue was found empty.
+    /// Processes up to `budget` queued commands and returns their number; fewer than `budget` means
+    /// that the queue was found empty.
     ///
-    /// Poll after every wake-up and before [`next_deadline`](Self::next_deadline).
-    /// What the store's insert and cancel cost for each command: O(1) with the
-    /// default one. A timer that was cancelled before its Arm is met never
-    /// comes into the store. If the destructor of a cancelled value panics, all
-    /// others stay, and the next poll goes on with what was cancelled.
+    /// Poll after every wake-up and before [`next_deadline`](Self::next_deadline). Each command
+    /// costs what the store's insert or cancel costs: O(1) with the default store. A timer that was
+    /// cancelled before its Arm is popped never enters the store. If the destructor of a cancelled
+    /// value panics, all others stay, and the next poll continues with the cancelled ones.
     pub fn poll(&mut self, budget: usize) -> usize {
         let mut done = 0;
         while done < budget && self.obey() {
@@ -420,27 +410,27 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         done
     }
 
-    /// Takes one command, if one waits.
+    /// Pops and processes one command; returns `false` if none is queued.
     #[inline]
     fn obey(&mut self) -> bool {
         if self.cancelled.is_full() {
             self.drop_cancelled();
         }
         let command = self.shared.commands.pop().or_else(|| {
-            // Rule 3 holds here too: behind `close`, all arms came above.
+            // Rule 3 holds here too: all Arms precede `close` and were popped above.
             self.shared.late.pop().map(Command::Cancel)
         });
         match command {
             Some(Command::Arm(at, entry)) => {
-                // Acquire: pairs with the Release of RT1; what the canceller
-                // did before is seen by the drop of the value. [RT11]
+                // Acquire: pairs with the Release of RT1; the canceller's earlier writes
+                // happen-before the drop of the value. [RT11]
                 if entry.stub.0.state.load(Ordering::Acquire) == CANCELLED {
                     return true;
                 }
                 let ticket = Arc::clone(&entry.stub.0);
                 let handle = self.store.insert(at, entry).to_word();
-                // Relaxed: only the owner reads and writes the handle; a move
-                // of the owner to another thread orders it. [RT3]
+                // Relaxed: only the owner reads and writes the handle; moving the owner to another
+                // thread synchronizes. [RT3]
                 ticket.handle.store(handle, Ordering::Relaxed);
             }
             Some(Command::Cancel(ticket)) => {
@@ -455,38 +445,36 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         true
     }
 
-    /// Drops what others have cancelled, as far as `pop_due` has not met and
-    /// dropped it already.
+    /// Drops the values that others have cancelled and that `pop_due` has not dropped already.
     #[inline]
     fn drop_cancelled(&mut self) {
         let handles = self.cancelled.as_slice();
         if !handles.is_empty() {
             self.store.cancel_all(handles, |_, entry| drop(entry));
-            // Not before: a handle that is met again names nothing.
+            // Not earlier, because the drop may panic. A handle that is cancelled twice names
+            // nothing.
             self.cancelled.len = 0;
         }
     }
 
-    /// Returns when to look at the store next, as the store says: no timer
-    /// there is due before it; `None` if none will ever be. It may be that of a
-    /// timer cancelled since the last poll: to wake for it is useless and
-    /// harmless.
+    /// Returns a time before which no timer in the store is due; `None` if none will ever be due.
+    /// It may be the deadline of a timer that was cancelled since the last poll; waking for it is
+    /// useless but harmless.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.store.next_deadline()
     }
 
-    /// Sleeps by `sleep` until the next deadline, which it is given, and tells
-    /// those who arm: a timer that is due at that time or later wakes no thread.
+    /// Calls `sleep` with the next deadline, and publishes that deadline meanwhile: a thread that
+    /// arms a timer that is due at that time or later does not wake the owner.
     ///
-    /// Those timers, and cancels, wait in the queue meanwhile. Once [`BACKLOG`]
-    /// of them do, no matter which thread adds another wakes the owner as well, until it is up:
-    /// about so many wait at most, and what comes while it wakes.
+    /// Such Arms, and Cancels, stay in the queue meanwhile. Once [`BACKLOG`] commands are queued,
+    /// each thread that adds another wakes the owner, until the rest has ended. So the queue holds
+    /// about that many, plus those that arrive during the wake-up.
     ///
-    /// `sleep` must return once `wake` is called, or has been called since this
-    /// began, and at the deadline; earlier does no harm. It is not called, and
-    /// the answer is `None`, if commands wait: then [`poll`](Self::poll) first.
-    /// The thread that sleeps in another way is woken for each timer, and may do so
-    /// between two rests. One fence.
+    /// `sleep` must return at the deadline, and once `wake` is called or has been called since this
+    /// call began; it may return earlier. If commands are queued, this function returns `None`
+    /// without calling `sleep`: call [`poll`](Self::poll) first. An owner that sleeps in another
+    /// way, which it may do between two rests, is woken for each timer. Costs one fence.
     ///
     /// ```
     /// use rast_timers::primitive::Parker;
@@ -513,30 +501,30 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// assert_eq!(fired, "a millisecond");
     /// ```
     pub fn rest<R>(&mut self, sleep: impl FnOnce(Option<Instant>) -> R) -> Option<R> {
-        /// Ends the rest, also through a panic.
+        /// Ends the rest, also on a panic.
         struct Rest<'a>(&'a AtomicU64);
         impl Drop for Rest<'_> {
             fn drop(&mut self) {
                 // Relaxed: the fence below orders it. [RT7]
                 self.0.store(AWAKE, Ordering::Relaxed);
-                // SeqCst: either an armer's load behind its fence RT9 sees the
-                // store above and wakes, or the next look into the queue sees
-                // the Arm. [RT8]
+                // SeqCst: store-buffer argument. Either an arming thread's load after its fence RT9
+                // sees the store above, so it wakes the owner, or the owner's next check of the
+                // queue sees the Arm. [RT8]
                 fence(Ordering::SeqCst);
             }
         }
         let deadline = self.next_deadline();
         let until = deadline.map_or(u64::MAX, |at| at.as_nanos().max(AWAKE + 1));
-        // Relaxed: the thread that does not see it wakes; the thread that sees it has a timer
-        // that the owner meets after the rest. [RT6]
+        // Relaxed: a thread that does not see the store wakes the owner; the timer of a thread that
+        // sees it is one that the owner finds after the rest. [RT6]
         self.shared.rests_until.store(until, Ordering::Relaxed);
         let _rest = Rest(&self.shared.rests_until);
         let idle = self.shared.commands.is_empty() && self.shared.late.is_empty();
         idle.then(|| sleep(deadline))
     }
 
-    /// Takes out the first value that is due at `now` and not cancelled, with
-    /// its deadline. Drops cancelled ones on the way.
+    /// Pops the first value that is due at `now` and not cancelled, with its deadline. Drops
+    /// cancelled values on the way.
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
         loop {
             let Expired { at, value, .. } = self.store.pop_due(now)?;
@@ -546,11 +534,10 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         }
     }
 
-    /// Spends up to `budget` steps of the store on what is due at `now` and
-    /// hands those that are not cancelled to `each`; cancelled ones count as
-    /// fired in the answer.
+    /// Spends up to `budget` steps of the store on values that are due at `now`, and passes those
+    /// that are not cancelled to `each`. The result counts cancelled values as fired.
     ///
-    /// If `each` panics, the value it was given is gone and all others stay.
+    /// If `each` panics, the value it was given is lost and all others stay.
     pub fn expire(
         &mut self,
         now: Instant,
@@ -564,13 +551,13 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         })
     }
 
-    /// As [`expire`](Self::expire), but hands out what is due in any order,
-    /// which spares a [`CalendarStore`] the work of sorting it: for timers that
-    /// are each handled on their own, as timeouts are.
+    /// As [`expire`](Self::expire), but passes due values in any order, which saves a
+    /// [`CalendarStore`] the work of sorting them. It suits timers that are independent of each
+    /// other, such as timeouts.
     ///
-    /// Timers that are armed or cancelled meanwhile are treated as in `expire`:
-    /// an arm waits for the next poll, a cancel counts if it comes before its
-    /// timer's turn, and says so if it comes later.
+    /// Timers that are armed or cancelled meanwhile are treated as in `expire`: an Arm waits for
+    /// the next poll; a cancel succeeds if it comes before the timer is popped, and returns an
+    /// error if it comes later.
     ///
     /// ```
     /// use rast_timers::{Instant, remote};
@@ -596,22 +583,22 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         })
     }
 
-    /// Cancels timers of this owner and hands those that had neither fired nor
-    /// been cancelled to `each`; returns how many these were.
+    /// Cancels timers of this owner and passes the values of those that had neither fired nor been
+    /// cancelled to `each`; returns their number.
     ///
-    /// Each timer is decided alone: another thread that cancels it meanwhile
-    /// either has the first word, and the value is dropped here, or is told
-    /// [`TooLate::AlreadyGone`]. Commands that wait in front of the Arm of one of
-    /// the timers are taken first, as by [`poll`](Self::poll). Beyond those, what
-    /// the store's [`cancel_all`](DeadlineStore::cancel_all) costs.
+    /// Each timer is decided separately. If another thread cancels a timer meanwhile, either that
+    /// cancel is first, and the value is dropped here, or it returns [`TooLate::AlreadyGone`].
+    /// Commands that are queued before the Arm of one of the timers are processed first, as by
+    /// [`poll`](Self::poll). The rest costs what the store's
+    /// [`cancel_all`](DeadlineStore::cancel_all) costs.
     ///
-    /// If `each` panics, the value it was given and those before it are gone, and
-    /// all others stay: the timers behind it fire unless they are cancelled again.
-    /// So it is with the destructor of a value that another thread has cancelled.
+    /// If `each` panics, the value it was given and those before it are gone, and all others stay:
+    /// the timers after it fire unless they are cancelled again. The same holds if the destructor
+    /// of a value that another thread has cancelled panics.
     ///
     /// # Panics
     ///
-    /// If one of the timers is another owner's; then nothing has changed.
+    /// If one of the timers belongs to another owner; then nothing has changed.
     ///
     /// ```
     /// use rast_timers::remote::{self, TooLate};
@@ -642,13 +629,13 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
                 }
             });
         }
-        // What was met on the way to the Arms.
+        // Drops the timers whose Cancels were popped in search of the Arms.
         self.drop_cancelled();
         count
     }
 
-    /// The handle of a timer, once its Arm has been met; `None` if it is
-    /// decided before.
+    /// Returns the handle of a timer once its Arm has been popped; `None` if the timer was decided
+    /// before that.
     fn handle_of(&mut self, ticket: &Ticket) -> Option<Handle> {
         loop {
             // Relaxed: as RT3. [RT13]
@@ -656,23 +643,21 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
             if handle != UNSTORED {
                 return Some(Handle::from_word(handle));
             }
-            // Relaxed: the thread that decided it has the value, or `obey` drops it.
-            // [RT14]
+            // Relaxed: the thread that decided it has the value, or `obey` drops it. [RT14]
             let decided = ticket.state.load(Ordering::Relaxed) != ARMED;
-            // By rule 3 the Arm of an undecided one waits in the queue.
+            // By rule 3 the Arm of an undecided timer is in the queue.
             if decided || !self.obey() {
                 return None;
             }
         }
     }
 
-    /// Cancels all timers of this owner and drops their values: those in the
-    /// store, and those whose Arm waits in the queue, which is taken until it is
-    /// found empty. A cancel that comes later says [`TooLate::AlreadyGone`].
+    /// Cancels all timers of this owner and drops their values: those in the store, and those whose
+    /// Arm is queued; the queue is popped until it is found empty. A later cancel returns
+    /// [`TooLate::AlreadyGone`].
     ///
-    /// If the destructor of a value panics, the others are dropped all the same.
-    /// What the store's [`clear`](DeadlineStore::clear) costs, and one pop for
-    /// each command.
+    /// If the destructor of a value panics, the others are still dropped. Costs what the store's
+    /// [`clear`](DeadlineStore::clear) costs, and one pop for each command.
     ///
     /// ```
     /// use rast_timers::remote::{self, TooLate};
@@ -684,7 +669,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// assert_eq!(timer.cancel(), Err(TooLate::AlreadyGone));
     /// ```
     pub fn clear(&mut self) {
-        /// Empties the queue, also where a destructor in the store has panicked.
+        /// Empties the queue, also if a destructor in the store panicked.
         struct Rest<'a, T, W>(&'a Shared<T, W>);
         impl<T, W> Drop for Rest<'_, T, W> {
             fn drop(&mut self) {
@@ -696,7 +681,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         self.store.clear();
     }
 
-    /// Returns another door to this owner.
+    /// Returns another sender to this owner.
     #[must_use]
     pub fn remote(&self) -> RemoteTimers<T, W> {
         RemoteTimers {
@@ -704,33 +689,32 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         }
     }
 
-    /// Closes the door: [`arm`](RemoteTimers::arm) refuses from now on, and
-    /// what was accepted still comes by [`poll`](Self::poll) and fires.
+    /// Closes the channel: [`arm`](RemoteTimers::arm) fails from now on. Accepted timers still
+    /// arrive by [`poll`](Self::poll) and fire.
     pub fn close(&self) {
         self.shared.commands.close();
     }
 
-    /// Returns the number of timers in the store, cancelled ones that no poll
-    /// has met included.
+    /// Returns the number of timers in the store, including cancelled ones whose Cancel has not
+    /// been polled.
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
-    /// Tells whether the store is empty; commands may wait in the queue.
+    /// Returns `true` if the store is empty; commands may still be queued.
     pub fn is_empty(&self) -> bool {
         self.store.is_empty()
     }
 }
 
 impl<T> Entry<T> {
-    /// Decides a timer that has left the store: its value, or `None` and the
-    /// value dropped if it was cancelled before.
+    /// Decides a timer that has left the store: returns its value, or drops the value and returns
+    /// `None` if the timer was cancelled before.
     fn decide(self, outcome: u32) -> Option<T> {
         let Self { value, stub } = self;
-        // Release: pairs with the Acquire of a failed RT1; what the owner did
-        // before is seen by the canceller that comes too late. On failure
-        // Acquire: pairs with the Release of RT1; what the canceller did before
-        // is seen by the drop of the value below. [RT2]
+        // Release: pairs with the Acquire of a failed RT1; what the owner did before happens-before
+        // the return of the late cancel. On failure Acquire: pairs with the Release of RT1; the
+        // canceller's earlier writes happen-before the drop of the value below. [RT2]
         let won =
             stub.0
                 .state
@@ -743,8 +727,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
         self.shared.commands.close();
         self.shared.late.close();
-        // The doors may outlive the owner, and the queue with them: the values
-        // in it must not.
+        // The senders may outlive the owner, and so may the queue; its values must not.
         self.shared.drop_commands();
     }
 }

@@ -1,40 +1,38 @@
-//! A timer for each place in the code.
+//! A timer for each call site.
 //!
-//! Source: RAST 2.6 and 2.7 ask that a timer be called from one place alone,
-//! because its prediction is that of one stream of calls. Here the place in the
-//! code makes the timer, so two places cannot share one by mistake.
+//! Source: RAST 2.6 and 2.7 require that a timer be called from one call site only, because its
+//! prediction is that of one stream of calls. Here the call site creates the timer, so two call
+//! sites cannot share one by mistake.
 
-/// Runs `body` with a timer that belongs to this very place in the code, one
-/// for each thread.
+/// Runs `body` with a timer that belongs to this call site, one per thread.
 ///
-/// `at_site!(TYPE = INITIAL, |timer| BODY)`: the timer is made when a thread
-/// comes here for the first time, and `timer` is a `&mut` to it. The type
-/// cannot be inferred, because it becomes that of a thread-local. All instances
-/// of a generic function are one place.
+/// `at_site!(TYPE = INITIAL, |timer| BODY)`: the timer is made when a thread executes this call for
+/// the first time, and `timer` is a `&mut` to it. The type cannot be inferred, because it becomes
+/// that of a thread-local. All instances of a generic function share one call site.
 ///
-/// Costs a look at a thread-local beside the timer's own cost.
+/// Costs a thread-local access in addition to the timer's own cost.
 ///
 /// # Panics
 ///
-/// If the body comes to the same place again, as by recursion.
+/// If the body executes the same call site again, for example by recursion.
 ///
 /// ```
 /// use rast_timers::{MonotonicClock, Nanos, PeriodicTimer, Tick, TimerConfig};
 /// use rast_timers::{Clock, at_site};
 ///
 /// let tick = Tick::new();
-/// let since_last_turn = || {
+/// let since_last_call = || {
 ///     at_site!(
 ///         PeriodicTimer<MonotonicClock> =
 ///             PeriodicTimer::new(MonotonicClock::new(), TimerConfig::new()),
 ///         |timer| timer.elapsed(&tick)
 ///     )
 /// };
-/// assert_eq!(since_last_turn(), Nanos::ZERO); // the first call starts the series
+/// assert_eq!(since_last_call(), Nanos::ZERO); // the first call starts the series
 /// let waits = MonotonicClock::new().now();
 /// while MonotonicClock::new().now() == waits {}
 /// tick.publish(MonotonicClock::new().now());
-/// assert!(since_last_turn() > Nanos::ZERO);
+/// assert!(since_last_call() > Nanos::ZERO);
 /// ```
 #[macro_export]
 macro_rules! at_site {

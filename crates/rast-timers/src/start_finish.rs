@@ -1,35 +1,31 @@
-//! The start-finish timer: how long pairs of calls take in sum, mostly
-//! without asking the clock.
+//! The start-finish timer: the total duration of pairs of calls, with few clock readings.
 //!
-//! Source: RAST 2.7. The source subtracts one periodic series from another.
-//! That sum telescopes to the last duration alone, and either series may be a
-//! whole batch off. Here one pair in a batch is read at both ends, and the
-//! pairs after it count as the running mean of those that were read. What is
-//! unknown is kept as a number of its own.
+//! Source: RAST 2.7. The original design subtracts one periodic series from another. That sum
+//! telescopes to the last duration alone, and either series may be a whole batch off. Here the
+//! clock is read at both ends of one pair per batch. The following pairs count as the running mean
+//! of the measured ones, and the possible error is summed separately.
 //!
-//! Between two readings T1 < T2 the pairs that ended without a reading took
-//! together something between 0 and T2 − T1, because pairs of one timer do
-//! not overlap. So whatever they were counted as, cut to T2 − T1, is wrong by
-//! at most the distance to the farther end. Those distances add up to the
-//! error bar, and it holds for every pattern of calls. A pair that was read at
-//! both ends adds nothing to it.
+//! Between two readings T1 < T2 the pairs that ended without a reading took between 0 and T2 − T1
+//! together, because pairs of one timer do not overlap. Their estimate, limited to T2 − T1, is
+//! therefore wrong by at most its distance to the farther end. The error bound is the sum of these
+//! distances, and it holds for every pattern of calls. A pair that was read at both ends adds
+//! nothing to it.
 //!
-//! The pair to read is drawn by its place in the batch, at random, and neither
-//! by a fixed place nor by time: a fixed place may stay in step with a load
-//! that alternates, and the first pair after a moment in time follows a long
-//! pair more often than its share. Where the tick moves, the clock is read to
-//! end the window, but the pair there is a guess like the others.
+//! The index in the batch of the pair to measure is random. A fixed index could stay in step with a
+//! periodic load. The first pair after a given time follows a long pair more often than its share.
+//! When the tick changes, the clock is read to end the window, but the pair at that moment is
+//! estimated like the others.
 
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
-/// Binary places of a predicted duration below the nanosecond, so that pairs
-/// of a few nanoseconds do not lose their fraction ten thousand times.
+/// Fraction bits of a predicted duration in nanoseconds, so that pairs of a few nanoseconds do not
+/// lose their fraction ten thousand times.
 const FRACTION_BITS: u32 = 8;
 
-/// The running mean takes in this part of each new duration: 1 / 2^3.
+/// Weight of each new duration in the running mean: 1 / 2^3.
 const MEAN_SHIFT: u32 = 3;
 
-/// Where the timer is between `start` and `finish`.
+/// State of the timer between `start` and `finish`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
     /// No pair is open.
@@ -40,20 +36,18 @@ enum Pair {
     Read,
 }
 
-/// Sums the time between `start` and `finish` and reads the clock seldom.
+/// Sums the time between `start` and `finish` with few clock readings.
 ///
-/// [`sum`](Self::sum) is an estimate: exact for the pairs that were read,
-/// the running mean of those for the pairs in between. For a load whose pairs
-/// are drawn alike within a batch it is right in the mean.
-/// [`error`](Self::error) bounds it for every load: the true sum of all
-/// finished pairs lies within `sum ± error`. The bar grows by at most the
-/// time between two readings, and not at all while every pair is read
-/// (greatest skip 0, or pairs so long that none is skipped).
-/// A pair that is read includes about one reading of the clock.
+/// [`sum`](Self::sum) is an estimate: exact for the measured pairs, their running mean for the
+/// pairs in between. It is unbiased for a load whose pairs have the same distribution within a
+/// batch. [`error`](Self::error) bounds it for every load: the true sum of all finished pairs lies
+/// within `sum ± error`. The error grows by at most the time between two readings, and not at all
+/// while every pair is measured (a greatest skip of 0, or pairs so long that none is skipped). A
+/// measured pair includes about one clock reading.
 ///
-/// A timer belongs to one place in the code, called by one thread at a time.
-/// A call is wait-free: one relaxed load and a few integer operations, or, in
-/// one pair of a batch, a clock reading at each end.
+/// A timer belongs to one call site, called by one thread at a time. A call is wait-free: one
+/// relaxed load and a few integer operations, or, for one pair per batch, a clock reading at each
+/// end.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, StartFinishTimer, Tick, TimerConfig};
@@ -69,44 +63,42 @@ enum Pair {
 /// ```
 #[derive(Clone, Debug)]
 pub struct StartFinishTimer<C> {
-    /// The tick word loaded before the last reading; at a pair that was read,
-    /// before the reading of its start.
+    /// Tick word loaded before the last reading; for a measured pair, before the reading of its
+    /// start.
     word: u64,
-    /// Pairs that may still start without a reading.
+    /// Number of pairs that may still start without a reading.
     countdown: u32,
     pair: Pair,
-    /// What a pair without a reading counts as, in 2^-8 ns.
+    /// Estimated duration of a pair without a reading, in 2^-8 ns.
     step: u64,
-    /// What such pairs may still count until the next reading, in 2^-8 ns.
+    /// Total that such pairs may still count until the next reading, in 2^-8 ns.
     cap: u64,
-    /// The cap right after a reading: P.
+    /// Value of `cap` right after a reading: P.
     cap_full: u64,
-    /// Finished pairs.
+    /// Number of finished pairs.
     count: u64,
-    /// Pairs that the present batch grants without a reading.
+    /// Number of pairs that the current batch allows without a reading.
     granted: u32,
-    /// The countdown that the first guessed pair after the last reading began
-    /// with: less is left if one has started since.
+    /// Value of `countdown` when the first estimated pair after the last reading started;
+    /// `countdown` is lower if a pair has started since.
     countdown_read: u32,
-    /// The size of the batch that `granted` was drawn from.
+    /// Size of the batch that `granted` was drawn from.
     batch: u32,
-    /// The last reading.
+    /// The last clock reading.
     read_at: Instant,
-    /// The start of the last pair that was read, `None` before the first.
+    /// Start of the last measured pair, `None` before the first.
     batch_at: Option<Instant>,
-    /// The mean time from start to start in the last batch.
+    /// Mean time from start to start in the last batch.
     cycle: u64,
-    /// The running mean of the durations read, in 2^-8 ns; `None` before the
-    /// first.
+    /// Running mean of the measured durations, in 2^-8 ns; `None` before the first.
     mean: Option<u64>,
-    /// The sum up to the last reading.
+    /// Sum up to the last reading.
     settled: Nanos,
-    /// What `settled` counts beyond the time that passed; taken off the next
-    /// pairs that are read.
+    /// Excess of `settled` over the time that passed; subtracted from the next measured pairs.
     excess: Nanos,
-    /// The error bar up to the last reading.
+    /// Error bound up to the last reading.
     error: Nanos,
-    /// State of the generator that draws the places of the readings.
+    /// State of the generator that draws which pair to measure.
     random: u32,
     config: TimerConfig,
     clock: C,
@@ -140,7 +132,7 @@ impl<C: Clock> StartFinishTimer<C> {
         }
     }
 
-    /// Opens a pair; one that is open already is forgotten.
+    /// Opens a pair; a pair that is already open is discarded.
     #[inline]
     pub fn start(&mut self, guard: &(impl Guard + ?Sized)) {
         let word = guard.word();
@@ -153,8 +145,8 @@ impl<C: Clock> StartFinishTimer<C> {
 
     /// Closes the open pair and counts it; does nothing if none is open.
     ///
-    /// Returns how long the pair took if it is one that was read at both ends:
-    /// one of a batch, drawn at random.
+    /// Returns the duration of the pair if it was measured at both ends: one pair per batch, drawn
+    /// at random.
     #[inline]
     pub fn finish(&mut self, guard: &(impl Guard + ?Sized)) -> Option<Nanos> {
         let word = guard.word();
@@ -168,18 +160,18 @@ impl<C: Clock> StartFinishTimer<C> {
         None
     }
 
-    /// Reads the clock at a start: because the tick moved, or to read a pair.
+    /// Reads the clock at a start, because the tick changed or the pair is to be measured.
     #[cold]
     fn start_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) {
         let now = self.clock.now();
         self.settle(now, Nanos::ZERO);
         self.shrink(now);
         self.word = word;
-        // A word that means nothing: then every pair is read.
+        // If the guard does not vouch for the word, every pair is measured.
         let vouched = guard.vouches(word, now);
         if self.countdown > 0 && vouched {
-            // Not the pair to read: the one that meets a new tick is more
-            // often one behind a long pair than its share.
+            // Do not measure the pair that meets a new tick: it follows a long pair more often than
+            // its share.
             self.countdown_read = self.countdown;
             self.countdown -= 1;
             self.read_at = now;
@@ -202,8 +194,8 @@ impl<C: Clock> StartFinishTimer<C> {
         self.pair = Pair::Read;
     }
 
-    /// Reads the clock at a finish: of a pair that is read, or because the
-    /// tick moved inside the pair.
+    /// Reads the clock at a finish, for a measured pair or because the tick changed during the
+    /// pair.
     #[cold]
     fn finish_slow(&mut self, word: u64) -> Option<Nanos> {
         let read = match core::mem::replace(&mut self.pair, Pair::Closed) {
@@ -219,8 +211,8 @@ impl<C: Clock> StartFinishTimer<C> {
                 Some(duration)
             }
             Pair::Guessed => {
-                // The start is guessed from the place of the pair behind the
-                // last reading; it is exact where that was at this start.
+                // The start is estimated from the position of the pair after the last reading. It
+                // is exact if that reading was at this start.
                 let now = self.clock.now();
                 let before = u64::from(self.countdown_read - self.countdown - 1);
                 let start = self
@@ -238,8 +230,7 @@ impl<C: Clock> StartFinishTimer<C> {
         read
     }
 
-    /// Ends the window since the last reading; `last` is the guess for a pair
-    /// that ends with it.
+    /// Ends the window since the last reading; `last` is the estimate for a pair that ends with it.
     fn settle(&mut self, now: Instant, last: Nanos) {
         if self.countdown == self.countdown_read {
             return;
@@ -268,7 +259,7 @@ impl<C: Clock> StartFinishTimer<C> {
         self.countdown_read -= cut;
     }
 
-    /// Takes a duration that was read into the running mean.
+    /// Includes a measured duration in the running mean.
     fn learn(&mut self, duration: Nanos) {
         let new = fraction(duration);
         let mean = match self.mean {
@@ -279,7 +270,7 @@ impl<C: Clock> StartFinishTimer<C> {
         self.step = mean.max(fraction(self.config.least_value));
     }
 
-    /// Draws how many of `most` pairs to grant: the upper half, evenly.
+    /// Draws how many of `most` pairs to allow, uniformly from the upper half.
     fn draw(&mut self, most: u32) -> u32 {
         // xorshift32: three shifts, never zero.
         self.random ^= self.random << 13;
@@ -288,7 +279,7 @@ impl<C: Clock> StartFinishTimer<C> {
         most - self.random % (most / 2 + 1)
     }
 
-    /// What the pairs since the last reading were counted as.
+    /// Returns the estimate counted for the pairs since the last reading.
     fn pending(&self) -> Nanos {
         Nanos::from_nanos((self.cap_full - self.cap) >> FRACTION_BITS)
     }
@@ -301,14 +292,14 @@ impl<C: Clock> StartFinishTimer<C> {
 
     /// Returns the sum of the durations of all finished pairs, an estimate.
     ///
-    /// It never goes back until [`reset`](Self::reset).
+    /// It never decreases, except by [`reset`](Self::reset).
     #[must_use]
     pub fn sum(&self) -> Nanos {
         self.settled.saturating_add(self.pending())
     }
 
-    /// Returns the error bar: the true sum lies within it of
-    /// [`sum`](Self::sum). Reads the clock.
+    /// Returns the error bound: the true sum lies within this distance of [`sum`](Self::sum). Reads
+    /// the clock.
     #[must_use]
     pub fn error(&self) -> Nanos {
         let mut error = self.error.saturating_add(self.excess);
@@ -320,8 +311,8 @@ impl<C: Clock> StartFinishTimer<C> {
         error
     }
 
-    /// Forgets every pair, the open one too, and what was learned of them; a
-    /// `finish` that follows counts nothing.
+    /// Discards all pairs, including an open one, and the running mean. A `finish` that follows
+    /// counts nothing.
     pub fn reset(&mut self) {
         self.countdown = 0;
         self.countdown_read = 0;

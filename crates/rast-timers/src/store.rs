@@ -1,8 +1,7 @@
-//! Deadline stores: values that wait for their time.
+//! Deadline stores: values that wait for their deadlines.
 //!
-//! One trait, so that the code around a store does not depend on how it
-//! keeps its order. Times are exact to the nanosecond: a value is due at its
-//! deadline, never before it.
+//! One trait, so that code that uses a store does not depend on its data structure. Times are exact
+//! to the nanosecond: a value is due at its deadline, never before it.
 
 mod calendar;
 mod firing;
@@ -19,18 +18,18 @@ use core::fmt;
 
 /// Names a value in a [`DeadlineStore`].
 ///
-/// A handle outlives its value without harm: once the value has left the
-/// store, the handle names nothing, for ever. It has a meaning only for the
-/// store that gave it; another store may take it for one of its own.
+/// A handle outlives its value safely: once the value has left the store, the handle never names a
+/// value again. It is valid only for the store that returned it; another store may take it for one
+/// of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// The generation above the slot.
+    /// Generation in the upper half, slot in the lower.
     word: u64,
 }
 
 impl Handle {
-    /// Makes the handle of a slot's present value, for those who write a
-    /// store: no two values of one store may ever get the same one.
+    /// Makes the handle of a slot's current value, for implementors of a store. No two values of
+    /// one store may ever get the same handle.
     ///
     /// # Panics
     ///
@@ -41,13 +40,13 @@ impl Handle {
         Self::from_word((generation as u64) << 32 | slot as u64)
     }
 
-    /// Returns the place of the value in its store.
+    /// Returns the index of the value's slot in its store.
     #[must_use]
     pub const fn slot(self) -> u32 {
         self.word as u32
     }
 
-    /// Returns which of the values of its slot is meant.
+    /// Returns the generation of the slot, which distinguishes the successive values of a slot.
     #[must_use]
     pub const fn generation(self) -> u32 {
         (self.word >> 32) as u32
@@ -70,10 +69,10 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A value whose time has come, out of its store.
+/// A value whose deadline has passed, removed from its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// The deadline it was stored under, at or before the time asked for.
+    /// The deadline it was stored under, at or before the `now` of the call.
     pub at: Instant,
     /// The handle it had; it names nothing any more.
     pub handle: Handle,
@@ -81,7 +80,7 @@ pub struct Expired<T> {
     pub value: T,
 }
 
-/// Drops what `next` gives until there is no more, also where a drop panics.
+/// Drops what `next` returns until it returns `None`, even if a drop panics.
 pub(crate) fn drop_all<T>(mut next: impl FnMut() -> Option<T>) {
     struct Rest<F: FnMut() -> bool>(F);
     impl<F: FnMut() -> bool> Drop for Rest<F> {
@@ -93,66 +92,64 @@ pub(crate) fn drop_all<T>(mut next: impl FnMut() -> Option<T>) {
     while (rest.0)() {}
 }
 
-/// What one [`step`](DeadlineStore::step) came to.
+/// Result of one [`step`](DeadlineStore::step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// This value was due.
     Due(Expired<T>),
-    /// Something was put in order; another step is needed to know more.
+    /// The store was rearranged; call again.
     Busy,
-    /// Nothing is due, and nothing is to do.
+    /// No value is due, and there is no work to do.
     Idle,
 }
 
-/// What one [`expire`](DeadlineStore::expire) came to.
+/// Result of one [`expire`](DeadlineStore::expire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// The values that were handed out.
+    /// Number of values that were passed to `each`.
     pub fired: usize,
-    /// Whether the budget ended it, so that more may be due: come back soon.
+    /// `true` if the budget ended the call, so that more values may be due: call again soon.
     pub more: bool,
 }
 
 /// Keeps values until their deadlines.
 ///
-/// What every store promises:
+/// Every store promises:
 ///
-/// 1. Values leave in the order of their deadlines, those of one deadline in
-///    the order in which they came to it (by `insert` or `reschedule`); only
-///    [`expire_unordered`](Self::expire_unordered) keeps no order among those
-///    that are due.
-/// 2. A value is due at `now` if its deadline is at or before `now`, and never
-///    before; one in the past is due at once, however far time has jumped.
-/// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled
-///    and rescheduled, but is not due at any time.
-/// 4. A handle whose value has left is refused by `cancel` and `reschedule`.
-/// 5. The store runs no code of the caller's while it is being changed, so a
-///    panic in a callback or in a destructor loses only the value at hand.
+/// 1. Values leave in the order of their deadlines. Values with the same deadline leave in the
+///    order in which `insert` or `reschedule` gave it to them. Only
+///    [`expire_unordered`](Self::expire_unordered) ignores the order, among the values that are
+///    due.
+/// 2. A value is due at `now` if its deadline is at or before `now`, and never before. A deadline
+///    in the past is due at once, however far time has jumped.
+/// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled and rescheduled, but
+///    is not due at any time.
+/// 4. `cancel` and `reschedule` return `None` for a handle whose value has left.
+/// 5. The store runs no code of the caller's while it is being changed, so a panic in a callback or
+///    in a destructor loses only the value that was passed or dropped.
 ///
-/// `now` need not grow from call to call: each call answers for the time it
-/// is given.
+/// `now` need not increase from call to call: each call answers for the time it is given.
 ///
 /// | store | for | insert | cancel | a step |
 /// | --- | --- | --- | --- | --- |
-/// | [`CalendarStore`] | what is mostly cancelled, any population | O(1) | O(1) | O(1) |
-/// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1), its place later | O(1) |
-/// | [`FiringStore`] | what is hardly ever cancelled | O(log n) | O(1) in the mean, its place later | O(log n) |
+/// | [`CalendarStore`] | values that are mostly cancelled, any population | O(1) | O(1) | O(1) |
+/// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1), its memory later | O(1) |
+/// | [`FiringStore`] | values that are hardly ever cancelled | O(log n) | O(1) amortised, its memory later | O(log n) |
 /// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |
 pub trait DeadlineStore<T> {
     /// Stores `value` until `at` and returns its handle.
     ///
     /// # Panics
     ///
-    /// If the store is full; how much it holds is the store's to say.
+    /// If the store is full; each store documents its capacity.
     fn insert(&mut self, at: Instant, value: T) -> Handle;
 
-    /// Stores several values, each until its own time, as [`insert`](Self::insert)
-    /// does one after the other, and hands each one's handle to `each`; returns
-    /// how many.
+    /// Stores several values, each until its own deadline, as repeated calls of
+    /// [`insert`](Self::insert) do. Passes each handle to `each` and returns their number.
     ///
-    /// A store gains by it that keeps what comes in a row in a row, as
-    /// [`LaneStore`] does where the deadlines are the same or rise. If the
-    /// iterator or `each` panics, the values stored before stay.
+    /// It is faster in a store that keeps consecutive values together, as [`LaneStore`] does if the
+    /// deadlines are equal or increase. If the iterator or `each` panics, the values stored before
+    /// stay.
     ///
     /// ```
     /// use rast_timers::{DeadlineStore, Instant, LaneStore};
@@ -186,11 +183,10 @@ pub trait DeadlineStore<T> {
         count
     }
 
-    /// Stores `value` until some time in `at..=at + slack` and returns its
-    /// handle: the roundest time there, so that values with slack fall
-    /// together and one wake-up serves many.
+    /// Stores `value` until some time in `at..=at + slack` and returns its handle. The time is the
+    /// roundest in that range, so that values with slack coincide and one wake-up serves many.
     ///
-    /// The time is [`Instant::within`]; [`Expired::at`] tells it.
+    /// The time is [`Instant::within`]; [`Expired::at`] contains it.
     ///
     /// # Panics
     ///
@@ -199,16 +195,14 @@ pub trait DeadlineStore<T> {
         self.insert(at.within(slack), value)
     }
 
-    /// Takes a value out before its time; `None` if it has left already.
+    /// Removes a value before its deadline; returns `None` if it has left already.
     fn cancel(&mut self, handle: Handle) -> Option<T>;
 
-    /// Takes values out before their time, as [`cancel`](Self::cancel) does one
-    /// handle after the other, and hands those that had not left yet to `each`;
-    /// returns how many these were.
+    /// Removes values before their deadlines, as repeated calls of [`cancel`](Self::cancel) do.
+    /// Passes those that had not left yet to `each`, and returns their number.
     ///
-    /// A store whose values lie far apart in memory gains by knowing several
-    /// handles at once. If `each` panics, the value it was given and those
-    /// before it are gone, and all others stay.
+    /// It is faster in a store whose values lie far apart in memory. If `each` panics, the value it
+    /// was given and those before it are gone, and all others stay.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
@@ -233,15 +227,15 @@ pub trait DeadlineStore<T> {
         count
     }
 
-    /// Moves a value to another deadline, behind those that wait for it
-    /// already; returns the handle it has from now on, `None` if it has left.
+    /// Moves a value to another deadline, after the values that have that deadline already. Returns
+    /// the handle that it has from now on; `None` if it has left.
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle>;
 
     /// Drops all values, those that are never due included.
     ///
-    /// Their handles name nothing from then on; the memory stays with the store.
-    /// If the destructor of a value panics, the others are dropped all the same,
-    /// as those of a `Vec` are, and the store is empty and of use after it.
+    /// Their handles name nothing from then on; the store keeps its memory. If the destructor of a
+    /// value panics, the others are still dropped, as those of a `Vec` are. The store is then empty
+    /// and usable.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
@@ -253,32 +247,30 @@ pub trait DeadlineStore<T> {
     /// ```
     fn clear(&mut self);
 
-    /// Returns when to look at the store next, `None` if nothing here will
-    /// ever be due: no value is due before that time, and after a
-    /// [`Step::Idle`] it lies in the future.
+    /// Returns the time at which to call the store next; `None` if no value will ever be due. No
+    /// value is due before that time, and after a [`Step::Idle`] it is in the future.
     ///
-    /// It is the earliest deadline where the store says that it is exact;
-    /// otherwise it may be earlier.
+    /// It is the earliest deadline if the store documents it as exact; otherwise it may be earlier.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Does a bounded piece of work: hands out the first value that is due at
-    /// `now`, or brings it nearer.
+    /// Does a bounded amount of work: returns the first value that is due at `now`, or moves values
+    /// towards being due.
     fn step(&mut self, now: Instant) -> Step<T>;
 
     /// Returns the number of values.
     fn len(&self) -> usize;
 
-    /// Tells whether no value is stored.
+    /// Returns `true` if no value is stored.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes out the first value that is due at `now`, in as many steps as
-    /// that takes; [`expire`](Self::expire) has a bound.
+    /// Pops the first value that is due at `now`, in as many steps as needed;
+    /// [`expire`](Self::expire) has a bound.
     ///
-    /// The caller has the store back before it handles the value, so it may
-    /// insert and cancel as it likes. A value re-armed at or before `now` is
-    /// due again within the same `now`: bound such a loop by a count.
+    /// The store is not borrowed while the caller handles the value, so the caller may insert and
+    /// cancel. A value re-armed at or before `now` is due again at the same `now`: bound such a
+    /// loop by a count.
     fn pop_due(&mut self, now: Instant) -> Option<Expired<T>> {
         loop {
             match self.step(now) {
@@ -289,13 +281,12 @@ pub trait DeadlineStore<T> {
         }
     }
 
-    /// Takes at most `budget` steps, and hands the values that are due to
-    /// `each`.
+    /// Takes at most `budget` steps, and passes the due values to `each`.
     ///
-    /// What is due beyond the budget stays first in line for the next call,
-    /// and the answer says so. `each` cannot reach the store; to re-arm while
-    /// expiring, loop over [`step`](Self::step) or [`pop_due`](Self::pop_due).
-    /// If `each` panics, the value it was given is gone and all others stay.
+    /// If the budget ends the call, `more` is `true`, and the next call continues with the first
+    /// value that is due. `each` cannot access the store; to re-arm while expiring, loop over
+    /// [`step`](Self::step) or [`pop_due`](Self::pop_due). If `each` panics, the value it was given
+    /// is lost and all others stay.
     fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> Swept
     where
         Self: Sized,
@@ -314,17 +305,15 @@ pub trait DeadlineStore<T> {
         Swept { fired, more: true }
     }
 
-    /// As [`expire`](Self::expire), but hands out the values that are due in
-    /// any order, which spares a store the work of sorting them.
+    /// As [`expire`](Self::expire), but passes the due values in any order, which saves the store
+    /// the work of sorting them.
     ///
-    /// Nothing else changes: none leaves before its deadline, and once the
-    /// answer is that there is no more, none that is due at `now` is left. All
-    /// calls may be mixed: those that keep an order keep it among what they
-    /// find.
+    /// All else is the same: no value leaves before its deadline, and once `more` is `false`, no
+    /// value that is due at `now` is left. Ordered and unordered calls may be mixed; an ordered
+    /// call orders the values that it finds.
     ///
-    /// For who handles each timer on its own, as timeouts are, and calls late
-    /// or for many at a time. A store that gains nothing by it hands out in
-    /// order.
+    /// It suits callers that handle each timer separately, such as timeouts, and that call late or
+    /// for many values at a time. A store that gains nothing by it keeps the order.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};

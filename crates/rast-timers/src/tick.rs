@@ -1,11 +1,9 @@
-//! The tick word: a recent reading of the clock that anybody may look at for
-//! the price of a load.
+//! The tick word: a recent clock reading that any thread can read with one load.
 //!
-//! A loop that turns anyway (a worker, a reactor, a ticker thread) reads the
-//! clock now and then and publishes the reading here.
-//! The amortised timers never take the word for the time; they only compare
-//! it with the word they saw at their last reading of the clock. As long as
-//! it stands still, little time has passed.
+//! A loop that runs continuously (a worker, a reactor, a ticker thread) reads the clock now and
+//! then and publishes the reading here. The amortised timers never use the word as the time. They
+//! only compare it with the word that they loaded at their last clock reading: if it is unchanged,
+//! little time has passed.
 
 use crate::Instant;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +11,16 @@ use core::fmt;
 
 /// A published reading of a clock.
 ///
-/// The publisher owes the timers two things, and their bound speaks of both:
+/// The publisher must keep two promises, on which the bounds of the timers rest:
 ///
 /// 1. the word is never ahead of the clock that the timers read;
-/// 2. at any moment the word is at most τ + δ behind that clock, where τ is
-///    the period at which the loop publishes and δ how late it may be.
+/// 2. at any moment the word is at most τ + δ behind that clock, where τ is the period at which the
+///    loop publishes and δ is how late it may be.
 ///
-/// The loop keeps τ; no thread can promise δ on a machine that may suspend the
-/// loop's thread, so measure it where it matters.
-/// Any thread may publish and any thread may look; every operation is
-/// lock-free, `load` is one relaxed load. A tick that threads share belongs
-/// on a cache line of its own ([`CachePadded`](rast_queue::primitive::CachePadded)).
+/// The loop determines τ. No thread can guarantee δ on a machine that may suspend the loop's
+/// thread, so measure δ where it matters. Any thread may publish and any thread may load. Every
+/// operation is lock-free; `load` is one relaxed load. Give a tick that several threads use a cache
+/// line of its own ([`CachePadded`](rast_queue::primitive::CachePadded)).
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, Tick};
@@ -56,17 +53,16 @@ impl Tick {
         }
     }
 
-    /// Publishes a reading; one older than the word's is dropped, so that the
-    /// word never goes back.
+    /// Publishes a reading; ignores a reading that is older than the word, so that the word never
+    /// decreases.
     #[inline]
     pub fn publish(&self, now: Instant) {
-        // Relaxed: saves the write below when nothing is new; it decides
-        // nothing else. [TK1]
+        // Relaxed: only skips the write below when the reading is not newer. [TK1]
         if now.as_nanos() <= self.word.load(Ordering::Relaxed) {
             return;
         }
-        // Relaxed: the word carries itself alone; the maximum keeps it
-        // monotone among several publishers. [TK2]
+        // Relaxed: the word publishes no other memory; `fetch_max` keeps it monotonic with several
+        // publishers. [TK2]
         self.word.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 
@@ -74,8 +70,8 @@ impl Tick {
     #[inline(always)]
     #[must_use]
     pub fn load(&self) -> u64 {
-        // Relaxed: a stale word is a late tick, which δ counts in; nothing
-        // else is read on the strength of it. [TK3]
+        // Relaxed: a stale word counts as a late tick, which δ includes; no other memory is read
+        // because of it. [TK3]
         self.word.load(Ordering::Relaxed)
     }
 

@@ -1,8 +1,7 @@
 //! Points in time and spans, in whole nanoseconds.
 //!
-//! One `u64` each: 584 years of range, one register, one atomic word.
-//! There are no `+` and `-` operators on purpose: every use says by its name
-//! what happens at the end of the range.
+//! One `u64` each: 584 years of range, one register, one atomic word. There are no `+` and `-`
+//! operators on purpose: each method's name states how it treats overflow.
 
 use core::fmt;
 use core::time::Duration;
@@ -43,7 +42,7 @@ impl Instant {
         self.0
     }
 
-    /// Returns the instant `span` later, or `None` past the end of the range.
+    /// Returns the instant `span` later, or `None` on overflow.
     #[inline]
     #[must_use]
     pub const fn checked_add(self, span: Nanos) -> Option<Self> {
@@ -77,11 +76,10 @@ impl Instant {
         Self(self.0.saturating_sub(span.0))
     }
 
-    /// Returns the roundest instant from this one to `slack` later: the one
-    /// with the most zero bits at its end. Timers with slack that overlap tend
-    /// to meet there.
+    /// Returns the roundest instant from this one to `slack` later: the one with the most trailing
+    /// zero bits. Timers with overlapping slack tend to get the same instant.
     ///
-    /// [`Instant::MAX`] stays what it is.
+    /// [`Instant::MAX`] is returned unchanged.
     ///
     /// ```
     /// use rast_timers::{Instant, Nanos};
@@ -100,13 +98,13 @@ impl Instant {
         if self.0 == 0 || self.0 == u64::MAX {
             return self;
         }
-        // Not the last instant, which means never.
+        // Never the last instant, which means never.
         let end = match self.0.checked_add(slack.0) {
             Some(u64::MAX) | None => u64::MAX - 1,
             Some(end) => end,
         };
-        // The highest bit that counting from before `self` to `end` sets: with
-        // all below it zero, `end` is still not before `self`.
+        // The highest bit in which `self - 1` and `end` differ: with all bits below it zero, `end`
+        // is still at or after `self`.
         let bit = ((self.0 - 1) ^ end).ilog2();
         Self(end >> bit << bit)
     }
@@ -155,7 +153,7 @@ impl fmt::Display for Instant {
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Self = Self(0);
 
     /// The longest span, about 584 years.
@@ -189,7 +187,7 @@ impl Nanos {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Makes a span from a `Duration`, or `None` past the end of the range.
+    /// Makes a span from a `Duration`, or `None` on overflow.
     #[inline]
     #[must_use]
     pub const fn checked_from(span: Duration) -> Option<Self> {
@@ -207,14 +205,14 @@ impl Nanos {
         self.0
     }
 
-    /// Tells whether the span is zero.
+    /// Returns `true` if the span is zero.
     #[inline]
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns the sum, or `None` past the end of the range.
+    /// Returns the sum, or `None` on overflow.
     #[inline]
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
@@ -234,7 +232,7 @@ impl Nanos {
         }
     }
 
-    /// Returns the product, or `None` past the end of the range.
+    /// Returns the product, or `None` on overflow.
     #[inline]
     #[must_use]
     pub const fn checked_mul(self, factor: u64) -> Option<Self> {
@@ -289,8 +287,7 @@ impl fmt::Debug for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// Writes the span in its largest fitting unit, as `1.5ms`; a precision
-    /// is honoured.
+    /// Writes the span in its largest fitting unit, as `1.5ms`; a precision is respected.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&Duration::from_nanos(self.0), f)
     }

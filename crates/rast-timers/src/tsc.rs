@@ -1,20 +1,18 @@
-//! A clock by the processor's counter that says how wrong it may be.
+//! A clock by the processor's counter, with a bound of its error.
 //!
-//! The clock is one function of the count, the same for all threads: a chain of
-//! straight segments. The next segment is published before the current one is
-//! over, begins where that ends, and leans towards the reference, so the clock
-//! never runs backwards and needs no step. Each segment comes from an anchor, a
-//! reading of the reference between two of the counter, which pins the one to
-//! the other within the width of that bracket; from there the error grows with
-//! the age of the anchor times what is unknown of the pace.
+//! The clock is one function of the count, the same for all threads: a chain of linear segments.
+//! The next segment is published before the current one is over. It begins where the current one
+//! ends, and its slope corrects towards the reference clock. So the clock never runs backwards and
+//! needs no steps. Each segment comes from an anchor: a reading of the reference between two
+//! readings of the counter, which fixes the offset within the width of that bracket. From there the
+//! error grows with the age of the anchor times the uncertainty of the rate.
 //!
-//! No thread re-anchors in the background: the reader who finds the current
-//! segment nearly over does it, others go on reading meanwhile. Where no next
-//! segment is there in time (no thread read for long, or that reader was taken off
-//! its core), readers take the time from the reference and mark the word; the
-//! segment that follows then runs along the upper edge of its interval, at or
-//! above everything that the reference has shown. The same path serves the first
-//! microseconds, while the pace is unknown, and a counter that has been left.
+//! There is no background thread: the reader that finds the current segment nearly over takes the
+//! next anchor, while others go on reading. The next segment may not be there in time, because no
+//! thread read for long or the anchoring reader was preempted. Then readers read the reference and
+//! mark the word. The segment that follows then runs along the upper edge of its interval, at or
+//! above everything that the reference has shown. The same path is used for the first microseconds,
+//! while the rate is unknown, and for a counter that has been left.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -38,39 +36,37 @@ use segment::{Anchor, FIELDS, FRACTION_BITS, LAST_NS, Pace, SOFT, Segment};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use track::{Track, Word};
 
-/// Brackets tried for one anchor; the narrowest counts.
+/// Number of brackets tried for one anchor; the narrowest is used.
 const BRACKETS: u32 = 4;
 
-/// Readings before a count that lies before the current segment is taken for a
-/// jump: one that was read a moment before the segment began is not.
+/// Number of retries before a count before the current segment is treated as a jump: it may have
+/// been read just before the segment began.
 const LOOKS: u32 = 3;
 
-/// A reference that moves so far while the counter stands shows that it is
-/// stuck.
+/// Advance of the reference without any advance of the counter from which the counter is stuck.
 const STUCK_NS: u64 = 1_000_000;
 
-/// The base of the mean pace is half of this to all of it old.
+/// Interval over which the mean rate is measured: from half of this to all of it.
 const BASE_NS: u64 = 1_000_000_000;
 
-/// Why a clock went away from its counter.
+/// Why a clock left its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unstable {
     /// The count went back.
     WentBack,
-    /// At an anchor the reference was outside of the interval: the counter or
-    /// the reference has jumped, or drifts more than the configured bound. Or the
-    /// pace between the two has changed by more than that.
+    /// At an anchor the reference was outside the interval: the counter or the reference has
+    /// jumped, or drifts more than the configured bound. Or the rate between the two has changed by
+    /// more than that.
     Jumped,
-    /// The reference went on and the count did not.
+    /// The reference advanced and the count did not.
     Stuck,
 }
 
-/// What a [`TscClock`] reads.
+/// The source that a [`TscClock`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TscStatus {
-    /// The reference, because the pace of the counter is not known well enough
-    /// yet.
+    /// The reference, because the rate of the counter is not known well enough yet.
     Learning,
     /// The counter.
     Counting,
@@ -78,68 +74,67 @@ pub enum TscStatus {
     Left(Unstable),
 }
 
-/// A clock by the processor's counter, held to a reference.
+/// A clock by the processor's counter, corrected by a reference clock.
 ///
-/// [`now`](Clock::now) is the best guess, for little more than the reading of
-/// the counter; [`interval`](Self::interval) says how wrong the guess may be.
-/// Clones share all; any thread may read.
+/// [`now`](Clock::now) is the best estimate, for little more than the cost of reading the counter;
+/// [`interval`](Self::interval) bounds its error. Clones share all state; any thread may read.
 ///
 /// # The bound
 ///
-/// The interval holds what the reference showed at a moment between the call
-/// and its return. To either side it is half a bracket (some 25 ns), the step of
-/// the counter, and the age of the anchor times what is unknown of the pace:
-/// with the default configuration up to 0.6 µs, 0.3 µs in the mean, while the
-/// clock is read at least some thousand times in a second.
+/// The interval contains what the reference showed at some moment during the call. Its half width
+/// is half a bracket (some 25 ns), the step of the counter, and the age of the anchor times the
+/// uncertainty of the rate. With the default configuration it is up to 0.6 µs, 0.3 µs on average,
+/// while the clock is read at least some thousand times per second.
 ///
-/// It assumes that the counter, as each thread reads it, goes at one pace, and that the reference
-/// keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean pace. Each anchor tests both. Where
-/// the reference lies outside of the interval, or the pace has changed by more, the clock leaves
-/// the counter at once, reads the reference from then on, and says so by [`status`](Self::status).
-/// So a counter that jumps while a virtual machine is moved or a laptop sleeps is believed for one
-/// segment at the longest, 1 ms by default; its intervals are wrong for that time. A counter that
-/// stops for good ends no segment; it is found by [`check`](Self::check) and by a [`TscGuard`].
+/// It assumes that the counter, as each thread reads it, has a constant rate, and that the
+/// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
+/// both. If the reference is outside the interval, or the rate has changed by more, the clock
+/// leaves the counter at once and reads the reference from then on; [`status`](Self::status)
+/// reports it. So a counter that jumps while a virtual machine is migrated or a laptop sleeps is
+/// trusted for at most one segment, 1 ms by default; its intervals are wrong for that time. A
+/// counter that stops for good ends no segment; [`check`](Self::check) and a [`TscGuard`] detect
+/// it.
 ///
-/// # Leaving the counter, and taking it up again
+/// # Leaving the counter, and using it again
 ///
-/// When the counter is left, the clock does not jump: it goes on from what it
-/// has shown. Where that is ahead of the reference, because the counter was, the
-/// clock goes at half the pace of the reference until it is not, and
-/// [`interval`](Self::interval) reaches from the reference to what the clock
-/// shows. What the clock has shown is known exactly while the count still lies in
-/// the current segment. If the count has gone back, or has jumped ahead by more
-/// than a segment, the clock goes on from the reference and the error that the
-/// segment stated. If it has jumped over the end of the segment by less, the
-/// clock may have shown all of the segment, and goes on from its end, at most
-/// [`anchor_every`](TscConfig::anchor_every) ahead.
+/// When the clock leaves the counter, it does not jump: it continues from what it has shown. If
+/// that is ahead of the reference, because the counter was, the clock runs at half the rate of the
+/// reference until it is not, and [`interval`](Self::interval) extends from the reference to what
+/// the clock shows. Three cases:
 ///
-/// A counter that was left as [`Unstable::Jumped`] is taken up again when it has
-/// kept to one pace against the reference for a second: after a slew of the
-/// system's time, or when a machine has woken up. Each time it is left again soon
-/// this takes twice as long, up to 64 s. It needs readers, eight in a second at
-/// best; [`resume`](Self::resume) does it at once, and is the only way back for
-/// the other reasons.
+/// - The count is still in the current segment. Then what the clock has shown is known exactly.
+/// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
+///   from the reference plus the error bound of the segment.
+/// - The count has jumped over the end of the segment by less. Then the clock may have shown the
+///   whole segment, and continues from its end, at most [`anchor_every`](TscConfig::anchor_every)
+///   ahead.
 ///
-/// # Monotony
+/// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
+/// against the reference for a second: after a slew of the system's time, or when a machine has
+/// woken up. Each time it is left again soon, this time doubles, up to 64 s. It needs readers, at
+/// least eight readings per second; [`resume`](Self::resume) does it at once, and is the only way
+/// back for the other reasons.
 ///
-/// As one thread sees it the clock never runs backwards, through anchors,
-/// corrections, leaving and resuming, and where the thread moves between cores
-/// whose counters agree. Not covered are a count that goes back and stays inside of a
-/// segment, or less than a thousandth of a segment before it, and one that gains in
-/// one segment twice: first by less than the segment's length, seen by a reader, then
-/// by more. A counter that goes on at more than twice its pace can do the latter.
+/// # Monotonicity
 ///
-/// Between threads a reading may be off by the tens of nanoseconds in which a
-/// processor reorders, unless it is an [`interval`](Self::interval).
+/// As seen by one thread the clock never runs backwards, through anchors, corrections, leaving and
+/// resuming, and while the thread moves between cores whose counters agree. Two cases are not
+/// covered: a count that goes back and stays inside a segment, or less than a thousandth of a
+/// segment before it; and a count that jumps ahead twice in one segment, first by less than the
+/// segment's length, seen by a reader, then by more. A counter that runs at more than twice its
+/// rate can do the latter.
+///
+/// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
+/// unless it is an [`interval`](Self::interval).
 ///
 /// # Cost
 ///
-/// Lock-free; no thread waits for the thread that re-anchors. A reading is five
-/// loads, the counter, and a multiplication; one in a millisecond pays for an
-/// anchor, three more readings. Where the clock is read less often than
-/// [`anchor_every`](TscConfig::anchor_every), each reading pays that: then read
-/// the reference. There is no time to wait at the start: until the pace is known,
-/// after some microseconds, the reference is read.
+/// Lock-free; no thread waits for the thread that takes an anchor. A reading is five loads, the
+/// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
+/// three more readings. If the clock is read less often than
+/// [`anchor_every`](TscConfig::anchor_every), each reading pays that: then read the reference
+/// instead. There is no delay at the start: until the rate is known, after some microseconds, the
+/// clock reads the reference.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};
@@ -161,46 +156,46 @@ pub struct TscClock<K = Tsc, C = MonotonicClock> {
 struct Shared<K, C> {
     track: Track<FIELDS>,
     writer: Mutex<Writer>,
-    /// When to look at a counter that was left again.
+    /// Time of the next comparison of a left counter.
     look_at: AtomicU64,
-    /// The pace that the counter promised at the start.
+    /// Rate that the counter promised at the start.
     pace: u64,
     counter: K,
     reference: C,
     config: TscConfig,
 }
 
-/// What only the one who anchors needs.
+/// State that only the thread taking an anchor needs, under a lock.
 struct Writer {
-    /// Where the mean pace is counted from.
+    /// Start of the measurement of the mean rate.
     base: Anchor,
-    /// The next base.
+    /// Next value of `base`.
     middle: Option<Anchor>,
-    /// The narrowest bracket so far, in counts.
+    /// Width of the narrowest bracket so far, in counts.
     narrowest: u64,
-    /// The last comparison, of whatever kind.
+    /// The last comparison, of any kind.
     last: Anchor,
-    /// How often the counter was left.
+    /// Number of times that the counter was left.
     leaves: u64,
-    /// How a counter that was left does.
+    /// State of the comparisons while the counter is left.
     trial: Option<Trial>,
-    /// How many looks in a row it takes to come back.
+    /// Number of consecutive equal comparisons after which the counter is used again.
     trials: u32,
-    /// When the counter was taken up again.
+    /// Time at which the counter was last used again.
     resumed_at: u64,
 }
 
-/// Where a count was found.
+/// Result of searching the segment of a count.
 enum Found {
     /// In a segment.
     Segment(Segment, u64),
-    /// In none: what the clock shows, and what the reference showed.
+    /// No segment: what the clock shows, and what the reference showed.
     Reference(u64, u64),
 }
 
 impl TscClock {
-    /// Makes a clock by the processor's counter and the system's monotonic
-    /// clock; takes about 10 µs to look at the counter.
+    /// Makes a clock by the processor's counter and the system's monotonic clock; takes about 10 µs
+    /// to measure the counter.
     ///
     /// # Errors
     ///
@@ -210,7 +205,7 @@ impl TscClock {
         Self::with_config(TscConfig::new())
     }
 
-    /// The same with another configuration.
+    /// As [`new`](Self::new), with another configuration.
     ///
     /// # Errors
     ///
@@ -259,8 +254,8 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Returns the instants between which the reference was at a moment
-    /// between the call and the return; [`now`](Clock::now) lies between them
+    /// Returns two instants between which the reference was at some moment during the call;
+    /// [`now`](Clock::now) lies between them too.
     /// too.
     ///
     /// Costs some nanoseconds more than `now`, because the counter is read in
@@ -305,13 +300,12 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Holds the counter against the reference now, leaves it if it is outside
-    /// of the interval, and returns what the clock reads from here on.
+    /// Compares the counter with the reference now, leaves the counter if it is outside the
+    /// interval, and returns what the clock reads from here on.
     ///
-    /// Each anchor does the same; this is for a watchdog that does not want to
-    /// wait for the next one. It alone finds a counter that has stopped,
-    /// because nothing else says that a segment is over, and a [`TscGuard`].
-    /// Waits for a thread that is anchoring just now.
+    /// Each anchor does the same; this function is for a watchdog that does not want to wait for
+    /// the next one. Only this function and a [`TscGuard`] detect a counter that has stopped,
+    /// because a stopped counter ends no segment. It waits for a thread that is taking an anchor.
     pub fn check(&self) -> TscStatus {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
@@ -326,8 +320,8 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         self.status()
     }
 
-    /// As [`check`](Self::check), but waits for no other thread; returns whether
-    /// the counter is in use. A counter that was left is looked at if it is time.
+    /// As [`check`](Self::check), but does not wait for another thread; returns whether the counter
+    /// is in use. If the counter was left and a comparison is due, makes it.
     fn vouch(&self) -> bool {
         let shared = &*self.shared;
         let word = shared.track.word();
@@ -335,7 +329,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
             shared.look(shared.reference.now().as_nanos());
             return false;
         }
-        // If another thread has the lock, it compares.
+        // If another thread has the lock, that thread compares.
         if let Some(mut writer) = shared.writer.try_lock() {
             let word = shared.track.word();
             let current = Segment::of(shared.track.fields(word, 0));
@@ -348,8 +342,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         !self.is_left()
     }
 
-    /// Leaves a counter that was seen to stand still, unless another thread is
-    /// anchoring just now.
+    /// Leaves a counter that was seen to stand still, unless another thread is taking an anchor.
     fn found_stuck(&self) {
         if let Some(mut writer) = self.shared.writer.try_lock()
             && !self.is_left()
@@ -358,11 +351,11 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Takes up a counter again that was left, at once, and learns its pace anew;
-    /// does nothing otherwise.
+    /// Uses a left counter again at once and measures its rate anew; does nothing if it was not
+    /// left.
     ///
-    /// For a program that knows that the disturbance is over: after a machine
-    /// woke up or was moved. Waits for a thread that is anchoring just now.
+    /// For a program that knows that the disturbance is over: after a machine woke up or was
+    /// migrated. It waits for a thread that is taking an anchor.
     pub fn resume(&self) {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
@@ -377,8 +370,8 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Makes a guard for the amortised timers that needs no publisher: the
-    /// upper bits of the counter, which move at least every `tau`.
+    /// Makes a guard for the amortised timers that needs no publisher: the upper bits of the
+    /// counter, which change at least every `tau`.
     #[must_use]
     pub fn guard(&self, tau: Nanos) -> TscGuard<K, C> {
         TscGuard::new(self.clone(), tau)
@@ -386,7 +379,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
 }
 
 impl<K, C> TscClock<K, C> {
-    /// Returns the clock that this one is held to.
+    /// Returns the reference clock.
     #[must_use]
     pub fn reference(&self) -> &C {
         &self.shared.reference
@@ -398,7 +391,7 @@ impl<K, C> TscClock<K, C> {
         &self.shared.counter
     }
 
-    /// Whether the counter has been left.
+    /// Returns whether the counter has been left.
     fn is_left(&self) -> bool {
         self.shared.track.word().is_left()
     }
@@ -419,7 +412,7 @@ impl<K: Counter, C: Clock> Clock for TscClock<K, C> {
 }
 
 impl<K: Counter, C: Clock> Shared<K, C> {
-    /// The end of a segment, or none.
+    /// Handles the end of a segment, or the lack of one.
     #[cold]
     fn now_slow(&self) -> Instant {
         Instant::from_nanos(match self.find(K::count) {
@@ -428,7 +421,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         })
     }
 
-    /// Reads the count, and finds the segment for it or reads the reference.
+    /// Reads the count, and finds its segment or reads the reference.
     fn find(&self, count: impl Fn(&K) -> u64) -> Found {
         let mut looks = 0;
         loop {
@@ -440,7 +433,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             } else if word.is_left() {
                 None
             } else {
-                // Read a moment before another reader turned to the next one.
+                // The count may have been read just before another reader moved to the next
+                // segment.
                 let before = Segment::of(self.track.fields(word, 1));
                 current.follows(&before, count).then_some(before)
             };
@@ -473,11 +467,10 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         }
     }
 
-    /// Reads the reference in place of the counter; `None` if a segment has
-    /// come meanwhile.
+    /// Reads the reference instead of the counter; `None` if a segment was published meanwhile.
     fn refer(&self, word: Word, current: &Segment, count: u64) -> Option<Found> {
-        // First the mark: the thread that publishes from here on knows that the
-        // reference has been shown.
+        // Mark the word first: then any thread that publishes later knows that the reference has
+        // been shown.
         if !word.is_expired() && !self.track.expire(word) {
             return None;
         }
@@ -497,9 +490,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         Some(Found::Reference(now, shown))
     }
 
-    /// Compares counter and reference and publishes the next segment, or
-    /// leaves the counter; returns whether the record of `seen` has been
-    /// replaced, by this call or another.
+    /// Compares counter and reference and publishes the next segment, or leaves the counter.
+    /// Returns whether the record of `seen` has been replaced, by this call or another.
     #[cold]
     fn extend(&self, seen: Word) -> bool {
         let Some(mut writer) = self.writer.try_lock() else {
@@ -517,7 +509,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                 return true;
             }
         };
-        // A base that was pinned badly is worth less than a later one.
+        // A base with a wide bracket is replaced by a better one, although that is later.
         if anchor.slack < writer.base.slack / 2 {
             writer.base = anchor;
             writer.middle = None;
@@ -525,7 +517,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         let Some((rate, full)) = self.learn(writer.base, anchor) else {
             return false;
         };
-        // Where the base was replaced, `compare` has not tested the new pace.
+        // If the base was replaced, `compare` has not tested the new rate.
         if current.full > 0 && !rate.agrees(current.rate) {
             self.leave(&mut writer, Unstable::Jumped);
             return true;
@@ -541,19 +533,19 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             };
             if is_done {
                 if !is_late {
-                    // Nothing is wanted any more before the end.
+                    // The next segment is ready: request no other before the end.
                     self.track.amend(word, SOFT, current.full);
                 }
                 break;
             }
-            // A reader went to the reference meanwhile.
+            // A reader has read the reference meanwhile.
             word = self.track.word();
         }
         writer.move_base(anchor);
         true
     }
 
-    /// Takes an anchor and holds it against what the current segment says.
+    /// Takes an anchor and compares it with what the current segment predicts.
     fn compare(&self, writer: &mut Writer, current: &Segment) -> Result<Anchor, Unstable> {
         let last = match current.full {
             0 => writer.base,
@@ -581,7 +573,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         Ok(anchor)
     }
 
-    /// Whether the counter has kept to the pace that it promised, within an eighth.
+    /// Returns whether the counter has kept the promised rate, within an eighth.
     fn keeps_pace(&self, before: Anchor, anchor: Anchor) -> bool {
         let counts = anchor.count - before.count;
         let slack = before.slack.saturating_add(anchor.slack);
@@ -593,13 +585,13 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         most >= due(nanos) * 7 / 8 && least <= due(nanos.saturating_add(1_000)) * 9 / 8
     }
 
-    /// The pace since the base, and how many counts the next segment may have;
-    /// `None` if too little is known.
+    /// Returns the rate since the base, and the length of the next segment in counts; `None` if too
+    /// little is known.
     fn learn(&self, base: Anchor, anchor: Anchor) -> Option<(Pace, u64)> {
         let rate = Pace::between(base, anchor, &self.config)?;
         let longest = self.config.anchor_every.as_nanos();
-        // What a segment's error may be at its end: twice what drift alone
-        // makes of it, and the width of a bracket.
+        // Maximum error of a segment at its end: twice the error due to drift alone, plus the width
+        // of a bracket.
         let budget = u128::from(2 * longest * u64::from(self.config.drift_ppm) / 1_000_000 + 200)
             << FRACTION_BITS;
         let (mean, error) = (u128::from(rate.mean), u128::from(rate.error));
@@ -615,8 +607,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         Some((rate, u64::try_from(counts).ok()?))
     }
 
-    /// The segment after `current` where readers may have been shown the
-    /// reference: above all of that.
+    /// Returns the segment after `current` if readers may have been shown the reference: it lies
+    /// above all of that.
     fn next_late(current: &Segment, anchor: Anchor, step: u64, rate: Pace, full: u64) -> Segment {
         let unsure = anchor.unsure(anchor.count, step, rate);
         Segment {
@@ -635,14 +627,14 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         }
     }
 
-    /// The segment after `current` in time: from the end of that one, towards
-    /// the reference.
+    /// Returns the segment after `current` if it is in time: it begins at the end of `current` and
+    /// corrects towards the reference.
     fn next_in_time(current: &Segment, anchor: Anchor, rate: Pace, full: u64) -> Segment {
         let last = current.last();
         let begin = current.end();
         let due = anchor.expected(begin, rate);
         let target = anchor.expected(begin.saturating_add(full), rate);
-        // Far behind, a step forwards is better than a lean.
+        // Far behind, a step forwards is better than a steep slope.
         let nanos = match due.saturating_sub(last) > (target - due) / 16 {
             true => due,
             false => last,
@@ -664,8 +656,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
 }
 
 impl Writer {
-    /// Reads the reference between two counts, again where the thread seems to
-    /// have been held up; `None` if the count went back each time.
+    /// Reads the reference between two counts, and retries if the thread seems to have been
+    /// preempted; `None` if the count went back each time.
     fn anchor(&mut self, counter: &impl Counter, reference: &impl Clock) -> Option<Anchor> {
         let mut best: Option<(u64, Anchor)> = None;
         for _ in 0..BRACKETS {
@@ -678,7 +670,7 @@ impl Writer {
             let anchor = Anchor {
                 count: from + width / 2,
                 nanos,
-                // The reference was read from `from` until the count after `to`.
+                // The reference was read between `from` and the count after `to`.
                 slack: width.div_ceil(2).saturating_add(counter.step()),
             };
             if best.is_none_or(|(least, _)| width < least) {
@@ -693,7 +685,7 @@ impl Writer {
         Some(anchor)
     }
 
-    /// Lets the base follow, so that the mean pace is that of the last second.
+    /// Moves the base, so that the mean rate is that of the last second.
     fn move_base(&mut self, anchor: Anchor) {
         let age = anchor.nanos.saturating_sub(self.base.nanos);
         if age >= BASE_NS {
@@ -707,7 +699,7 @@ impl Writer {
 }
 
 impl Unstable {
-    /// The reason of a dead record.
+    /// Returns the reason encoded in a dead record.
     const fn of(code: u64) -> Self {
         match code {
             0 => Self::WentBack,

@@ -1,39 +1,34 @@
-//! The waiting timer: is it time again, mostly without asking the clock.
+//! The waiting timer: whether a period is over, with few clock readings.
 //!
-//! Source: RAST 2.8. The source sums the answers of a periodic timer and
-//! fires when they pass the period, so it fires early and late without bound
-//! and loses the overshoot. Here the deadline is kept in the clock's own
-//! time; a call either reads the clock and compares, or answers no. So
-//! nothing fires early, and by the promise of [`Tick`](crate::Tick) a call
-//! that goes without a reading lies at most τ + δ after one that found the
-//! deadline in the future.
+//! Source: RAST 2.8. The original design sums the answers of a periodic timer and fires when they
+//! exceed the period. So it fires early and late without bound, and loses the overshoot. Here the
+//! deadline is a time of the clock. A call either reads the clock and compares, or returns `false`.
+//! So the timer never fires early. By the promise of [`Tick`](crate::Tick), a call without a
+//! reading happens at most τ + δ after a reading that found the deadline in the future.
 
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
-/// What a [`WaitingTimer`] does about periods that passed while no thread
-/// called.
+/// How a [`WaitingTimer`] treats periods that passed without a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Missed {
-    /// Fires once for every period missed, one per call, then is on its beat
-    /// again.
+    /// Fires once per call for every missed period, then returns to its schedule.
     Burst,
-    /// Fires once and goes on with the next beat that lies in the future: the
-    /// beats stay at start + n × period.
+    /// Fires once and continues with the next period end in the future: the schedule stays at start
+    /// + n × period.
     #[default]
     Skip,
-    /// Fires once and counts the next period from this very reading: the
-    /// beats shift.
+    /// Fires once and starts the next period at this clock reading: the schedule shifts.
     Delay,
 }
 
-/// Tells when a period is over and reads the clock seldom.
+/// Returns `true` from [`check`](Self::check) when a period is over, with few clock readings.
 ///
-/// It never fires early: it fires only in a call that read the clock. A call
-/// at τ + δ past the deadline or later always fires (τ and δ are those of the
-/// [`Tick`](crate::Tick)). With [`Missed::Burst`] and [`Missed::Skip`] it does not drift.
+/// The timer never fires early: it fires only in a call that read the clock. A call at τ + δ past
+/// the deadline or later always fires (τ and δ are those of the [`Tick`](crate::Tick)). With
+/// [`Missed::Burst`] and [`Missed::Skip`] it does not drift.
 ///
-/// A period that ends past [`Instant::MAX`] never ends. A period of zero ends
-/// at every call, which then reads the clock.
+/// A period that ends past [`Instant::MAX`] never ends. A period of zero is over at every call, and
+/// each call then reads the clock.
 ///
 /// A call is wait-free: one relaxed load, a comparison and a decrement, or a
 /// clock reading and two divisions.
@@ -51,11 +46,11 @@ pub enum Missed {
 /// ```
 #[derive(Clone, Debug)]
 pub struct WaitingTimer<C> {
-    /// The tick word loaded before the last reading.
+    /// Tick word loaded before the last reading.
     word: u64,
-    /// Calls that may still go without a reading.
+    /// Number of calls that may still go without a reading.
     countdown: u32,
-    /// Calls from the last reading up to and with the next.
+    /// Number of calls from the last reading up to and including the next.
     batch: u32,
     deadline: Instant,
     read_at: Instant,
@@ -68,7 +63,7 @@ pub struct WaitingTimer<C> {
 impl<C: Clock> WaitingTimer<C> {
     /// Makes a timer whose first period starts now, with [`Missed::Skip`].
     ///
-    /// The least value of `config` has no meaning here and is ignored.
+    /// The minimum value of `config` is ignored.
     #[must_use]
     pub fn new(clock: C, period: Nanos, config: TimerConfig) -> Self {
         let now = clock.now();
@@ -121,7 +116,7 @@ impl<C: Clock> WaitingTimer<C> {
         } else if left == 0 {
             self.batch = 1;
         }
-        // A word that means nothing: then every call reads the clock.
+        // If the guard does not vouch for the word, every call reads the clock.
         if !guard.vouches(word, now) {
             self.batch = 1;
         }
@@ -131,7 +126,7 @@ impl<C: Clock> WaitingTimer<C> {
         fires
     }
 
-    /// Where the next period ends after one that was found over at `now`.
+    /// Returns the end of the next period after a period that was found over at `now`.
     fn next_deadline(&self, now: Instant) -> Instant {
         match self.missed {
             Missed::Burst => self.deadline.saturating_add(self.period),
@@ -161,7 +156,7 @@ impl<C: Clock> WaitingTimer<C> {
         self.period
     }
 
-    /// Starts a period anew, now; reads the clock.
+    /// Starts a new period now; reads the clock.
     pub fn reset(&mut self) {
         let now = self.clock.now();
         self.deadline = now.saturating_add(self.period);

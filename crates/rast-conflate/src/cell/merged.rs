@@ -1,18 +1,18 @@
-//! Values that user code merges: an exchange node that a put takes out, merges into, and puts back.
+//! Values that user code merges: a node that a put takes out, merges into, and puts back.
 //!
-//! A put that finds a value takes it, merges its own into it, and exchanges the result back. If
-//! another value was put meanwhile, the put goes on with that one. Each turn of the loop means that
-//! another put succeeded: lock-free. While a put merges, the key's value is with the putting
-//! thread; stopped there, it delays what it holds.
+//! A put that finds a value takes it, merges its own into it, and swaps the result back. If another
+//! value was put meanwhile, the put repeats this with that value. Each iteration means that another
+//! put succeeded: lock-free. While a put merges, it owns the key's value; if its thread is
+//! suspended then, that value is delayed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Cell, NodeCell, Put, Taken};
 
-/// A value that takes in newer ones.
+/// A value that newer values are merged into.
 ///
-/// With one producer per key the values come in the order of their puts. Several producers of one
-/// key merge in some order, each value once.
+/// With one producer per key the values are merged in the order of their puts. Several producers of
+/// one key merge in an unspecified order, each value once.
 ///
 /// ```
 /// use rast_conflate::Merge;
@@ -29,14 +29,14 @@ use super::{Cell, NodeCell, Put, Taken};
 /// assert_eq!(names.0, ["a", "b"]);
 /// ```
 pub trait Merge: Send {
-    /// Takes `newer` into this value.
+    /// Merges `newer` into this value.
     ///
-    /// If it panics, `newer` is gone, this value stays the key's newest as it was left, and the
-    /// panic goes to the caller of the put.
+    /// If it panics, `newer` is lost, this value stays the key's newest as the panic left it, and
+    /// the panic propagates to the caller of the put.
     fn merge(&mut self, newer: Self);
 }
 
-/// Open, high, low and close of what was put since the last one was handled.
+/// Open, high, low and close of the values put since the last one was handled.
 ///
 /// ```
 /// use rast_conflate::{Bar, Merge};
@@ -50,9 +50,9 @@ pub trait Merge: Send {
 pub struct Bar<T> {
     /// The first value.
     pub open: T,
-    /// The greatest value.
+    /// The maximum value.
     pub high: T,
-    /// The least value.
+    /// The minimum value.
     pub low: T,
     /// The last value.
     pub close: T,
@@ -106,7 +106,7 @@ impl<V: Merge> Cell<V> for MergedCell<V> {
             if let Some(older) = self.0.take(spare) {
                 let mut older = older.value;
                 let merged = catch_unwind(AssertUnwindSafe(|| older.merge(value)));
-                // Merged or lost to a panic: one value less waits.
+                // Merged, or lost to a panic: one pending value less.
                 conflated += 1;
                 if let Err(payload) = merged {
                     panic = Some(payload);
@@ -117,7 +117,8 @@ impl<V: Merge> Cell<V> for MergedCell<V> {
             match put.replaced {
                 Some(other) if panic.is_none() => value = other,
                 replaced => {
-                    // After a panic nothing more is merged: what came meanwhile is replaced.
+                    // After a panic nothing more is merged; a value that came meanwhile is
+                    // replaced.
                     conflated += put.conflated;
                     return Put {
                         replaced,

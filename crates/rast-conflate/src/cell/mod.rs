@@ -1,16 +1,16 @@
-//! Value cells: where the newest value of one key waits for a consumer.
+//! Value cells: storage of the newest value of one key until a consumer takes it.
 //!
-//! Each kind of cell publishes by one exchange as its last step, so that the producer's fence after
-//! it costs nothing on x86-64, and each can be taken from by any thread at any time: a value leaves
-//! the cell exactly once.
+//! Each kind of cell publishes by a read-modify-write as its last atomic operation, so that the
+//! producer's fence after it costs nothing on x86-64. Any thread may take from a cell at any time:
+//! a value leaves the cell exactly once.
 //!
 //! | cell | values | producers per key | put | take |
 //! | --- | --- | --- | --- | --- |
-//! | [`WordCell`] | what encodes in 64 bits without zero | any | wait-free | wait-free |
+//! | [`WordCell`] | those that encode in 64 bits without zero | any | wait-free | wait-free |
 //! | [`NodeCell`] | any | any | wait-free | wait-free |
 //! | [`SeqCell`] | `Copy`, up to 64 bytes | one | wait-free | a bounded number of tries |
 //! | [`SumCell`] | 64-bit integers, added | any | wait-free | wait-free |
-//! | [`PeakCell`] | words, the greatest or least | any | as `fetch_max`: lock-free on x86-64 | wait-free |
+//! | [`PeakCell`] | words, the maximum or minimum | any | as `fetch_max`: lock-free on x86-64 | wait-free |
 //! | [`MergedCell`] | any, merged by user code | any | lock-free | wait-free |
 
 mod merged;
@@ -28,38 +28,37 @@ pub use word::{Word, WordCell};
 use std::any::Any;
 use std::boxed::Box;
 
-/// What a put displaced.
+/// Result of a put.
 pub struct Put<V> {
-    /// The value that was replaced; the producer drops it after it has marked.
+    /// The replaced value; the producer drops it after it has marked the key.
     pub replaced: Option<V>,
-    /// How many accepted values this put made needless, itself included where it was.
+    /// Number of accepted values that this put conflated, including its own in some cases.
     pub conflated: u64,
-    /// The panic of the user's merge function: the new value is gone, the older one is back in the
+    /// Panic of the user's merge function: the new value is lost, the older one is back in the
     /// cell.
     pub panic: Option<Box<dyn Any + Send>>,
 }
 
-/// What a take found.
+/// Result of a take.
 pub struct Taken<V> {
     /// The newest value.
     pub value: V,
-    /// Values that were replaced since the last take and are counted by no put.
+    /// Number of values that were replaced since the last take and that no put has counted.
     pub conflated: u64,
 }
 
 /// Holds the newest value of one key.
 pub trait Cell<V>: Send + Sync + Sized {
-    /// What a thread brings to an exchange and gets back from it.
+    /// Memory that a thread swaps with the cell.
     type Spare: Send;
 
-    /// Makes a cell that holds nothing and is not open.
+    /// Makes an empty cell, which must be opened before use.
     fn new() -> Self;
 
-    /// Gives the cell the memory that puts exchange; called by the one thread that claimed the
-    /// cell.
+    /// Gives the cell the memory that puts swap; only the thread that claimed the cell may call it.
     fn open(&self);
 
-    /// Makes what a new producer or consumer brings to its exchanges.
+    /// Makes the spare memory of a new producer or consumer.
     fn spare() -> Self::Spare;
 
     /// Publishes a value; its last atomic operation is a read-modify-write.
@@ -68,7 +67,7 @@ pub trait Cell<V>: Send + Sync + Sized {
     /// Takes the newest value, if there is one.
     fn take(&self, spare: &mut Self::Spare) -> Option<Taken<V>>;
 
-    /// Returns whether a value waits, as of now.
+    /// Returns `true` if a value is pending; a snapshot.
     fn is_full(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! The exchange node: a cell for any value and any number of producers, without a pool.
+//! A cell for any value type and any number of producers that swaps nodes, without a pool.
 //!
 //! ```text
 //!   cell: pointer to a node | FULL        spare of a producer: an empty node
@@ -7,10 +7,9 @@
 //!   take:  swap(empty spare); if FULL comes back, its node holds the value;
 //!          the node is the new spare
 //! ```
-//!
-//! Every node has one owner at any time, the cell or a spare, and changes its owner by an exchange
-//! alone. So nothing is allocated after the spares are, nothing is freed while it is in use, and
-//! there is no ABA.
+//! Every node has one owner at any time, the cell or a spare, and only a swap changes the owner. So
+//! nothing is allocated after the spares, nothing is freed while it is in use, and there is no ABA
+//! problem.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
@@ -26,7 +25,7 @@ use crate::primitive::sync::atomic::{
 /// The node holds a value.
 const FULL: usize = 1;
 
-/// Room for one value; aligned so that the lowest bit of its address is free.
+/// Memory for one value; aligned so that the lowest bit of its address is free.
 #[repr(align(8))]
 pub(super) struct Node<V>(UnsafeCell<MaybeUninit<V>>);
 
@@ -36,10 +35,10 @@ pub struct Spare<V>(NonNull<Node<V>>);
 /// A cell that owns a node; null until it is opened.
 pub struct NodeCell<V>(AtomicPtr<Node<V>>);
 
-// SAFETY: a spare is an empty node that is owned alone; values of `V` go in and out by exchanges
-// that order them.
+// SAFETY: a spare is an empty node with one owner; swaps order the values of `V` that go through
+// it.
 unsafe impl<V: Send> Send for Spare<V> {}
-// SAFETY: the cell hands each value to one thread, so values are sent and never shared.
+// SAFETY: the cell gives each value to one thread, so values are sent and never shared.
 unsafe impl<V: Send> Sync for NodeCell<V> {}
 // SAFETY: as above.
 unsafe impl<V: Send> Send for NodeCell<V> {}
@@ -59,12 +58,12 @@ impl<V> Node<V> {
         // SAFETY: by 1 the node is alive and no other thread has it.
         let node = unsafe { node.as_ref() };
         node.0.with_mut(|place| {
-            // SAFETY: as above; the place is valid for writes.
+            // SAFETY: as above; the memory is valid for writes.
             unsafe { (*place).write(value) };
         });
     }
 
-    /// Moves the value out of a full node, which is empty then.
+    /// Moves the value out of a full node, which is then empty.
     ///
     /// # Safety
     ///
@@ -91,7 +90,7 @@ fn full<V>(node: NonNull<Node<V>>) -> *mut Node<V> {
     node.as_ptr().map_addr(|address| address | FULL)
 }
 
-/// Splits what a cell held into its node and whether that holds a value.
+/// Splits the word of a cell into its node and the FULL bit.
 #[inline(always)]
 fn split<V>(word: *mut Node<V>) -> (NonNull<Node<V>>, bool) {
     let node = NonNull::new(word.map_addr(|address| address & !FULL));
@@ -107,10 +106,9 @@ impl<V: Send> Cell<V> for NodeCell<V> {
     }
 
     fn open(&self) {
-        // Relaxed: the thread that claimed the cell is the only one that reads or writes it now.
-        // [CN1]
+        // Relaxed: only the thread that claimed the cell accesses it now. [CN1]
         if self.0.load(Relaxed).is_null() {
-            // Relaxed: published with the key, whose place a put finds by it. [CN2]
+            // Relaxed: published with the key, through which a put finds the cell. [CN2]
             self.0.store(Node::allocate().as_ptr(), Relaxed);
         }
     }
@@ -123,15 +121,13 @@ impl<V: Send> Cell<V> for NodeCell<V> {
     fn put(&self, spare: &mut Spare<V>, value: V) -> Put<V> {
         // SAFETY: 1: the spare owns its node.
         unsafe { Node::write(spare.0, value) };
-        // AcqRel: publishes the value to the take or put that gets the node; and the node that
-        // comes back is no longer in the hands of the thread that exchanged it, whose reads and
-        // writes are seen. [CN3]
+        // AcqRel: publishes the value to the take or put that gets the node. The accesses of the
+        // thread that swapped the returned node in happen-before its reuse here. [CN3]
         let old = self.0.swap(full(spare.0), AcqRel);
         let (node, was_full) = split(old);
         spare.0 = node;
         let replaced = was_full.then(|| {
-            // SAFETY: 1: the exchange made this thread the owner. 2: the bit says that it holds a
-            // value.
+            // SAFETY: 1: the swap made this thread the owner. 2: the bit says that it has a value.
             unsafe { Node::read(node) }
         });
         Put {
@@ -146,20 +142,19 @@ impl<V: Send> Cell<V> for NodeCell<V> {
         if !self.is_full() {
             return None;
         }
-        // AcqRel: takes over the value that a put published, and hands the empty spare on. [CN4]
+        // AcqRel: acquires the value that a put published, and releases the empty spare. [CN4]
         let old = self.0.swap(spare.0.as_ptr(), AcqRel);
         let (node, was_full) = split(old);
         spare.0 = node;
         was_full.then(|| {
-            // SAFETY: 1: the exchange made this thread the owner. 2: the bit says that it holds a
-            // value.
+            // SAFETY: 1: the swap made this thread the owner. 2: the bit says that it has a value.
             Taken::new(unsafe { Node::read(node) })
         })
     }
 
     #[inline(always)]
     fn is_full(&self) -> bool {
-        // Relaxed: what follows decides by an exchange. A consumer looks after it cleared the mark
+        // Relaxed: the swap that follows decides. A consumer checks after it has cleared the mark
         // and fenced, so it sees the put of a producer that found the mark set. [CN5]
         self.0.load(Relaxed).addr() & FULL != 0
     }
@@ -167,7 +162,7 @@ impl<V: Send> Cell<V> for NodeCell<V> {
 
 impl<V> Drop for NodeCell<V> {
     fn drop(&mut self) {
-        // Relaxed: the last owner drops the table; its reference count orders all that came before.
+        // Relaxed: the last owner drops the table; its reference count orders all earlier accesses.
         // [CN6]
         let word = self.0.load(Relaxed);
         if word.is_null() {
@@ -176,7 +171,7 @@ impl<V> Drop for NodeCell<V> {
         let (node, is_full) = split(word);
         let owner = Spare(node);
         if is_full {
-            // SAFETY: 1: the cell owns its node, and it is dropped. 2: the bit says that it holds a
+            // SAFETY: 1: the cell owns its node, and is dropped. 2: the bit says that it has a
             // value.
             drop(unsafe { Node::read(owner.0) });
         }

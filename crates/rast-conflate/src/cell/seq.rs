@@ -1,9 +1,9 @@
-//! A sequence lock for larger `Copy` values, where one producer per key is enforced by its handle.
+//! A sequence lock for larger `Copy` values; the handle enforces one producer per key.
 //!
-//! The sequence is odd while a put writes; half of it counts the puts. `taken` is the sequence of
-//! the value that was taken last, so that each value is taken once, by the exchange that moves
-//! `taken`. The words of the value are atomic, so a take that overlaps a put reads numbers and no
-//! torn value: it finds that the sequence changed and looks again.
+//! The sequence is odd while a put writes; half of it is the number of puts. `taken` is the
+//! sequence of the last value taken; a compare-exchange on it makes sure that each value is taken
+//! once. The words of the value are atomic, so a take that overlaps a put has no data race: it
+//! finds that the sequence changed and retries.
 
 use core::array;
 
@@ -15,10 +15,10 @@ use crate::primitive::sync::atomic::{
     fence,
 };
 
-/// Words of a value at most.
+/// Maximum number of words of a value.
 const WORDS_MAX: usize = 8;
 
-/// Looks of one take; a producer that outruns them marks the key again.
+/// Number of attempts of one take; a producer that is faster marks the key again.
 const LOOKS: usize = 16;
 
 /// A `Copy` value that is stored as up to eight words.
@@ -43,11 +43,11 @@ const LOOKS: usize = 16;
 /// }
 /// ```
 pub trait Plain: Copy + Send + 'static {
-    /// Words that a value takes, 1 to 8.
+    /// Number of words of a value, 1 to 8.
     const WORDS: usize;
     /// Writes the value to `WORDS` words.
     fn write(self, words: &mut [u64]);
-    /// Returns the value of `WORDS` words that [`write`](Self::write) wrote.
+    /// Returns the value from `WORDS` words that [`write`](Self::write) wrote.
     fn read(words: &[u64]) -> Self;
 }
 
@@ -77,9 +77,9 @@ impl<const N: usize> Plain for [f64; N] {
 
 /// A cell of up to eight words under a sequence; see [`Plain`].
 pub struct SeqCell {
-    /// Twice the puts; odd while one writes. Written by the key's only producer.
+    /// Twice the number of puts; odd during a put. Written only by the key's only producer.
     seq: AtomicU64,
-    /// The sequence of the value taken last.
+    /// Sequence of the last value taken.
     taken: AtomicU64,
     words: [AtomicU64; WORDS_MAX],
 }
@@ -110,16 +110,16 @@ impl<V: Plain> Cell<V> for SeqCell {
     fn put(&self, _: &mut (), value: V) -> Put<V> {
         let mut words = [0; WORDS_MAX];
         value.write(&mut words[..V::WORDS]);
-        // Relaxed: the key's only producer writes it, and reads its own; the claim of the handle
-        // orders two. [CQ1]
+        // Relaxed: only the key's only producer writes it; the claim of the handle orders
+        // successive producers. [CQ1]
         let seq = self.seq.load(Relaxed);
         // Relaxed: the fence below orders it before the words. [CQ2]
         self.seq.store(seq + 1, Relaxed);
-        // Release: pairs with the fence in take; a take that read a word of this put sees the odd
+        // Release: pairs with the fence in take; a take that reads a word of this put sees the odd
         // sequence. [CQ3]
         fence(Release);
         for (place, word) in self.words.iter().zip(&words[..V::WORDS]) {
-            // Relaxed: ordered by the fence above and the exchange below. [CQ4]
+            // Relaxed: ordered by the fence above and the swap below. [CQ4]
             place.store(*word, Relaxed);
         }
         // Release: pairs with the Acquire in take; publishes the words. [CQ5]
@@ -131,21 +131,21 @@ impl<V: Plain> Cell<V> for SeqCell {
     fn take(&self, _: &mut ()) -> Option<Taken<V>> {
         let mut words = [0; WORDS_MAX];
         for _ in 0..LOOKS {
-            // Relaxed: the fence below orders it before the second look at the sequence, which is
+            // Relaxed: the fence below orders it before the second load of the sequence, which is
             // then not older. [CQ6]
             let taken = self.taken.load(Relaxed);
             // Acquire: pairs with the Release in put; the words are those of this sequence or
             // later. [CQ7]
             let seq = self.seq.load(Acquire);
             if seq == taken || seq % 2 == 1 {
-                // The put that writes now marks the key when it is done.
+                // The put in progress marks the key when it is done.
                 return None;
             }
             for (place, word) in self.words.iter().zip(&mut words[..V::WORDS]) {
                 // Relaxed: ordered by the sequence before and the fence after. [CQ8]
                 *word = place.load(Relaxed);
             }
-            // Acquire: pairs with the fence in put; if a word was a later put's, the load below
+            // Acquire: pairs with the fence in put; if a word is from a later put, the load below
             // sees its odd sequence. [CQ9]
             fence(Acquire);
             // Relaxed: ordered by the fence above. [CQ10]
@@ -153,7 +153,7 @@ impl<V: Plain> Cell<V> for SeqCell {
                 hint::spin_loop();
                 continue;
             }
-            // AcqRel: the value leaves by this exchange alone; takes follow each other. [CQ11]
+            // AcqRel: only this compare-exchange removes the value; takes are ordered. [CQ11]
             let moved = self.taken.compare_exchange(taken, seq, AcqRel, Relaxed);
             if moved.is_ok() {
                 return Some(Taken {
@@ -167,7 +167,7 @@ impl<V: Plain> Cell<V> for SeqCell {
 
     #[inline]
     fn is_full(&self) -> bool {
-        // Relaxed: what follows decides by an exchange. [CQ12]
+        // Relaxed: the compare-exchange that follows decides. [CQ12]
         let taken = self.taken.load(Relaxed);
         // Relaxed: as CQ12. [CQ13]
         self.seq.load(Relaxed) & !1 != taken

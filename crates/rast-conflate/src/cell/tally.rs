@@ -1,4 +1,4 @@
-//! Values that are merged in one word: sums, and the least or greatest.
+//! Values that are merged in one word: sums, and the minimum or maximum.
 
 use core::num::NonZeroU64;
 
@@ -12,7 +12,7 @@ use crate::primitive::sync::atomic::{
 pub trait Integer: Copy + Send + 'static {
     /// Returns the number's bits.
     fn to_bits(self) -> u64;
-    /// Returns the number of these bits.
+    /// Returns the number with these bits.
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -35,7 +35,7 @@ integers! {
     i64, i64::cast_unsigned, u64::cast_signed;
 }
 
-/// A sum; zero is "nothing to report".
+/// A sum; zero means that there is no value.
 pub struct SumCell(AtomicU64);
 
 impl Default for SumCell {
@@ -57,30 +57,31 @@ impl<V: Integer> Cell<V> for SumCell {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before.
-        // An addition keeps the order that an earlier one began. [CT1]
+        // Release: pairs with the AcqRel in take; the producers' earlier writes happen-before the
+        // handler. An addition continues the release sequence of an earlier one. [CT1]
         let old = self.0.fetch_add(value.to_bits(), Release);
         let new = old.wrapping_add(value.to_bits());
-        // Two values that cancel out are both needless, as is a zero on its own.
+        // Two values that cancel out both count as conflated, as does a zero on its own.
         Put::counted(u64::from(old != 0) + u64::from(new == 0))
     }
 
     #[inline(always)]
     fn take(&self, _: &mut ()) -> Option<Taken<V>> {
-        // AcqRel: pairs with the Release in put, and with a producer that takes back. [CT2]
+        // AcqRel: pairs with the Release in put, and with a producer that takes its value back.
+        // [CT2]
         let sum = self.0.swap(0, AcqRel);
         (sum != 0).then(|| Taken::new(V::from_bits(sum)))
     }
 
     #[inline(always)]
     fn is_full(&self) -> bool {
-        // Relaxed: what follows decides by an exchange. [CT3]
+        // Relaxed: the swap that follows decides. [CT3]
         self.0.load(Relaxed) != 0
     }
 }
 
-/// The greatest word, or the least one where `LEAST`: then the words are negated, which turns their
-/// order around.
+/// The maximum word, or the minimum if `LEAST`: then the words are negated, which reverses their
+/// order.
 pub struct PeakCell<const LEAST: bool>(AtomicU64);
 
 impl<const LEAST: bool> PeakCell<LEAST> {
@@ -103,22 +104,23 @@ impl<V: Word, const LEAST: bool> Cell<V> for PeakCell<LEAST> {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producers wrote before.
-        // [CT4]
+        // Release: pairs with the AcqRel in take; the producers' earlier writes happen-before the
+        // handler. [CT4]
         let old = self.0.fetch_max(Self::turn(value.encode().get()), Release);
         Put::counted(u64::from(old != 0))
     }
 
     #[inline(always)]
     fn take(&self, _: &mut ()) -> Option<Taken<V>> {
-        // AcqRel: pairs with the Release in put, and with a producer that takes back. [CT5]
+        // AcqRel: pairs with the Release in put, and with a producer that takes its value back.
+        // [CT5]
         let word = Self::turn(self.0.swap(0, AcqRel));
         Some(Taken::new(V::decode(NonZeroU64::new(word)?)))
     }
 
     #[inline(always)]
     fn is_full(&self) -> bool {
-        // Relaxed: what follows decides by an exchange. [CT6]
+        // Relaxed: the swap that follows decides. [CT6]
         self.0.load(Relaxed) != 0
     }
 }

@@ -1,4 +1,4 @@
-//! A value that fits one word, in place: a put is one exchange.
+//! A value that fits one word, stored inline: a put is one swap.
 
 use core::num::{NonZeroI64, NonZeroU32, NonZeroU64};
 
@@ -8,14 +8,13 @@ use crate::primitive::sync::atomic::{
     Ordering::{AcqRel, Relaxed, Release},
 };
 
-/// A value that is stored as one word in place; zero means "no value".
+/// A value that is stored inline as one word; zero means "no value".
 ///
-/// `decode` gives back what `encode` took. For [`Least`](crate::Least) and
-/// [`Greatest`](crate::Greatest) `encode` also keeps the order: `a < b` if and only if `a.encode()
-/// < b.encode()`. All impls here do, except those for `NonZeroI64`, arrays and tuples, whose
-/// encoding has no order to speak of.
+/// `decode` is the inverse of `encode`. For [`Least`](crate::Least) and
+/// [`Greatest`](crate::Greatest) `encode` must also keep the order: `a < b` if and only if
+/// `a.encode() < b.encode()`. All impls here do, except those for `NonZeroI64`, arrays and tuples.
 ///
-/// `u64` and `i64` use every bit and have no word left for "no value": take the `NonZero` types, or
+/// `u64` and `i64` use every bit and leave no word for "no value": use the `NonZero` types, or
 /// [`Newest`](crate::Newest).
 ///
 /// ```
@@ -42,7 +41,7 @@ pub trait Word: Copy + Send + 'static {
     fn decode(word: NonZeroU64) -> Self;
 }
 
-/// The word of a number below 2^64 - 1.
+/// Returns the word of a number below 2^64 - 1.
 #[inline(always)]
 const fn above(number: u64) -> NonZeroU64 {
     match NonZeroU64::new(number.wrapping_add(1)) {
@@ -206,22 +205,23 @@ impl<V: Word> Cell<V> for WordCell {
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
-        // Release: pairs with the AcqRel in take; the handler sees what the producer wrote before.
-        // [CW1]
+        // Release: pairs with the AcqRel in take; the producer's earlier writes happen-before the
+        // handler. [CW1]
         let old = self.0.swap(value.encode().get(), Release);
         Put::counted(u64::from(old != 0))
     }
 
     #[inline(always)]
     fn take(&self, _: &mut ()) -> Option<Taken<V>> {
-        // AcqRel: pairs with the Release in put, and with a producer that takes back. [CW2]
+        // AcqRel: pairs with the Release in put, and with a producer that takes its value back.
+        // [CW2]
         let word = NonZeroU64::new(self.0.swap(0, AcqRel))?;
         Some(Taken::new(V::decode(word)))
     }
 
     #[inline(always)]
     fn is_full(&self) -> bool {
-        // Relaxed: what follows decides by an exchange. [CW3]
+        // Relaxed: the swap that follows decides. [CW3]
         self.0.load(Relaxed) != 0
     }
 }

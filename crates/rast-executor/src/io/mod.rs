@@ -6,12 +6,12 @@
 //!   worker asleep in the poll ─┘ or looking every 64 turns
 //! ```
 //!
-//! The poll reports changes (edges). A direction is taken to be ready until an operation would
-//! block; then the task waits for the next edge. The tick counts edges, so that an edge between the
+//! The poll reports changes (edges). A direction counts as ready until an operation would block;
+//! then the task waits for the next edge. The tick counts edges, so that an edge between the
 //! operation and the wait is not lost.
 //!
 //! Everything here needs a [`Runtime`](crate::Runtime): a socket belongs to the runtime that runs
-//! the code that makes it, and may be awaited on any executor while that runtime lives.
+//! the code that makes it. While that runtime lives, the socket may be awaited on any executor.
 
 mod datagram;
 mod reactor;

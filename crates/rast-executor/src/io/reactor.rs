@@ -1,4 +1,4 @@
-//! The readiness poll and what waits for it.
+//! The readiness poll and the tasks that wait for it.
 
 use core::fmt;
 use core::task::{Context, Poll, Waker};
@@ -13,7 +13,7 @@ use crate::context::{self, OUTSIDE, Place};
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 
-/// Events taken from the system at once.
+/// Maximum number of events that are taken from the system at once.
 const EVENTS: usize = 256;
 
 /// The token of the interruption.
@@ -26,13 +26,13 @@ pub(crate) enum Direction {
     Writing,
 }
 
-/// What waits for one direction.
+/// The waiters of one direction.
 #[derive(Debug)]
 struct Side {
     is_ready: bool,
-    /// How many edges there were.
+    /// Number of edges.
     tick: u64,
-    /// An end or an error was reported, which the poll does not report again.
+    /// Set when an end or an error was reported, which the poll does not report again.
     is_over: bool,
     waiting: Vec<Waker>,
 }
@@ -41,7 +41,7 @@ struct Side {
 struct Sides {
     reading: Side,
     writing: Side,
-    /// The runtime has ended: nothing is polled any more.
+    /// Set when the runtime has ended: no thread polls any more.
     is_gone: bool,
 }
 
@@ -64,7 +64,7 @@ impl Readiness {
         }))
     }
 
-    /// Notes an edge; adds those that wait for it.
+    /// Records an edge; adds the wakers of its waiters.
     fn note(&self, reading: Edge, writing: Edge, wakers: &mut Vec<Waker>) {
         let mut sides = self.0.lock();
         let sides = &mut *sides;
@@ -78,7 +78,7 @@ impl Readiness {
         }
     }
 
-    /// An operation would block: the next one waits, unless an edge came since `tick`.
+    /// Records that an operation would block: the next one waits, unless an edge came since `tick`.
     fn block(&self, direction: Direction, tick: u64) {
         let mut sides = self.0.lock();
         let side = sides.side(direction);
@@ -87,8 +87,8 @@ impl Readiness {
         }
     }
 
-    /// As [`block`](Self::block), before an operation was refused. An end that was reported stays
-    /// ready: the operation that finds it is still to come.
+    /// As [`block`](Self::block), before an operation has failed. A reported end stays ready,
+    /// because an operation must still find it.
     fn block_until_edge(&self, direction: Direction, tick: u64) {
         let mut sides = self.0.lock();
         let side = sides.side(direction);
@@ -103,13 +103,13 @@ impl Readiness {
     }
 }
 
-/// What an event says of one direction.
+/// State that an event reports for one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
     None,
-    /// An operation may go on.
+    /// An operation may succeed.
     Ready,
-    /// The same, if only to find the end or an error.
+    /// An operation may succeed, or find the end or an error.
     Last,
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Reactor {
     registry: Registry,
     waker: mio::Waker,
     table: Mutex<Table>,
-    /// How many sockets there are: a busy worker without any does not look.
+    /// Number of sockets: a busy worker without any does not poll.
     sockets: AtomicUsize,
 }
 
@@ -168,7 +168,7 @@ impl Reactor {
         })
     }
 
-    /// The reactor of the runtime that runs the caller.
+    /// Returns the reactor of the runtime that runs the caller.
     ///
     /// # Panics
     ///
@@ -186,7 +186,7 @@ impl Reactor {
         })
     }
 
-    /// Waits for events, for at most the time, and adds the wakers of what is ready.
+    /// Waits for events, at most for `timeout`, and adds the wakers of ready tasks.
     pub(crate) fn poll(&self, timeout: Option<Duration>, wakers: &mut Vec<Waker>) {
         let mut state = self.poll.lock();
         self.poll_locked(&mut state, timeout, wakers);
@@ -194,12 +194,13 @@ impl Reactor {
 
     /// As [`poll`](Self::poll) without waiting; does nothing while another thread polls.
     pub(crate) fn look(&self, wakers: &mut Vec<Waker>) {
-        // Relaxed: a hint; a socket that is new is seen by a later look, or by a sleep. [XO1]
+        // Relaxed: a hint; a later check or a sleep sees a new socket. [XO1]
         if self.sockets.load(Ordering::Relaxed) != 0
             && let Some(mut state) = self.poll.try_lock()
             && self.poll_locked(&mut state, Some(Duration::ZERO), wakers)
         {
-            // It is for the worker that is about to sleep in the poll, and comes once.
+            // The interruption is for the worker that is about to sleep in the poll, and comes only
+            // once.
             self.interrupt();
         }
     }
@@ -211,7 +212,7 @@ impl Reactor {
         timeout: Option<Duration>,
         wakers: &mut Vec<Waker>,
     ) -> bool {
-        // An interrupted call, the one error that the system may give here, is a wake-up in vain.
+        // The only possible error is an interrupted call, which is a spurious wake-up.
         if poll.poll(events, timeout).is_err() || events.is_empty() {
             return false;
         }
@@ -233,7 +234,7 @@ impl Reactor {
 
     /// Ends a wait in [`poll`](Self::poll), this one or the next.
     pub(crate) fn interrupt(&self) {
-        // The system refuses only if the counter of the event is full, and then it is set.
+        // It fails only if the event's counter is full, and then the event is set.
         let _ = self.waker.wake();
     }
 
@@ -274,7 +275,7 @@ impl Reactor {
         };
         // Relaxed: as XO1. [XO3]
         self.sockets.fetch_sub(1, Ordering::Relaxed);
-        // Outside of the lock: it has wakers.
+        // Outside the lock, because it contains wakers.
         drop(readiness);
     }
 }
@@ -319,7 +320,7 @@ impl<S: mio::event::Source> Source<S> {
         &self.socket
     }
 
-    /// Calls `operation` until it does not block; while it does, the task waits for the direction.
+    /// Calls `operation` until it does not block; while it would, the task waits for the direction.
     pub(crate) fn poll<T>(
         &self,
         direction: Direction,
@@ -329,8 +330,8 @@ impl<S: mio::event::Source> Source<S> {
         self.poll_until(direction, cx, operation, |_| false)
     }
 
-    /// As [`poll`](Self::poll). If `is_last` of the result, the next operation would block, and
-    /// waits without being tried.
+    /// As [`poll`](Self::poll). If `is_last` returns `true` for the result, the next operation
+    /// would block, and waits without being tried.
     pub(super) fn poll_until<T>(
         &self,
         direction: Direction,
@@ -382,7 +383,7 @@ impl<S: mio::event::Source> Source<S> {
             .await
     }
 
-    /// Awaits what polls this socket in this direction.
+    /// Awaits a function that polls this socket in this direction.
     pub(super) async fn wait<T>(
         &self,
         direction: Direction,
@@ -407,8 +408,8 @@ impl<S: mio::event::Source> Source<S> {
     }
 }
 
-/// A future that waits: takes its waker back if it is given up, so that a socket without events
-/// does not keep the tasks that once waited for it.
+/// A future that waits. Dropping it removes its waker, so that a socket without events does not
+/// keep tasks alive that once waited for it.
 struct Waits<'a> {
     readiness: &'a Readiness,
     direction: Direction,
@@ -426,7 +427,7 @@ impl Waits<'_> {
             let at = waiting.iter().position(|other| other.will_wake(&waker));
             at.map(|at| waiting.swap_remove(at))
         };
-        // Another future of the same task may wait by it: the task is to poll that one again.
+        // Another future of the same task may use this waker: make the task poll that one again.
         if let Some(taken) = taken {
             crate::deadlines::wake(taken);
         }
@@ -441,7 +442,7 @@ impl Drop for Waits<'_> {
 
 impl<S: mio::event::Source> Drop for Source<S> {
     fn drop(&mut self) {
-        // It is closed next, which deregisters it in any case.
+        // The socket is closed next, which deregisters it in any case.
         let _ = self.reactor.registry.deregister(&mut self.socket);
         self.reactor.leave(self.token);
     }

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use super::Source;
 use super::reactor::Direction::{self, Reading, Writing};
 
-/// Whether the poll reports an edge whenever bytes arrive or room appears, also if no operation has
-/// been refused since the last edge. Where mio emulates edges it does not.
+/// `true` if the poll reports an edge whenever bytes arrive or space becomes free, even if no
+/// operation has failed since the last edge. It does not where mio emulates edges.
 const EDGES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 impl<S: mio::event::Source> Source<S>
@@ -20,12 +20,12 @@ where
         self.poll_part(Reading, cx, len, |mut socket| socket.read(bytes))
     }
 
-    /// Writes a part of `bytes`, or waits for room.
+    /// Writes a part of `bytes`, or waits for space.
     pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Polled {
         self.poll_part(Writing, cx, bytes.len(), |mut socket| socket.write(bytes))
     }
 
-    /// As [`poll_write`](Self::poll_write), from several places.
+    /// As [`poll_write`](Self::poll_write), from several buffers.
     #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
     pub(super) fn poll_write_vectored(
         &self,
@@ -36,8 +36,8 @@ where
         self.poll_part(Writing, cx, len, |mut socket| socket.write_vectored(slices))
     }
 
-    /// An operation that took fewer bytes than it was given has emptied or filled the system's
-    /// buffer. The next one waits for the edge then, and makes no call that would be refused.
+    /// If an operation transferred fewer bytes than it was given, it has emptied or filled the
+    /// system's buffer. Then the next one waits for the edge, without a call that would fail.
     fn poll_part(
         &self,
         direction: Direction,
@@ -81,24 +81,24 @@ where
     }
 }
 
-/// How many bytes an operation took.
+/// Number of bytes that an operation transferred.
 type Polled = Poll<io::Result<usize>>;
 
 /// The methods of a stream.
 macro_rules! stream {
     ($stream:ty) => {
         impl $stream {
-            /// Reads at least one byte; 0 means the other end has closed. A dropped future has read
-            /// nothing.
+            /// Reads at least one byte; 0 means that the other end has closed. If the future is
+            /// dropped, it has read nothing.
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             pub async fn read(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
                 self.0.read(bytes).await
             }
 
-            /// Fills `bytes`. A dropped future may have read a part.
+            /// Fills `bytes`. If the future is dropped, it may have read a part.
             ///
             /// # Errors
             ///
@@ -107,21 +107,21 @@ macro_rules! stream {
                 self.0.read_exact(bytes).await
             }
 
-            /// Writes at least one byte, and returns how many. A dropped future has written
-            /// nothing.
+            /// Writes at least one byte, and returns the number. If the future is dropped, it has
+            /// written nothing.
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             pub async fn write(&self, bytes: &[u8]) -> std::io::Result<usize> {
                 self.0.write(bytes).await
             }
 
-            /// Writes all of `bytes`. A dropped future may have written a part.
+            /// Writes all of `bytes`. If the future is dropped, it may have written a part.
             ///
             /// # Errors
             ///
-            /// `WriteZero` if the system takes nothing; what it says.
+            /// `WriteZero` if the system accepts no byte; the system's error.
             pub async fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
                 self.0.write_all(bytes).await
             }
@@ -130,7 +130,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.0.socket().shutdown(how)
             }

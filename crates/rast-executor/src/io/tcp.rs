@@ -7,7 +7,7 @@ use super::Source;
 use super::reactor::Direction::{Reading, Writing};
 use super::stream::stream;
 
-/// Tries each address in turn; resolving a name may block, so pass addresses inside of tasks.
+/// Tries each address in turn. Resolving a name may block, so pass addresses inside tasks.
 pub(super) fn each<T>(
     addresses: impl ToSocketAddrs,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
@@ -53,33 +53,34 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the system says of the last address.
+    /// The system's error for the last address.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         let socket = each(address, mio::net::TcpListener::bind)?;
         Source::new(socket).map(Self)
     }
 
-    /// Takes a listener of std over.
+    /// Converts a listener of std.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Source::new(mio::net::TcpListener::from_std(listener)).map(Self)
     }
 
-    /// Waits for a connection. Any number of tasks may; dropping the future loses none.
+    /// Waits for a connection. Any number of tasks may wait; dropping the future loses no
+    /// connection.
     ///
     /// # Errors
     ///
@@ -90,11 +91,11 @@ impl TcpListener {
         Ok((TcpStream(self.0.beside(socket)?), address))
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().local_addr()
     }
@@ -102,8 +103,8 @@ impl TcpListener {
 
 /// A connection.
 ///
-/// Reading and writing take it by shared reference, so two tasks may do one each. See
-/// [`TcpListener`] for an example.
+/// Reading and writing use a shared reference, so two tasks may do one each. See [`TcpListener`]
+/// for an example.
 #[derive(Debug)]
 pub struct TcpStream(pub(super) Source<mio::net::TcpStream>);
 
@@ -112,11 +113,11 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let source = Source::new(mio::net::TcpStream::connect(address)?)?;
         source
@@ -135,11 +136,11 @@ impl TcpStream {
         Ok(Self(source))
     }
 
-    /// Sends what is written at once, and does not wait for more.
+    /// Sets whether data is sent at once (`TCP_NODELAY`), without waiting for more.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn set_nodelay(&self, at_once: bool) -> io::Result<()> {
         self.0.socket().set_nodelay(at_once)
     }
@@ -148,7 +149,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().local_addr()
     }
@@ -157,7 +158,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().peer_addr()
     }

@@ -31,11 +31,11 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says of the last address.
+    /// The system's error for the last address.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Source::new(each(address, mio::net::UdpSocket::bind)?).map(Self)
@@ -45,7 +45,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn connect(&self, address: SocketAddr) -> io::Result<()> {
         self.0.socket().connect(address)
     }
@@ -54,7 +54,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn send_to(&self, bytes: &[u8], address: SocketAddr) -> io::Result<usize> {
         self.0
             .run(Writing, |socket| socket.send_to(bytes, address))
@@ -65,7 +65,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.socket().local_addr()
     }

@@ -18,11 +18,11 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Source::new(mio::net::UnixListener::bind(path)?).map(Self)
@@ -32,7 +32,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         let accept = |socket: &mio::net::UnixListener| socket.accept();
         let (socket, _) = self.0.run(Reading, accept).await?;
@@ -62,11 +62,11 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         Source::new(mio::net::UnixStream::connect(path)?).map(Self)
@@ -76,11 +76,11 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = mio::net::UnixStream::pair()?;
@@ -112,11 +112,11 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Source::new(mio::net::UnixDatagram::bind(path)?).map(Self)
@@ -126,11 +126,11 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn unbound() -> io::Result<Self> {
         Source::new(mio::net::UnixDatagram::unbound()?).map(Self)
@@ -140,11 +140,11 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
-    /// Outside of a [`Runtime`](crate::Runtime).
+    /// Outside a [`Runtime`](crate::Runtime).
     #[track_caller]
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = mio::net::UnixDatagram::pair()?;
@@ -155,7 +155,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.0.socket().connect(path)
     }
@@ -165,7 +165,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.0

@@ -1,4 +1,4 @@
-//! Setting up a runtime.
+//! The settings of a runtime.
 
 use core::fmt;
 use core::time::Duration;
@@ -20,7 +20,7 @@ use crate::primitive::sync::Arc;
 use crate::primitive::{Parker, thread};
 use crate::sleepers::Sleepers;
 
-/// Sets up a [`Runtime`].
+/// Configures a [`Runtime`].
 ///
 /// ```
 /// use rast_executor::Runtime;
@@ -46,7 +46,7 @@ pub struct Builder {
     keep_alive: Duration,
 }
 
-/// How often a sleeping worker looks for a task behind one that blocks.
+/// How often a sleeping worker checks for a task that a blocked worker should run next.
 const WATCH: Duration = Duration::from_millis(250);
 
 impl Builder {
@@ -63,60 +63,60 @@ impl Builder {
         }
     }
 
-    /// Sets the number of worker threads; by default one for each processor.
+    /// Sets the number of worker threads; one per processor by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Names the threads: workers are `NAME-0` and so on. By default `rast`.
+    /// Sets the prefix of the thread names: workers are `NAME-0` and so on. `rast` by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets the stack of each worker, in bytes; by default that of std's threads.
+    /// Sets the stack size of each worker, in bytes; that of std's threads by default.
     pub fn stack_bytes(mut self, bytes: usize) -> Self {
         self.stack_bytes = Some(bytes);
         self
     }
 
-    /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default,
-    /// from 1 to a billion.
+    /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default.
+    /// Values outside 1 to 2^30 − 1 are clamped.
     ///
-    /// A poll that goes on after 65,536 operations were refused gets them again: it would not
-    /// return otherwise.
+    /// After 65,536 operations were refused in one poll, further ones succeed again: the poll is
+    /// probably a loop that would never return otherwise.
     pub fn budget(mut self, operations: u32) -> Self {
         self.budget = operations;
         self
     }
 
-    /// Sets the clock that sleeps go by; the system's monotonic one by default.
+    /// Sets the clock of sleeps; the system's monotonic one by default.
     ///
-    /// For one that is moved by hand, call [`Handle::clock_moved`] after each move.
+    /// If the clock is moved manually, call [`Handle::clock_moved`] after each move.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(shared_clock(clock));
         self
     }
 
-    /// Sets how often a sleeping worker looks for a task that cannot run because the worker that is
-    /// to run it next blocks; 250 ms by default, `None` for never.
+    /// Sets how often a sleeping worker checks for a task that cannot run because the worker that
+    /// is to run it next is blocked; 250 ms by default, `None` for never.
     ///
-    /// Such a task is one that was woken last by the poll that blocks; all others are found at
-    /// once. It is taken over within two of these periods, if a worker sleeps; a worker that is
-    /// always busy looks by itself.
+    /// This concerns only the task that the blocked poll woke last. If a worker sleeps, it takes
+    /// the task within two of these periods. Other tasks of a blocked worker are taken by an idle
+    /// worker at once. A busy worker checks one other worker every 256 turns, whatever the period.
     pub fn watch(mut self, period: Option<Duration>) -> Self {
         self.watch = period;
         self
     }
 
-    /// Sets how many threads for blocking calls there may be; 512 by default.
+    /// Sets the maximum number of threads for blocking calls; 512 by default.
     pub fn blocking_threads(mut self, threads: usize) -> Self {
         self.blocking_threads = threads;
         self
     }
 
-    /// Sets after which time without a call such a thread ends; ten seconds by default.
+    /// Sets how long such a thread waits for a call before it ends; ten seconds by default.
     pub fn keep_alive(mut self, time: Duration) -> Self {
         self.keep_alive = time;
         self
@@ -126,22 +126,23 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there are no workers, more than 4095, no threads for blocking calls, a
-    /// watch with a period of zero, or a zero byte in the name; and what the system says if it
-    /// refuses a thread.
+    /// `InvalidInput` if the number of workers is 0 or above 4095, the number of threads for
+    /// blocking calls is 0, the watch period is zero, or the name contains a zero byte. The
+    /// system's error if a thread cannot be started or, with the feature `io`, the poller cannot be
+    /// created.
     pub fn build(self) -> io::Result<Runtime> {
         let refuse = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if self.workers == 0 || self.workers > WORKERS_MAX {
-            return refuse("a runtime has from 1 to 4095 workers");
+            return refuse("the number of workers must be from 1 to 4095");
         }
         if self.blocking_threads == 0 {
-            return refuse("a runtime has at least one thread for blocking calls");
+            return refuse("the number of threads for blocking calls must not be zero");
         }
         if self.watch == Some(Duration::ZERO) {
-            return refuse("the period of the watch is not zero: idle workers would spin");
+            return refuse("the watch period must not be zero: idle workers would spin");
         }
         if self.name.contains('\0') {
-            return refuse("the name of a thread contains no zero byte");
+            return refuse("the thread name must not contain a zero byte");
         }
         let clock = self
             .clock

@@ -1,7 +1,7 @@
-//! What tasks know of their runtime: the queues and a list of owned tasks.
+//! The scheduler of a runtime's tasks: the queues and a list of owned tasks.
 //!
-//! Each worker has a lane, and the threads outside share one. A task holds a reference to the lane
-//! of the worker that spawned it, so that spawning counts on a line of that worker's own.
+//! Each worker has a lane, and all other threads share one. A task has a reference to the lane of
+//! the worker that spawned it, so that spawning counts on a cache line of that worker.
 
 use core::fmt;
 use core::time::Duration;
@@ -23,10 +23,10 @@ use crate::runtime::Worker;
 use crate::sleepers::Sleepers;
 use crate::task::{Schedule, Task, TaskRef};
 
-/// How long a worker that is not in a poll is given to return: more than it takes.
+/// How long a worker that is not in a poll may take to return: more than it needs.
 const RETURN: Duration = Duration::from_secs(1);
 
-/// The parts of a runtime that its workers share.
+/// State that the workers of a runtime share.
 pub(crate) struct Shared {
     pub(crate) queues: Box<[CachePadded<RunQueue>]>,
     pub(crate) injector: CachePadded<Injector>,
@@ -37,13 +37,13 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) budget: u32,
     pub(crate) watch: Option<Duration>,
-    /// The workers are to return.
+    /// Set when the workers must return.
     stopping: AtomicBool,
-    /// Lists refuse tasks; those that empty tell `ended`.
+    /// Set when lists reject tasks; a list that becomes empty then notifies `ended`.
     closing: AtomicBool,
     /// All lanes, until no worker runs.
     lanes: Mutex<Vec<Arc<Lane>>>,
-    /// Workers that have not returned.
+    /// Number of workers that have not returned.
     running: Mutex<usize>,
     ended: Condvar,
 }
@@ -88,7 +88,7 @@ impl Shared {
         lanes
     }
 
-    /// Queues a task from a thread that is none of the workers.
+    /// Queues a task from a thread that is not a worker.
     pub(crate) fn inject(&self, task: Task) {
         let now = || self.timers.now().as_nanos();
         if let Some(at) = self.injector.sampler.draw(now) {
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// Wakes a worker for a task that was queued, if that takes one.
+    /// Wakes a worker for a queued task, if needed.
     #[inline]
     pub(crate) fn notify(&self) {
         match self.idle.notify() {
@@ -109,17 +109,17 @@ impl Shared {
         }
     }
 
-    /// Whether a task is queued anywhere but in the slots.
+    /// Returns whether a task is queued anywhere except in the slots.
     pub(crate) fn has_work(&self) -> bool {
         !self.injector.is_empty() || self.queues.iter().any(|queue| !queue.is_empty())
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        // Relaxed: a flag; what a worker is to see beside comes by the wake-up or its exit. [XR1]
+        // Relaxed: a flag; a wake-up or the worker's exit orders everything else. [XR1]
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Refuses tasks from now on.
+    /// Rejects tasks from now on.
     pub(crate) fn close(&self) {
         // Relaxed: read by `forget` after it has taken a list's lock. [XR2]
         self.closing.store(true, Ordering::Relaxed);
@@ -128,21 +128,21 @@ impl Shared {
         }
     }
 
-    /// Tells the workers to return after their current polls.
+    /// Makes the workers return after their current polls.
     pub(crate) fn stop(&self) {
-        // Relaxed: each wake-up leaves a token after it. [XR3]
+        // Relaxed: each wake-up below leaves a token. [XR3]
         self.stopping.store(true, Ordering::Relaxed);
         for worker in 0..self.queues.len() {
             self.driver.wake(worker);
         }
     }
 
-    /// How many tasks are not complete.
+    /// Returns how many tasks are not complete.
     pub(crate) fn tasks(&self) -> usize {
         self.lanes.lock().iter().map(|lane| lane.owned.len()).sum()
     }
 
-    /// All tasks that are not complete.
+    /// Returns all tasks that are not complete.
     pub(crate) fn all(&self) -> Vec<TaskRef> {
         let lanes = self.lanes.lock().clone();
         lanes.iter().flat_map(|lane| lane.owned.all()).collect()
@@ -167,21 +167,22 @@ impl Shared {
         }
     }
 
-    /// How many workers have not returned.
+    /// Returns how many workers have not returned.
     pub(crate) fn running(&self) -> usize {
         *self.running.lock()
     }
 
-    /// A worker returned.
+    /// Records that a worker returned.
     pub(crate) fn leave(&self) {
         let mut running = self.running.lock();
         if *running == 1 {
-            // No task is polled any more: cancel all, without the lock, since that is code of the
-            // user.
+            // No task is polled any more: cancel all, outside the lock, because that runs user
+            // code.
             drop(running);
             self.close();
-            // What a cancelled task wakes is queued, and cancelled from the queue. After `end` it
-            // would be cancelled inside of that wake-up: a recursion as deep as a chain of tasks.
+            // Tasks that a cancelled task wakes are queued, and cancelled from the queue. After
+            // `end` they would be cancelled inside that wake-up, with a recursion as deep as a
+            // chain of tasks.
             self.cancel_all();
             self.idle.end();
             self.cancel_all();
@@ -194,7 +195,7 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Ends what waits for sockets and deadlines on other threads: nothing polls any more.
+    /// Ends the waits for sockets and deadlines of other threads, because nothing polls any more.
     pub(crate) fn close_waits(&self) {
         self.timers.close();
         #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
@@ -203,8 +204,8 @@ impl Shared {
         }
     }
 
-    /// Waits until all workers returned, for at most `limit`. After that a worker that stays in one
-    /// poll for `patience` is not waited for; the others have `RETURN` to leave.
+    /// Waits until all workers have returned, for at most `limit`. After that a worker that stays
+    /// in one poll for `patience` is not waited for; the others have `RETURN` to leave.
     pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
         if self.wait(Some(limit), |running| running == 0) {
             return true;
@@ -221,7 +222,7 @@ impl Shared {
     }
 
     /// Waits until `is_done`, which a leaving worker or a completed task may make true, for at most
-    /// `limit`. Returns whether it is.
+    /// `limit`. Returns whether it is true.
     pub(crate) fn wait(&self, limit: Option<Duration>, is_done: impl Fn(usize) -> bool) -> bool {
         let start = std::time::Instant::now();
         let mut running = self.running.lock();
@@ -241,7 +242,7 @@ impl Shared {
     }
 }
 
-/// See the file.
+/// A lane: see the head of this file.
 pub(crate) struct Lane {
     pub(crate) shared: Arc<Shared>,
     pub(crate) owned: Owned,
@@ -254,13 +255,13 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// What a thread runs that is none of the workers, and acts for this runtime.
+    /// Returns the context of a thread that is not a worker and acts for this runtime.
     pub(crate) fn outside<'a>(this: &'a Arc<Self>) -> Context<'a> {
         let shard = this.shared.queues.len();
         Context::new(Place::Outside(this), &this.shared.timers, shard)
     }
 
-    /// The worker that runs on the calling thread, if it is one of this runtime's.
+    /// Returns the worker of this runtime on the calling thread, if it is one.
     #[inline]
     pub(crate) fn worker<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Worker> {
         match context?.place {

@@ -1,4 +1,4 @@
-//! The runtime of many threads.
+//! The multi-threaded runtime.
 //!
 //! ```text
 //!  threads outside ──► injector ─┐ looked at before each poll
@@ -36,8 +36,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
 ///
-/// Dropping it is [`shutdown`](Self::shutdown) without a grace, which waits up to a second for
-/// polls that are running. A [`Handle`] spawns from anywhere.
+/// Dropping it is [`shutdown`](Self::shutdown) without a grace period, which waits up to a second
+/// for running polls. A [`Handle`] spawns from any thread.
 ///
 /// # Examples
 ///
@@ -60,11 +60,11 @@ pub struct Runtime {
     handle: Handle,
 }
 
-/// Spawns on a [`Runtime`] from any thread; clones are cheap, and stay valid after the runtime
+/// Spawns on a [`Runtime`] from any thread; clones are cheap, and stay valid after the runtime has
 /// ended.
 #[derive(Clone)]
 pub struct Handle {
-    /// The lane of the threads outside.
+    /// The lane of threads that are not workers.
     lane: Arc<Lane>,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// The future that a runtime, which is shut down, did not take.
+/// The future that a runtime rejected because it was shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpawnError<F>(pub F);
 
@@ -87,16 +87,16 @@ impl<F> fmt::Display for SpawnError<F> {
 impl<F: fmt::Debug> core::error::Error for SpawnError<F> {}
 
 impl Runtime {
-    /// Starts a runtime with a worker for each processor.
+    /// Starts a runtime with one worker per processor.
     ///
     /// # Errors
     ///
-    /// What the system says if it refuses a thread.
+    /// The system's error if a thread cannot be started, as [`Builder::build`].
     pub fn new() -> io::Result<Self> {
         Builder::new().build()
     }
 
-    /// Begins to set up a runtime.
+    /// Returns a builder.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -135,8 +135,8 @@ impl Runtime {
         self.handle.block_on(future)
     }
 
-    /// Returns the figures of this moment. Reads some 160 words per worker, and takes the locks of
-    /// the lists of tasks.
+    /// Returns a snapshot of the statistics. Reads some 160 words per worker, and takes the locks
+    /// of the lists of tasks.
     ///
     /// ```
     /// use rast_executor::Runtime;
@@ -172,12 +172,12 @@ impl Runtime {
 }
 
 impl Handle {
-    /// Spawns a task, which begins at once on one of the workers.
+    /// Spawns a task, which starts at once on one of the workers.
     ///
-    /// A future of at most 2 KiB lies in its task, which is one allocation; a longer one is boxed
-    /// apart. On a runtime that is shut down the future is dropped, and the handle returns an
-    /// error. Cost from a worker: an allocation, and some ten read-modify-writes on lines of that
-    /// worker; from another thread one more, on a line that all share.
+    /// A future of at most 2 KiB is stored in its task, which is one allocation; a larger one is
+    /// boxed separately. On a runtime that is shut down the future is dropped, and the handle
+    /// returns an error. Cost from a worker: an allocation, and some ten read-modify-writes on
+    /// cache lines of that worker; from another thread one more, on a line that all threads share.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -186,7 +186,7 @@ impl Handle {
         self.spawn_with(future, Setup::default())
     }
 
-    /// As [`spawn`](Self::spawn); gives the future back if the runtime is shut down.
+    /// As [`spawn`](Self::spawn); returns the future if the runtime is shut down.
     ///
     /// # Errors
     ///
@@ -225,13 +225,13 @@ impl Handle {
         unsafe { self.spawn_unchecked(future, setup) }
     }
 
-    /// Makes a task on the lane of the calling thread; queues it, or gives the future back.
+    /// Makes a task on the lane of the calling thread; queues it, or returns the future.
     ///
     /// # Safety
     ///
-    /// 1. What the future and its output borrow lives until the task is complete and the handle is
-    ///    dropped.
-    /// 2. The future and its output are `Send`.
+    /// 1. What the future and its output borrow must live until the task is complete and the handle
+    ///    is dropped.
+    /// 2. The future and its output must be `Send`.
     unsafe fn try_spawn_unchecked<F: Future>(
         &self,
         future: F,
@@ -254,7 +254,7 @@ impl Handle {
         })
     }
 
-    /// As `try_spawn_unchecked`; a task that is refused is cancelled at once.
+    /// As `try_spawn_unchecked`; a rejected task is cancelled at once.
     ///
     /// # Safety
     ///
@@ -277,7 +277,7 @@ impl Handle {
         }
     }
 
-    /// Begins to spawn a task with a name or a priority.
+    /// Returns a builder for a task with a name or a priority.
     pub fn task(&self) -> TaskBuilder {
         TaskBuilder {
             handle: self.clone(),
@@ -285,11 +285,11 @@ impl Handle {
         }
     }
 
-    /// Runs `call` on a thread for calls that block, and returns what it returns.
+    /// Runs `call` on a thread for blocking calls; the handle returns its result.
     ///
-    /// Threads start as they are needed, up to the number that the builder sets, and end when they
-    /// had nothing to do for ten seconds. An abort prevents a call that has not begun; one that
-    /// runs runs on.
+    /// Threads start as they are needed, up to the number that the builder sets, and end after ten
+    /// seconds without a call, unless the builder sets another time. An abort prevents a call that
+    /// has not begun; it does not stop a running one.
     ///
     /// ```
     /// use rast_executor::Runtime;
@@ -307,23 +307,23 @@ impl Handle {
     }
 
     /// Polls `future` on the calling thread until it is ready; tasks run on the workers meanwhile.
-    /// Blocking. The future need not be `Send`; the free functions of this crate work in it.
+    /// Blocking. The future need not be `Send`; it may use the free functions of this crate.
     ///
     /// # Panics
     ///
-    /// If `future` does; and inside of an executor, whose thread it would block.
+    /// If `future` panics; inside an executor, whose thread it would block.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("block_on");
         context::enter(&Lane::outside(&self.lane), || wait(future))
     }
 
-    /// A sleep by the clock of this runtime, made outside of it.
+    /// Makes a sleep by the clock of this runtime, from outside it.
     #[cfg(all(feature = "hyper", not(any(rast_loom, rast_shuttle))))]
     pub(crate) fn sleep_for(&self, span: Duration) -> crate::sleep::Sleep {
         crate::sleep::Sleep::after(Arc::clone(&self.lane.shared.timers), span)
     }
 
-    /// Has the workers look at their clock again: for a runtime whose clock is moved by hand.
+    /// Makes the workers read their clock again, for a runtime whose clock is moved manually.
     pub fn clock_moved(&self) {
         self.lane.shared.timers.clock_moved();
     }
@@ -349,7 +349,7 @@ impl TaskBuilder {
         self
     }
 
-    /// Sets how urgent the task is.
+    /// Sets the priority of the task.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.setup.priority = priority;
         self
@@ -369,7 +369,7 @@ impl TaskBuilder {
 ///
 /// # Panics
 ///
-/// Outside of an executor.
+/// Outside an executor.
 ///
 /// ```
 /// use rast_executor::{LocalExecutor, spawn};
@@ -389,7 +389,7 @@ where
     })
 }
 
-/// Runs a call on a thread for calls that block: see [`Handle::spawn_blocking`].
+/// Runs a call on a thread for blocking calls: see [`Handle::spawn_blocking`].
 ///
 /// # Panics
 ///

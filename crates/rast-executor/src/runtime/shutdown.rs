@@ -1,10 +1,11 @@
 //! The end of a runtime.
 //!
-//! 1. The lists of tasks are closed: no task is spawned any more.
+//! 1. The lists of tasks are closed: no task can be spawned any more.
 //! 2. Until the deadline tasks may end by themselves.
-//! 3. At the deadline the workers are told to return. A worker that stays in one poll after it is
-//!    reported, and not waited for.
-//! 4. The last worker that returns cancels all tasks that are left. If one does not return, the
+//! 3. At the deadline the workers are asked to return. A worker that stays in one poll after that
+//!    is reported, and not waited for.
+//! 4. The last worker that returns cancels all remaining tasks. If a worker does not return, the
+//!    caller cancels the tasks that no worker polls, and ends the waits for sockets and deadlines.
 //!    caller cancels those that no worker polls, and ends the waits for sockets and deadlines.
 
 use core::time::Duration;
@@ -14,10 +15,10 @@ use std_alloc::vec::Vec;
 use super::{Lane, Runtime};
 use crate::context;
 
-/// How long one poll may go on after the deadline before its worker counts as blocked: a poll takes
-/// microseconds, and the system may take its processor away for some milliseconds.
+/// How long one poll may continue after the deadline before its worker counts as blocked. A poll
+/// takes microseconds, but the system may preempt the worker for some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same where a runtime is dropped, which has no deadline.
+/// The same for dropping a runtime, which has no deadline.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// A task that did not end by itself before its runtime was shut down.
@@ -28,16 +29,16 @@ pub struct Unfinished {
     pub name: Option<String>,
 }
 
-/// What a shutdown came to.
+/// Result of a shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "it says what did not end"]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// Tasks that were cancelled, or are still polled by a worker that did not return.
+    /// Tasks that were cancelled, or that a blocked worker is still polling.
     pub unfinished: Vec<Unfinished>,
-    /// Workers that did not return from a poll. Each ends when its poll does.
+    /// Number of workers that did not return from a poll. Each ends when its poll does.
     pub workers_blocked: usize,
-    /// Blocking calls that still run. Their threads end when the calls do.
+    /// Number of blocking calls that are still running. Their threads end when the calls do.
     pub blocking_calls: usize,
 }
 
@@ -50,16 +51,16 @@ impl Shutdown {
 }
 
 impl Runtime {
-    /// Ends the runtime: refuses new tasks, gives those that are there `grace` to end by
-    /// themselves, cancels the others, and returns what did not end. Blocking until then.
+    /// Ends the runtime. Rejects new tasks, gives the existing ones `grace` to end by themselves,
+    /// cancels the others, and returns those that did not end. Blocking until then.
     ///
-    /// The grace decides how long polls are waited for too: a worker that stays in one poll for ten
-    /// milliseconds after it counts as blocked, and is reported. Destructors of cancelled tasks run
-    /// before this returns, unless a worker is blocked; they are not interrupted.
+    /// A worker that stays in one poll for ten milliseconds after the grace period counts as
+    /// blocked, and is reported. Destructors of cancelled tasks run before this returns, unless a
+    /// worker is blocked; they are not interrupted.
     ///
-    /// Handles and wakers stay valid: what is spawned later is refused, a wake-up does nothing, a
-    /// socket returns an error, and a sleep that other threads await panics with a message.
-    /// Inside of a task of this runtime there is no wait.
+    /// Handles and wakers stay valid: a later spawn is rejected, a wake-up does nothing, a socket
+    /// returns an error, and a sleep that another thread awaits panics with a message. Inside a
+    /// task of this runtime it does not wait.
     ///
     /// ```
     /// use rast_executor::Runtime;
@@ -95,7 +96,7 @@ impl Runtime {
         let left = grace.saturating_sub(start.elapsed());
         let unfinished = shared.all();
         shared.stop();
-        // Destructors run here, which must not wait for other tasks.
+        // Destructors run here; they must not wait for other tasks.
         let outside = Lane::outside(&self.handle.lane);
         context::enter(&outside, || shared.pool.close());
         let all_returned = !is_inside && shared.wait_for_workers(left, patience);

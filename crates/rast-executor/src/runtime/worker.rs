@@ -1,16 +1,16 @@
-//! A worker: takes tasks from its queue, from outside and from others, and sleeps when there are
-//! none.
+//! A worker: takes tasks from its queue, from other threads and from other workers, and sleeps when
+//! there are none.
 //!
 //! One turn:
 //!
-//! 1. Move what came from outside to the list for it.
-//! 2. Every 16 turns look at the timers, every 64 turns at the sockets, and every 256 turns at one
-//!    other worker: what it has queued is taken if it is in the same poll as at the last look.
+//! 1. Move the tasks from other threads to their list.
+//! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
+//!    worker: its queued tasks are taken if it is in the same poll as at the last check.
 //! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
 //!    the queue; else search.
 //! 4. Run it.
 //!
-//! So of 35 turns at least 32 serve the lists, and the bounds of `lists.rs` hold in turns of those.
+//! So of 35 turns at least 32 serve the lists, and the bounds of `lists.rs` count only those turns.
 
 use core::cell::{Cell, RefCell};
 use core::task::Waker;
@@ -28,21 +28,21 @@ use crate::priority::Priority;
 use crate::runtime::lane::{Lane, Shared};
 use crate::task::{Poller, Ran, Task};
 
-/// Turns between two looks at the timers.
+/// Number of turns between two checks of the timers.
 const LOOK_EVERY: u32 = 16;
-/// Turns between two looks at the sockets.
+/// Number of turns between two checks of the sockets.
 const SOCKETS_EVERY: u32 = 64;
-/// Turns between two looks at another worker.
+/// Number of turns between two checks of another worker.
 const OTHERS_EVERY: u32 = 256;
 /// How often in a row the newest task goes first, and for how many turns it does not after that.
 const NEWEST_MAX: u32 = 3;
 const NEWEST_REST: u32 = 32;
-/// How often a searching worker looks at all queues before it sleeps.
+/// How often a searching worker checks all queues before it sleeps.
 const ROUNDS: u32 = 4;
-/// Spins between two of these looks.
+/// Number of spins between two of these checks.
 const SPINS: u32 = 32;
 
-/// See the file.
+/// A worker: see the head of this file.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
@@ -51,13 +51,13 @@ pub(crate) struct Worker {
     turn: Cell<u32>,
     /// How often in a row the newest task went first.
     streak: Cell<u32>,
-    /// Until which turn the slot is not used.
+    /// Turn until which the slot is not used.
     rests_until: Cell<u32>,
     is_searching: Cell<bool>,
     seed: Cell<u64>,
-    /// Wakers that the driver returned and that are still to be woken.
+    /// Wakers that the driver returned and that are not woken yet.
     wakers: RefCell<Vec<Waker>>,
-    /// The steps of the others when this worker last looked at them.
+    /// Steps of the other workers when this one last checked them.
     watched: Box<[Cell<u64>]>,
 }
 
@@ -95,7 +95,7 @@ impl Worker {
         context::enter(&Lane::outside(&self.lane), || self.shared.leave());
     }
 
-    /// One turn; gives back the task that is to be queued again.
+    /// Runs one turn; returns the task that must be queued again.
     fn turn(&self, context: &Context<'_>, again: Option<Task>) -> Option<Task> {
         let turn = self.turn.get().wrapping_add(1);
         self.turn.set(turn);
@@ -149,7 +149,7 @@ impl Worker {
         &self.shared.counters[self.index]
     }
 
-    /// Takes the next task of this worker, after `again` was queued.
+    /// Takes the next task of this worker, after queueing `again`.
     #[inline]
     fn next(&self, turn: u32, again: Option<Task>) -> Option<Task> {
         let queue = &*self.shared.queues[self.index];
@@ -170,7 +170,7 @@ impl Worker {
         queue.pop(again)
     }
 
-    /// Whether the slot is used in this turn.
+    /// Returns whether the slot is used in this turn.
     fn uses_newest(&self, turn: u32) -> bool {
         // Turns wrap; a difference of more than the rest is in the past.
         self.rests_until.get().wrapping_sub(turn).wrapping_sub(1) >= NEWEST_REST
@@ -190,8 +190,8 @@ impl Worker {
         let task = if is_newest {
             match queue.replace_newest(task) {
                 Some(older) => older,
-                // The worker takes it after this poll; waking another one for it would cost more
-                // than the poll. If the poll blocks, a worker that watches takes it.
+                // This worker takes it after this poll; waking another worker would cost more than
+                // the poll. If the poll blocks, a worker that watches takes it.
                 None => return,
             }
         } else {
@@ -210,8 +210,8 @@ impl Worker {
         }
     }
 
-    /// Looks for a task at the others', and sleeps if there is none; returns a task, or `None` to
-    /// begin the next turn.
+    /// Searches the other workers' queues, and sleeps if there is no task; returns a task, or
+    /// `None` to begin the next turn.
     #[cold]
     fn search(&self) -> Option<Task> {
         // The slot may be resting; the lists are empty.
@@ -264,7 +264,7 @@ impl Worker {
         None
     }
 
-    /// Sleeps, unless there is work after all. The worker searches before and after.
+    /// Sleeps, unless there is work. The worker is counted as searching before and after.
     fn park(&self) -> Option<Task> {
         let shared = &*self.shared;
         let epoch = shared.idle.prepare();
@@ -294,28 +294,29 @@ impl Worker {
         } else {
             self.parker.park();
         }
-        // First, so that the tasks woken below find a worker that searches, and wake no other.
+        // First, so that notifiers of the tasks woken below find a searching worker, and wake no
+        // other.
         shared.idle.delist(self.index);
         self.wake_ready();
         shared.timers.fire();
         self.watch()
     }
 
-    /// Wakes what the driver found ready.
+    /// Wakes the wakers that the driver returned.
     fn wake_ready(&self) {
         let mut wakers = self.wakers.take();
         wakers.drain(..).for_each(deadlines::wake);
-        // Nothing was added meanwhile: the driver is looked at by this thread, above.
+        // The vector is still empty: only this thread polls the driver, above.
         self.wakers.replace(wakers);
     }
 
-    /// Whether a worker is in the poll in which it was at the last look, or sleeps.
+    /// Returns whether a worker is still in the poll of the last check, or sleeps.
     fn is_stuck(&self, victim: usize) -> bool {
         let steps = self.shared.counters[victim].steps();
         victim != self.index && self.watched[victim].replace(steps) == steps
     }
 
-    /// Takes the newest task of a worker that is stuck.
+    /// Takes the newest task of a stuck worker.
     fn watch(&self) -> Option<Task> {
         let mut taken = None;
         for victim in 0..self.watched.len() {
@@ -332,7 +333,7 @@ impl Worker {
         Some(task)
     }
 
-    /// Moves tasks from a worker that is stuck to this one's queue: a worker that is always busy
+    /// Moves tasks from a stuck worker to this one's queue, because a worker that is always busy
     /// never searches.
     fn relieve(&self, victim: usize) {
         if !self.is_stuck(victim) {

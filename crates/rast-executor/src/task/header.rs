@@ -13,14 +13,14 @@
 //! | --- | --- | --- |
 //! | state | all, see `state.rs` | all |
 //! | vtable, scheduler, name, priority | spawn | all |
-//! | next | the thread that has the right to run, while it queues | that holds the queue |
-//! | queued | the thread that has the right to run, before it queues | the runner |
+//! | next | the thread with the right to run, while it queues | the thread that owns the queue |
+//! | queued | the thread with the right to run, before it queues | the runner |
 //! | prev, next of the owned list | under the lock of the list | the same |
 //! | join waker | by rules 4 and 5 of the state | the same |
 //! | stage | the runner; after completion the handle | the same |
 //!
 //! A task is dropped in two steps: its future as soon as it is complete, its memory with the last
-//! reference. So a waker is valid for as long as it is held, also after the runtime is gone.
+//! reference. So a waker stays valid as long as it exists, also after the runtime has ended.
 
 use core::ptr::NonNull;
 use core::task::Waker;
@@ -30,34 +30,34 @@ use super::state::State;
 use crate::primitive::cell::UnsafeCell;
 use crate::priority::Priority;
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) enum Ran {
-    /// The task waits, or is complete; the reference is gone.
+    /// The task waits, or is complete; the reference is dropped.
     Rests,
-    /// The task was woken meanwhile or yielded: it is to be queued again.
+    /// The task was woken meanwhile or yielded: the caller must queue it again.
     Again(Task),
 }
 
-/// What a task does, by the types of its future and its scheduler.
+/// Functions that depend on the types of the future and the scheduler.
 pub(super) struct Vtable {
-    /// Runs the task once. Takes the right to run with its reference.
+    /// Runs the task once. Consumes the right to run and its reference.
     pub(super) run: unsafe fn(NonNull<Header>, Poller<'_>) -> bool,
-    /// Drops the future and completes. Takes the right to run with its reference.
+    /// Drops the future and completes. Consumes the right to run and its reference.
     pub(super) cancel: unsafe fn(NonNull<Header>),
-    /// Queues the task. Takes the right to run with its reference.
+    /// Queues the task. Consumes the right to run and its reference.
     pub(super) schedule: unsafe fn(NonNull<Header>),
-    /// Whether the calling thread keeps the scheduler alive.
+    /// Returns whether the calling thread keeps the scheduler alive.
     pub(super) is_inside: unsafe fn(NonNull<Header>) -> bool,
-    /// Moves the output to the pointer. Once, by the handle of a complete task.
+    /// Moves the output to the pointer. Called once, by the handle of a complete task.
     pub(super) take_output: unsafe fn(NonNull<Header>, *mut ()),
-    /// Drops the output. Once, by the handle of a complete task.
+    /// Drops the output. Called once, by the handle of a complete task.
     pub(super) drop_output: unsafe fn(NonNull<Header>),
-    /// Frees the memory. By the thread that dropped the last reference.
+    /// Frees the memory. Called by the thread that dropped the last reference.
     pub(super) free: unsafe fn(NonNull<Header>),
 }
 
-/// What a run asks of the thread that runs it.
+/// State through which a run communicates with the thread that runs it.
 #[derive(Clone, Copy)]
 pub(crate) struct Poller<'a> {
     /// Set by a task that yields; the run clears it.
@@ -69,76 +69,76 @@ pub(crate) struct Poller<'a> {
 pub(crate) struct Header {
     pub(super) state: State,
     pub(super) vtable: &'static Vtable,
-    /// The next task of the queue that this one is in.
+    /// Next task of the queue that contains this one.
     pub(crate) queue_next: UnsafeCell<Option<NonNull<Header>>>,
     /// The neighbours in the list of owned tasks.
     pub(crate) owned_prev: UnsafeCell<Option<NonNull<Header>>>,
     pub(crate) owned_next: UnsafeCell<Option<NonNull<Header>>>,
-    /// From `Arc::into_raw`; of the type that the vtable knows.
+    /// From `Arc::into_raw`; its type is that of the vtable.
     pub(super) scheduler: *const (),
     pub(super) join_waker: UnsafeCell<Option<Waker>>,
-    /// A thin pointer: names are seldom.
+    /// A thin pointer, because few tasks have names.
     pub(super) name: Option<Box<Box<str>>>,
     pub(crate) priority: Priority,
-    /// When the task was queued, in nanoseconds of the executor's clock, if that wait is measured;
-    /// else 0. The lower 56 bits, which are two years.
+    /// Time at which the task was queued, in nanoseconds of the executor's clock, if that wait is
+    /// measured; otherwise 0. Only the lower 56 bits, which are two years.
     pub(super) queued: UnsafeCell<[u8; 7]>,
 }
 
 #[cfg(all(target_pointer_width = "64", not(any(rast_loom, rast_shuttle))))]
 const _: () = assert!(size_of::<Header>() == 80);
 
-/// The right to run a task, with one reference. It lies in exactly one place: a queue, a thread.
+/// The right to run a task, with one reference. One queue or thread owns it.
 ///
 /// Dropping it cancels the task.
 #[derive(Debug)]
 pub struct Task(pub(super) NonNull<Header>);
 
-// SAFETY: the future is `Send`, or the task is run and cancelled on its own thread alone, which is
-// the contract of `Cell::allocate`; the header is synchronised by its rules.
+// SAFETY: the future is `Send`, or only its own thread runs and cancels the task, which is the
+// contract of `Cell::allocate`; the rules of the header synchronise it.
 unsafe impl Send for Task {}
 
 impl Task {
-    /// Gives the pointer; the right goes with it.
+    /// Returns the pointer, which now carries the right.
     pub(crate) fn into_raw(self) -> NonNull<Header> {
         let raw = self.0;
         core::mem::forget(self);
         raw
     }
 
-    /// Takes the right back.
+    /// Makes the right from a pointer.
     ///
     /// # Safety
     ///
-    /// The pointer is from [`into_raw`](Self::into_raw), and its right is taken once.
+    /// The pointer must be from [`into_raw`](Self::into_raw), and its right must be taken once.
     pub(crate) const unsafe fn from_raw(raw: NonNull<Header>) -> Self {
         Self(raw)
     }
 
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: the right comes with a reference, so the memory is there.
+        // SAFETY: the right has a reference, so the memory is alive.
         unsafe { self.0.as_ref() }
     }
 
-    /// The address, which tells this task from all others that are alive.
+    /// Returns the address, which identifies the task among all that are alive.
     pub(crate) fn address(&self) -> *const () {
         self.0.as_ptr().cast_const().cast()
     }
 
-    /// Notes when the task is queued: its wait until the poll is measured.
+    /// Records the time at which the task is queued, to measure its wait until the poll.
     pub(crate) fn note_queued(&self, at_ns: u64) {
         let [bytes @ .., _] = at_ns.max(1).to_le_bytes();
         self.header().queued.with_mut(|queued| {
-            // SAFETY: the right to run makes this the one access.
+            // SAFETY: only the thread with the right to run accesses it.
             unsafe { *queued = bytes }
         });
     }
 
-    /// Takes that time back, if there is one.
+    /// Takes the recorded time, if there is one.
     #[inline]
     pub(crate) fn take_queued(&self) -> Option<u64> {
         self.header().queued.with_mut(|queued| {
-            // SAFETY: the right to run makes this the one access.
+            // SAFETY: only the thread with the right to run accesses it.
             let queued = unsafe { &mut *queued };
             if *queued == [0; 7] {
                 return None;
@@ -152,7 +152,7 @@ impl Task {
     #[inline]
     pub(crate) fn run(self, poller: Poller<'_>) -> Ran {
         let raw = self.into_raw();
-        // SAFETY: the memory is there until the call gives the reference up.
+        // SAFETY: the memory is alive until the call drops the reference.
         let run = unsafe { raw.as_ref() }.vtable.run;
         // SAFETY: the right to run was the caller's and is passed on.
         if unsafe { run(raw, poller) } {
@@ -163,7 +163,7 @@ impl Task {
         }
     }
 
-    /// Cancels a task that the list of owned tasks has refused.
+    /// Cancels a task that the list of owned tasks has rejected.
     pub(crate) fn refuse(self, owned: TaskRef) {
         // The completion drops the reference of the list.
         let _ = owned.into_raw();
@@ -188,7 +188,7 @@ impl Drop for Task {
 #[derive(Debug)]
 pub(crate) struct TaskRef(pub(super) NonNull<Header>);
 
-// SAFETY: the header is synchronised by its rules; the memory may be freed by any thread, as the
+// SAFETY: the rules of the header synchronise it; any thread may free the memory, because the
 // future and the output are dropped before.
 unsafe impl Send for TaskRef {}
 // SAFETY: as above.
@@ -204,16 +204,16 @@ impl TaskRef {
         Self(raw)
     }
 
-    /// Takes over the reference of the list, for a task that is in none.
+    /// Makes the reference of the list, for a task that is in no list.
     ///
     /// # Safety
     ///
-    /// `make` gave that reference, it was turned into a pointer, and is taken once.
+    /// `make` returned that reference, it was turned into a pointer, and it must be taken once.
     pub(crate) unsafe fn of_list(task: &Task) -> Self {
         Self(task.0)
     }
 
-    /// One reference more to a task.
+    /// Adds a reference to a task.
     ///
     /// # Safety
     ///
@@ -244,7 +244,7 @@ impl TaskRef {
         self.header().state.load().is_complete()
     }
 
-    /// Has the next run drop the future; queues the task if nothing else did.
+    /// Makes the next run drop the future; queues the task if it is not queued or running.
     pub(crate) fn abort(&self) {
         if let Some(task) = self.claim() {
             let raw = task.into_raw();
@@ -253,7 +253,7 @@ impl TaskRef {
         }
     }
 
-    /// Asks for the abort; returns the right to run if no other thread or queue has it.
+    /// Requests the abort; returns the right to run if no other thread or queue has it.
     pub(crate) fn claim(&self) -> Option<Task> {
         match self.header().state.abort() {
             // SAFETY: by rule 1 of the state the right was made by this call.
@@ -281,7 +281,7 @@ impl Drop for TaskRef {
 ///
 /// # Safety
 ///
-/// The caller owns so many references and gives them up.
+/// The caller owns `count` references and gives them up.
 #[inline]
 pub(super) unsafe fn release(raw: NonNull<Header>, count: u64) {
     // SAFETY: the references keep the memory.

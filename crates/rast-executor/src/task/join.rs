@@ -53,7 +53,7 @@ impl JoinError {
         self.panic.is_some()
     }
 
-    /// Returns what the future panicked with, for `std::panic::resume_unwind`; `None` if it was
+    /// Returns the panic payload, for `std::panic::resume_unwind`; `None` if the task was
     /// cancelled.
     #[must_use]
     pub fn into_panic(self) -> Option<Box<dyn Any + Send>> {
@@ -61,7 +61,7 @@ impl JoinError {
     }
 }
 
-// SAFETY: the payload is reached by value alone.
+// SAFETY: the payload is accessible only by value.
 unsafe impl Sync for JoinError {}
 impl UnwindSafe for JoinError {}
 impl RefUnwindSafe for JoinError {}
@@ -91,9 +91,8 @@ impl core::error::Error for JoinError {}
 
 /// The handle of a spawned task: a future of its output.
 ///
-/// Dropping the handle detaches the task, which runs on.
-/// Any thread and any executor may await it.
-/// Cost of a poll: at most two read-modify-writes, none if the same task polls it again.
+/// Dropping the handle detaches the task, which continues. Any thread and any executor may await
+/// it. Cost of a poll: at most two read-modify-writes, none if the same task polls it again.
 ///
 /// # Panics
 ///
@@ -111,7 +110,7 @@ impl core::error::Error for JoinError {}
 #[must_use = "dropping a handle detaches the task; call `detach` to say so"]
 pub struct JoinHandle<T> {
     raw: NonNull<Header>,
-    /// The waker that was left with the task; compared by address, never called.
+    /// The waker that the task has; compared by address, never called.
     left: Option<(*const (), *const RawWakerVTable)>,
     is_taken: bool,
     output: PhantomData<T>,
@@ -119,18 +118,18 @@ pub struct JoinHandle<T> {
 
 // SAFETY: the handle moves the output to its own thread; the task is reached by counted references.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: by reference only the state is read, and an abort asked for.
+// SAFETY: a shared reference only allows loading the state and requesting an abort.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 impl<T> Unpin for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
-    /// Takes over the handle's reference.
+    /// Makes the handle from its reference.
     ///
     /// # Safety
     ///
-    /// The task has the output `T`, and its interest is this handle's.
+    /// The task must have the output `T`, and its interest must belong to this handle.
     pub(super) const unsafe fn new(raw: NonNull<Header>) -> Self {
         Self {
             raw,
@@ -145,11 +144,11 @@ impl<T> JoinHandle<T> {
         unsafe { self.raw.as_ref() }
     }
 
-    /// Asks the executor to drop the future at its next run, and not to poll it again.
+    /// Makes the executor drop the future at its next run, without polling it again.
     ///
-    /// A task that completes before that keeps its output; otherwise the handle returns an error.
-    /// The future is dropped by a thread of its executor, later than this call.
-    /// Lock-free: one read-modify-write, and a wake-up if the task waits.
+    /// A task that completes before that keeps its output; otherwise the handle returns an error. A
+    /// thread of its executor drops the future, later than this call. Lock-free: one
+    /// read-modify-write, and a wake-up if the task waits.
     ///
     /// ```
     /// use rast_executor::Runtime;
@@ -163,13 +162,13 @@ impl<T> JoinHandle<T> {
         self.task().abort();
     }
 
-    /// Returns a handle that can only abort, and outlives this one.
+    /// Returns a handle that can only abort, and may outlive this one.
     #[must_use]
     pub fn abort_handle(&self) -> AbortHandle {
         AbortHandle(self.task())
     }
 
-    /// Lets the task run on without a handle.
+    /// Drops the handle; the task continues.
     pub fn detach(self) {
         drop(self);
     }
@@ -185,7 +184,7 @@ impl<T> JoinHandle<T> {
         unsafe { TaskRef::of(self.raw) }
     }
 
-    /// Leaves the waker with the task; `false` if the task is complete.
+    /// Stores the waker in the task; `false` if the task is complete.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         let seen = self.header().state.load();
         if seen.is_complete() {
@@ -196,7 +195,7 @@ impl<T> JoinHandle<T> {
             // The waker that the task has is alive, so an equal address is the same waker.
             return true;
         }
-        // First, because code of the user runs here.
+        // Clone first, because user code runs here.
         let waker = waker.clone();
         if seen.has_join_waker() && !self.header().state.lend_join_waker(false) {
             return false;
@@ -215,7 +214,7 @@ impl<T> JoinHandle<T> {
         false
     }
 
-    /// Takes the join waker out.
+    /// Removes the join waker.
     fn take_waker(&self) -> Option<Waker> {
         self.header().join_waker.with_mut(|place| {
             // SAFETY: by rule 5 of the state the waker is the handle's, as each caller argues.
@@ -247,7 +246,7 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        /// Drops the reference also if the destructor of the output panics.
+        /// Drops the reference, even if the destructor of the output panics.
         struct Reference(NonNull<Header>);
         impl Drop for Reference {
             fn drop(&mut self) {
@@ -263,7 +262,7 @@ impl<T> Drop for JoinHandle<T> {
             Left::Done => {}
             Left::Waker => {
                 let reference = Reference(self.raw);
-                // The interest is gone and the waker with it, so it is the handle's.
+                // Interest and waker flag are cleared, so the waker belongs to the handle.
                 drop(self.take_waker());
                 drop(reference);
             }
@@ -286,7 +285,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Aborts a task; any number of clones, on any thread, valid for as long as they are held.
+/// Aborts a task; cloneable, usable on any thread, and valid as long as it exists.
 #[derive(Clone)]
 pub struct AbortHandle(TaskRef);
 

@@ -14,25 +14,26 @@
 //! | I interest | there is a `JoinHandle` | spawn | the handle |
 //! | W waker | the join waker may be read by the runner at completion | the handle | the handle |
 //! | wakes | wake-ups that no poll has answered, at most 255 | wakers | the runner |
-//! | references | list of owned tasks, queue entry, handle, wakers | their makers | their owners |
+//! | references | reference count: list of owned tasks, queue entry, handle, wakers | their makers | their owners |
 //!
 //! Rules:
 //!
-//! 1. `wakes > 0` means: exactly one thread, queue or hand-over has the right to run the task, and
-//!    that right comes with one reference. The waker that raises `wakes` from zero makes it.
-//! 2. The runner reads `wakes` before the poll and takes that number off after it. If more came
-//!    meanwhile, the task is run again. So a poll costs one read-modify-write of this word, and a
-//!    yield none.
-//! 3. The number saturates. A runner that finds it saturated first sets it to one, because it could
-//!    not see a further wake-up.
-//! 4. Only the runner touches the future and writes the output. After C the output belongs to the
-//!    handle if I was set at that moment, else to the runner.
+//! 1. `wakes > 0` means that exactly one thread or queue has the right to run the task; that right
+//!    comes with one reference. The waker that raises `wakes` from zero creates it.
+//! 2. The runner loads `wakes` before the poll and subtracts that number after it. If more wake-ups
+//!    came meanwhile, the task is run again. So a poll costs one read-modify-write of this word,
+//!    and a yield none.
+//! 3. The number saturates. A runner that finds it saturated first sets it to one, because
+//!    otherwise it could not see a further wake-up.
+//! 4. Only the runner accesses the future and writes the output. After C the output belongs to the
+//!    handle if I was set when C was set, else to the runner.
 //! 5. The join waker belongs to the handle while W and C are clear. It belongs to the runner once C
-//!    is set while W is set. So the handle reads W and C again, by the exchange, before it writes.
+//!    is set while W is set. So the handle checks W and C again, by a compare-exchange, before it
+//!    writes.
 //!
-//! The source keeps the flags and the count of references in two words and re-polls a task that
-//! woke itself in place, which starves the others. The counted wake-ups are those of nexosim's
-//! task.
+//! The original RAST design keeps the flags and the reference count in two words. It polls a task
+//! that woke itself again at once, which starves the others. The counted wake-ups are those of
+//! nexosim's task.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,10 +45,10 @@ const WAKE: u64 = 1 << 8;
 const WAKES: u64 = 0xff << 8;
 const REFERENCE: u64 = 1 << 16;
 
-/// More references than memory can hold, so only leaked clones reach it.
+/// Maximum number of references; more than memory can hold, so only leaked clones reach it.
 const REFERENCES_MAX: u64 = 1 << 46;
 
-/// One reading of the word.
+/// A value of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen(u64);
 
@@ -72,7 +73,7 @@ impl Seen {
         self.0 & WAKES
     }
 
-    /// One wake-up more, at most the greatest number.
+    /// Adds one wake-up, saturating.
     const fn woken(self) -> u64 {
         if self.wakes() == WAKES {
             self.0
@@ -82,21 +83,21 @@ impl Seen {
     }
 }
 
-/// What a waker has to do after it changed the word.
+/// What a waker must do after it changed the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// Nothing: the task is complete, or its runner will see the wake-up.
     Noted,
     /// Queue the task, with a reference for the queue entry.
     Schedule,
-    /// Free the task: the reference was the last one.
+    /// Free the task: the caller's reference was the last one.
     Free,
 }
 
-/// What a handle that is dropped has to do.
+/// What a dropped handle must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Nothing: the reference is gone with the interest.
+    /// Nothing: the reference was dropped with the interest.
     Done,
     /// Drop the join waker, then the reference.
     Waker,
@@ -109,19 +110,19 @@ pub(crate) enum Left {
 pub(crate) struct State(AtomicU64);
 
 impl State {
-    /// A task with a handle, in the list of owned tasks, about to be queued.
+    /// Makes the state of a task with a handle, in the list of owned tasks, about to be queued.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(3 * REFERENCE + WAKE + INTEREST))
     }
 
-    /// Reads the word; what was done before its value was written is visible.
+    /// Loads the word; what preceded the write of its value is visible.
     pub(crate) fn load(&self) -> Seen {
         // Acquire: pairs with the Release halves of XS3, XS5, XS6 and XS7; the runner sees what
         // its wakers wrote and the last poll left, the handle sees the output. [XS1]
         Seen(self.0.load(Ordering::Acquire))
     }
 
-    /// Begins a run: reads the word, and sets a saturated number of wake-ups back to one.
+    /// Begins a run: loads the word, and sets a saturated number of wake-ups to one.
     #[inline]
     pub(crate) fn begin(&self) -> Seen {
         let seen = self.load();
@@ -134,15 +135,16 @@ impl State {
 
     #[cold]
     fn begin_slow(&self) -> Seen {
-        // Acquire: as XS1, for wake-ups that came after that reading; the word stays part of their
+        // Acquire: as XS1, for wake-ups that came after that load; the word stays part of their
         // release sequences. [XS2]
         let seen = self.0.fetch_sub(WAKES - WAKE, Ordering::Acquire);
         Seen(seen - (WAKES - WAKE))
     }
 
-    /// Ends a poll that returned `Pending`; returns `true` if the task is to run again.
+    /// Ends a poll that returned `Pending`; returns `true` if the task must run again.
     ///
-    /// If not, the right to run and its reference are given up: the caller touches it no more.
+    /// If not, the right to run and its reference are given up: the caller must not access the
+    /// task.
     #[inline]
     pub(crate) fn end(&self, begun: Seen) -> bool {
         let mut seen = begun;
@@ -162,7 +164,7 @@ impl State {
         true
     }
 
-    /// Notes a wake-up by a waker that keeps its reference.
+    /// Records a wake-up by a waker that keeps its reference.
     #[inline]
     pub(crate) fn wake_by_ref(&self) -> Woken {
         self.change(|seen| {
@@ -176,7 +178,8 @@ impl State {
         })
     }
 
-    /// Notes a wake-up by a waker that gives its reference: to the queue entry if there is one.
+    /// Records a wake-up by a waker that gives up its reference, to the queue entry if there is
+    /// one.
     #[inline]
     pub(crate) fn wake_by_value(&self) -> Woken {
         self.change(|seen| {
@@ -192,7 +195,7 @@ impl State {
         })
     }
 
-    /// Asks for the future to be dropped; returns whether the caller has to queue the task.
+    /// Requests the drop of the future; returns whether the caller must queue the task.
     pub(crate) fn abort(&self) -> Woken {
         self.change(|seen| {
             if seen.is_complete() || seen.is_aborted() {
@@ -205,10 +208,10 @@ impl State {
         })
     }
 
-    /// Changes the word by what `step` says, until no other change came between.
+    /// Changes the word by `step` in a compare-exchange loop.
     #[inline(always)]
     fn change(&self, step: impl Fn(Seen) -> (Option<u64>, Woken)) -> Woken {
-        // Relaxed: the exchange below checks it. [XS4]
+        // Relaxed: the compare-exchange below checks it. [XS4]
         let mut seen = Seen(self.0.load(Ordering::Relaxed));
         loop {
             let (Some(next), woken) = step(seen) else {
@@ -227,7 +230,7 @@ impl State {
         }
     }
 
-    /// Marks the task complete, the output being written; returns the word before.
+    /// Marks the task complete, whose output must be written; returns the word before.
     pub(crate) fn complete(&self) -> Seen {
         // AcqRel: release, pairs with XS1: the handle sees the output; acquire, pairs with XS9: the
         // join waker is visible. [XS6]
@@ -246,8 +249,8 @@ impl State {
         seen >> 16 == count
     }
 
-    /// Completes a task that has no handle and drops two references, in one step; returns `true` if
-    /// they were the last ones.
+    /// Completes a task that has no handle and drops two references, in one operation; returns
+    /// `true` if they were the last ones.
     #[must_use = "the last reference frees the task"]
     pub(crate) fn complete_and_release(&self) -> bool {
         // AcqRel: as XS7; no thread reads the output. [XS8]
@@ -255,7 +258,7 @@ impl State {
         seen >> 16 == 2
     }
 
-    /// Lends the join waker to the runner, or takes it back; `false` if the task is complete.
+    /// Lets the runner use the join waker, or revokes that; `false` if the task is complete.
     pub(crate) fn lend_join_waker(&self, lend: bool) -> bool {
         let mut seen = self.load();
         while !seen.is_complete() {
@@ -281,8 +284,8 @@ impl State {
     pub(crate) fn leave(&self) -> Left {
         let mut seen = self.load();
         loop {
-            // The output, or the waker, is still to be dropped, so the reference stays with the
-            // caller: else another thread might free the task meanwhile.
+            // The output, or the waker, must still be dropped, so the caller keeps the reference:
+            // otherwise another thread might free the task meanwhile.
             let (next, left) = if seen.is_complete() {
                 return Left::Output;
             } else if seen.has_join_waker() {
@@ -302,7 +305,7 @@ impl State {
         }
     }
 
-    /// One reference more.
+    /// Adds a reference.
     pub(crate) fn acquire(&self) {
         // Relaxed: the caller has a reference, which orders what it does with the other. [XS11]
         let seen = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
@@ -312,7 +315,7 @@ impl State {
     }
 }
 
-/// The count would wrap and free memory in use: the process ends, as with `Arc`.
+/// Aborts the process, as `Arc` does: the count would wrap, and memory in use would be freed.
 #[cold]
 fn overflow() -> ! {
     /// Panics while it is dropped by a panic, which ends the process.

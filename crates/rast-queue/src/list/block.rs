@@ -8,9 +8,9 @@ use core::ptr::NonNull;
 use crate::abort::deallocate;
 use crate::alloc::{Allocator, Layout};
 
-/// Owns a `V` in memory of `A`, until it is leaked to the other threads.
+/// A `V` in memory of `A`, owned until it is leaked to the other threads.
 ///
-/// The allocator is asked for every size, zero too, so that each block given back was taken.
+/// It calls the allocator even for size zero, so every block that is freed was allocated.
 pub(super) struct Block<'a, V, A: Allocator> {
     at: NonNull<V>,
     alloc: &'a A,
@@ -18,7 +18,7 @@ pub(super) struct Block<'a, V, A: Allocator> {
 }
 
 impl<'a, V, A: Allocator> Block<'a, V, A> {
-    /// What a block asks of the allocator.
+    /// The layout of a block.
     pub(super) const LAYOUT: Layout = Layout::new::<V>();
 
     /// Moves `value` into new memory.
@@ -40,12 +40,12 @@ impl<'a, V, A: Allocator> Block<'a, V, A> {
         })
     }
 
-    /// Takes back what `leak` gave away.
+    /// Takes ownership of a leaked block again.
     ///
     /// # Safety
     ///
     /// 1. `at` came from `leak`, of a block of this very allocator.
-    /// 2. Nothing else uses the block any more, or takes it back too.
+    /// 2. No other thread uses the block, and it is taken back once.
     pub(super) unsafe fn from_leaked(at: NonNull<V>, alloc: &'a A) -> Self {
         Self {
             at,
@@ -54,17 +54,17 @@ impl<'a, V, A: Allocator> Block<'a, V, A> {
         }
     }
 
-    /// Where the value is.
+    /// The address of the value.
     pub(super) fn as_non_null(&self) -> NonNull<V> {
         self.at
     }
 
-    /// Gives the block away, to be taken back by `from_leaked`.
+    /// Leaks the block, to be taken back by `from_leaked`.
     pub(super) fn leak(self) -> NonNull<V> {
         ManuallyDrop::new(self).at
     }
 
-    /// Moves the value out and gives the memory back.
+    /// Moves the value out and frees the memory.
     pub(super) fn into_inner(self) -> V {
         let this = ManuallyDrop::new(self);
         // SAFETY: the block owns the value, which is not touched again: the block is not dropped.

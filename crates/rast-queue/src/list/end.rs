@@ -1,4 +1,4 @@
-//! The end of a queue: by links and not by counts, since nothing else has it any more.
+//! The drop of a queue: it follows links and ignores counts, since no other thread has access.
 
 use crate::alloc::Allocator;
 
@@ -14,13 +14,13 @@ impl<T, A: Allocator> Drop for ListQueue<T, A> {
             place: Some(self.head.at_rest().0),
             queue: self,
         };
-        // If the drop of an item panics, that of `rest` drops the others as the panic goes up.
+        // If the drop of an item panics, the drop of `rest` drops the others while the panic
+        // unwinds.
         while rest.drop_next() {}
     }
 }
 
-/// The end of a queue: walks the links, drops what is queued and frees the nodes, also while a
-/// panic goes up.
+/// Walks the links, drops the queued items and frees the nodes, even while a panic unwinds.
 struct Rest<'a, T, A: Allocator> {
     queue: &'a ListQueue<T, A>,
     place: Option<Place<T>>,
@@ -63,8 +63,8 @@ impl<T, A: Allocator> Drop for Rest<'_, T, A> {
 }
 
 impl<T, A: Allocator> ListQueue<T, A> {
-    /// Asserts, of a queue at rest, that every reference was given back and that the tail is at the
-    /// end of the list; in debug builds only.
+    /// Asserts, in debug builds, that every reference was released and that the tail is at the end
+    /// of the list.
     pub(super) fn check_invariants(&mut self) {
         if !cfg!(debug_assertions) {
             return;

@@ -1,24 +1,27 @@
-//! An unbounded lock-free queue as a list of nodes, each freed by multi-counters as soon as no
-//! thread refers to it.
+//! An unbounded lock-free queue as a linked list of nodes, each of which multi-counters free as
+//! soon as no thread has a reference to it.
 //!
-//! The source is algorithm 2.4 of the RAST document, whose faults are mended here;
-//! `docs/algorithms/queue-list.md` lists each of them with the test that shows it. The idea is
-//! kept: the last node is a place without an item, a push puts its item there and then links a new
-//! place behind it, and the thread that comes meanwhile helps; the head and the tail each carry a
-//! count of the references that they gave out, and hand it over to a node when they leave it.
+//! It is algorithm 2.4 of the original RAST design, with its faults corrected;
+//! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node has
+//! no item. A push stores its item there and then links a new node behind it; a thread that arrives
+//! in between helps. The head and the tail each count the references that they gave out, and add
+//! this count to a node when they leave it.
 //!
-//! What we changed: an item is written once and never taken out of its node; the tail is moved
-//! until it has left the node, whatever other counts change meanwhile; a pop asks the link and not
-//! the tail whether there is an item; the link is a plain pointer, written once, and no source of
-//! references; all counts are modulo a power of two; and a close was added, which is a push of a
-//! mark that nothing is ever linked behind.
+//! What we changed:
+//! - An item is written once and stays in its node until the node is freed.
+//! - A thread that moves the tail retries until the tail has left the node, whatever other counts
+//!   change meanwhile.
+//! - A pop checks the link and not the tail to find out whether there is an item.
+//! - The link is a plain pointer, written once, and gives out no references.
+//! - All counts wrap at a power of two.
+//! - We added a close. It is a push of a mark behind which no node is ever linked.
 //!
 //! ```text
 //!     head (node, count)                                   tail (node, count)
 //!       │                                                    │
 //!       ▼                                                    ▼
 //!   ┌────────┐       ┌────────┐       ┌────────┐       ┌────────┐
-//!   │ data ──┼─► a   │ data ──┼─► b   │ data ──┼─► c   │ data   │  the place for the next item
+//!   │ data ──┼─► a   │ data ──┼─► b   │ data ──┼─► c   │ data   │  the node for the next item
 //!   │ next ──┼──────►│ next ──┼──────►│ next ──┼──────►│ next   │
 //!   │ state  │       │ state  │       │ state  │       │ state  │
 //!   └────────┘       └────────┘       └────────┘       └────────┘
@@ -28,22 +31,21 @@
 //! | --- | --- | --- | --- |
 //! | `head` | `refer` and `pass` of pops | pops, `is_empty` | twice per pop: a count, then the next node |
 //! | `tail` | `refer` and `pass` of pushes | pushes, `close`, `is_closed` | twice per push |
-//! | `Node::data` | the push or close that finds it null | pushes; the pop that passed the node | once |
-//! | `Node::next` | any push that finds an item above it | pushes, pops | once |
+//! | `Node::data` | the push or close that finds it null | pushes; the pop that moved the head off the node | once |
+//! | `Node::next` | any push that finds an item in the node | pushes, pops | once |
 //! | `Node::state` | promises and releases | the same | node.rs |
 //!
 //! Rules:
 //!
-//! 1. `data` and `next` change once, from null. `next` is written only below an item.
+//! 1. `data` and `next` change once, from null. `next` is written only in a node with an item.
 //! 2. The head and the tail move only along links, one node at a time, and only by a thread that
 //!    holds a reference to the node they leave.
-//! 3. Each of them leaves each node once, and the thread that moved it promises at once: the node
-//!    takes the count over.
-//! 4. A node is used only under a reference, and given back to the allocator by the release that
-//!    ends it.
+//! 3. Each of them leaves each node once, and the thread that moved it promises at once: it adds
+//!    the word's count to the node.
+//! 4. A node is accessed only under a reference, and the release that ends it frees it.
 //! 5. The item of a node belongs to the pop that moved the head off the node.
-//! 6. An operation holds one reference at a time; nothing that can panic runs between putting an
-//!    item and moving the tail past it.
+//! 6. An operation has one reference at a time; nothing that can panic runs between storing an item
+//!    and moving the tail past it.
 
 mod block;
 mod end;
@@ -70,22 +72,20 @@ use source::{Place, Source};
 /// An unbounded first-in first-out queue between any number of producers and consumers, as a list
 /// of single nodes.
 ///
-/// The form in which the RAST document describes its queue, kept as reference, oracle and baseline
-/// of measurements: each item costs two allocations and about ten atomic read-modify-writes, so
-/// [`Queue`](crate::Queue) is several times faster. Take this one to read, to compare with, or
-/// where memory must go back to the allocator item by item.
+/// This is the queue of the original RAST design, kept as reference, test oracle and baseline of
+/// measurements. Each item costs two allocations and about ten atomic read-modify-writes, so
+/// [`Queue`](crate::Queue) is several times faster. Use this one for comparison, or where memory
+/// must be freed item by item.
 ///
-/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push.
-/// A push allocates the item and a node; both go back to the allocator as soon as the item was
-/// popped and no operation that began before looks at them.
+/// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
+/// push. A push allocates the item and a node; both are freed as soon as the item was popped and no
+/// earlier operation accesses them.
 ///
-/// Progress: lock-free, every operation: of the threads that use the queue, one completes its
-/// operation within a bounded number of steps of its own, whatever the others do, where the target
-/// can exchange two words at once (and as far as the allocator is lock-free);
-/// [`is_lock_free`](Self::is_lock_free) tells.
+/// Every operation is lock-free if the allocator is, on targets with a compare-exchange of two
+/// words; [`is_lock_free`](Self::is_lock_free) tells whether this target has one.
 ///
-/// There is no length: the list has no place to count, and a walk along it could not end while
-/// others push.
+/// There is no `len`: the list has no count, and a walk along it might not end while other threads
+/// push.
 ///
 /// ```
 /// use rast_queue::list::ListQueue;
@@ -102,7 +102,7 @@ use source::{Place, Source};
 /// assert!(QUEUE.push(4).is_err());
 /// ```
 ///
-/// Items that may not move between threads keep the queue on one:
+/// A queue of items that are not `Send` is neither `Send` nor `Sync`:
 ///
 /// ```compile_fail
 /// fn share<T: Sync>(_: T) {}
@@ -114,8 +114,7 @@ use source::{Place, Source};
 /// send(rast_queue::list::ListQueue::<std::rc::Rc<u8>>::new());
 /// ```
 ///
-/// A queue of long-lived references takes no shorter ones, because they could be popped as
-/// long-lived:
+/// It is invariant in `T`. Otherwise a short borrow could be pushed and popped as a long one:
 ///
 /// ```compile_fail
 /// use rast_queue::list::ListQueue;
@@ -127,21 +126,21 @@ use source::{Place, Source};
 pub struct ListQueue<T, A: Allocator = Global> {
     head: CachePadded<Source<T>>,
     tail: CachePadded<Source<T>>,
-    /// Where a new queue begins; in the list once, and never freed.
+    /// The first node of a new queue; in the list once, and never freed.
     first: Node<T>,
-    /// Where a queue ends that is closed between the two steps of a push; in the list at most once,
-    /// and never freed.
+    /// The last node of a queue that is closed between the two steps of a push; in the list at most
+    /// once, and never freed.
     last: Node<T>,
     alloc: A,
 }
 
-// SAFETY: the queue owns its items and gives out no reference to one: an item goes in by one thread
-// and out by another, so it must be Send and need not be Sync. The nodes are shared by the protocol
-// of the module. The allocator is used by all threads through a shared reference. Send follows from
-// the fields: a node holds an item.
+// SAFETY: the queue owns its items and gives out no reference to one. One thread pushes an item and
+// another pops it, so it must be Send and need not be Sync. Threads share the nodes by the protocol
+// of the module. All threads use the allocator through a shared reference. Send follows from the
+// fields.
 unsafe impl<T: Send, A: Allocator + Sync> Sync for ListQueue<T, A> {}
 
-// No user code runs while the list is half changed, so a panic cannot be seen in it.
+// No user code runs while an invariant is broken, so a panic leaves the list consistent.
 impl<T, A: Allocator> UnwindSafe for ListQueue<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for ListQueue<T, A> {}
 
@@ -187,7 +186,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     }
 
     /// Returns whether the queue is lock-free on this processor; if not, short locks replace the
-    /// double word.
+    /// compare-exchange of two words.
     ///
     /// True on AArch64, and on x86-64 except for its first models; see [`AtomicWideTaggedPtr`].
     #[must_use]
@@ -205,7 +204,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the item if the queue is closed; what the closer did before is then visible.
+    /// [`Closed`] with the item if the queue is closed; the close happens before the return.
     pub fn push(&self, item: T) -> Result<(), Closed<T>> {
         match self.try_push(item) {
             Ok(()) => Ok(()),
@@ -216,10 +215,10 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Pushes one item at the back, and hands it back on lack of memory too.
+    /// Pushes one item at the back. Returns the item if the queue is closed or memory is lacking.
     ///
     /// Lock-free; allocates the item and a node. It may allocate one more node each time that it
-    /// comes between the two steps of another push.
+    /// arrives between the two steps of another push.
     ///
     /// # Errors
     ///
@@ -234,7 +233,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     /// assert_eq!(queue.try_push("b"), Err(TryPushError::Closed("b")));
     /// ```
     pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
-        // Everything that can fail or panic comes before the item is put: rule 6.
+        // Everything that can fail or panic comes before the item is stored: rule 6.
         let item = match Block::new(Item(item), &self.alloc) {
             Ok(item) => item,
             Err(Item(item)) => return Err(self.refuse(item)),
@@ -252,8 +251,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
             let back = self.refer(&self.tail);
             match back.put(item_at) {
                 Ok(()) => {
-                    // The item is the list's, and is pushed as soon as a link is below it, no
-                    // matter which thread makes it.
+                    // The list owns the item, which is pushed as soon as its node has a link, no
+                    // matter which thread stores the link.
                     let _ = item.leak();
                     let unused = self.extend_list(&back, place);
                     drop(back);
@@ -265,14 +264,14 @@ impl<T, A: Allocator> ListQueue<T, A> {
                     drop(place);
                     return Err(TryPushError::Closed(item.into_inner().0));
                 }
-                // Another push put its item here; help it, then try the next place.
+                // Another push stored its item here; help it, then try the next node.
                 Err(_) => spare = self.extend_list(&back, place),
             }
         }
     }
 
-    /// Sees to it that a node is linked behind `back`, where an item is queued, and that the tail
-    /// has left `back`; gives `place` back if it was not needed.
+    /// Ensures that a node is linked behind `back`, which has an item, and that the tail has left
+    /// `back`. Returns `place` if it was not needed.
     #[inline]
     fn extend_list<'a>(
         &self,
@@ -295,7 +294,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
         unused
     }
 
-    /// Why an item is refused for which there is no memory.
+    /// Returns the error for an item for which there is no memory.
     #[cold]
     fn refuse(&self, item: T) -> TryPushError<T> {
         if self.is_closed() {
@@ -305,10 +304,10 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Pops the item at the front, or gives `None` if the queue is empty.
+    /// Pops the item at the front, or returns `None` if the queue is empty.
     ///
-    /// After [`close`](Self::close) it gives what is queued, then `None` for ever.
-    /// Lock-free; never allocates, never panics; runs no code of `T`.
+    /// After [`close`](Self::close) it returns the queued items, then always `None`. Lock-free;
+    /// never allocates, never panics; runs no code of `T`.
     pub fn pop(&self) -> Option<T> {
         loop {
             let front = self.refer(&self.head);
@@ -330,9 +329,9 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Returns an iterator that pops until it first finds the queue empty.
     ///
-    /// Others may push and pop meanwhile: it ends at the first moment that the queue is empty,
-    /// which need not come while producers are faster; bound it with `take`. Dropped early, it
-    /// leaves the rest.
+    /// Other threads may push and pop meanwhile. The iterator ends when it first finds the queue
+    /// empty, which may never happen while producers are faster; bound it with `take`. If it is
+    /// dropped early, the other items stay queued.
     ///
     /// ```
     /// let queue: rast_queue::list::ListQueue<_> = (1..=5).collect();
@@ -340,7 +339,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
     /// ```
     ///
-    /// A drain that no thread runs pops nothing:
+    /// A drain that is not iterated pops nothing:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -351,10 +350,10 @@ impl<T, A: Allocator> ListQueue<T, A> {
         Drain::new(self)
     }
 
-    /// Closes the queue for pushes, for ever; returns whether this call did it.
+    /// Closes the queue, so that every later push fails; returns whether this call closed it.
     ///
-    /// Queued items can still be popped: once a thread sees the queue closed, then empty, it has
-    /// seen the end. Lock-free; allocates nothing.
+    /// Queued items can still be popped. Once a thread finds the queue closed and then empty, there
+    /// are no more items. Lock-free; allocates nothing.
     ///
     /// ```
     /// let queue: rast_queue::list::ListQueue<_> = (1..=2).collect();
@@ -368,8 +367,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
             match back.put_closed() {
                 Ok(()) => return true,
                 Err(Data::Closed) => return false,
-                // A push put its item here and may not have linked a place yet: if so, close by the
-                // link.
+                // A push stored its item here and may not have linked a node yet: if so, close by
+                // the link.
                 Err(_) => {
                     let last = Place::<T>::last_mark();
                     let closed = back.link(last);
@@ -385,7 +384,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Returns whether the queue is closed; what the closer did before is then visible. Lock-free.
+    /// Returns whether the queue is closed. If so, the close happens before the return. Lock-free.
     pub fn is_closed(&self) -> bool {
         loop {
             let back = self.refer(&self.tail);
@@ -421,14 +420,15 @@ impl<T, A: Allocator> ListQueue<T, A> {
         }
     }
 
-    /// Takes a reference to the node that `source`, the head or the tail of this queue, points to.
+    /// Acquires a reference to the node that `source`, the head or the tail of this queue, points
+    /// to.
     #[inline]
     fn refer(&self, source: &Source<T>) -> Reference<'_, T, A> {
         Reference::take(self, source)
     }
 
-    /// Moves `source` from the node of `from` to `to`, the one linked behind it, unless it has left
-    /// that node already; returns whether this call did it.
+    /// Moves `source` from the node of `from` to `to`, the node linked behind it, unless `source`
+    /// has left that node already; returns whether this call moved it.
     #[inline]
     fn pass(&self, source: &Source<T>, from: &Reference<'_, T, A>, to: NonNull<Node<T>>) -> bool {
         match source.pass(from.place, from.count, Place::of_link(to)) {
@@ -446,7 +446,7 @@ impl<T, A: Allocator> Extend<T> for ListQueue<T, A> {
     ///
     /// # Panics
     ///
-    /// If the queue is closed, before it asks for an item.
+    /// If the queue is closed; then it has not called the iterator.
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         assert!(!self.is_closed(), "list: extend needs an open queue");
         for item in items {

@@ -1,4 +1,4 @@
-//! A node of the list: one place for an item, a link, and the counts that say when the node may be
+//! A node of the list: the pointer to an item, a link, and the counts that say when the node may be
 //! freed.
 //!
 //! ```text
@@ -14,13 +14,13 @@
 //!
 //! | part of the state | meaning | changed by |
 //! | --- | --- | --- |
-//! | sources | how many words may still give out references to the node | a promise takes one off |
-//! | internal | references that a promise handed over, less those that were given back | a promise adds, a release takes one off |
+//! | sources | how many words may still give out references to the node | a promise subtracts one |
+//! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
-//! `internal` is a number modulo 2^`INTERNAL_BITS`, and so are the counts in the words. It wraps
-//! off the word's top and its borrow never meets the sources. When no source is left it is the
-//! number of references that are held, of which a thread has one at most: so it is zero exactly
-//! when no thread holds one, however often the counts have come round.
+//! `internal` and the counts in the words wrap at 2^`INTERNAL_BITS`. `internal` is in the upper
+//! bits, so its overflow never changes the sources. When no source is left, it is the number of
+//! references that threads have, at most one per thread. So it is then zero exactly when no thread
+//! has one, however often the counts have wrapped.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -29,7 +29,7 @@ use crate::primitive::WideTaggedPtr;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// An item of the queue. Its address is even, so that `CLOSED` is the address of none.
+/// An item of the queue. Its address is even, so `CLOSED` is never the address of an item.
 #[repr(align(2))]
 pub(super) struct Item<T>(pub(super) T);
 
@@ -38,12 +38,12 @@ const CLOSED: usize = 1;
 
 const _: () = assert!(!CLOSED.is_multiple_of(align_of::<Item<()>>()));
 
-/// A place in the list.
+/// A node of the list.
 pub(super) struct Node<T> {
     data: AtomicPtr<Item<T>>,
     next: AtomicPtr<Node<T>>,
     state: AtomicUsize,
-    /// Of no size; in a model it marks each use of the node, and its end as a write.
+    /// Of size zero; in a model it records each use of the node as a read, and its end as a write.
     life: UnsafeCell<()>,
     /// The list owns the item that is here.
     owns: PhantomData<T>,
@@ -55,12 +55,12 @@ pub(super) enum Data<T> {
     Nothing,
     /// An item, at this address.
     Item(NonNull<Item<T>>),
-    /// The end of a closed queue: this is the last node, for ever.
+    /// The end of a closed queue: this always stays the last node.
     Closed,
 }
 
 impl<T> Node<T> {
-    /// The width of `internal`: no wider than the counts it is compared with, and two bits remain
+    /// Width of `internal`: at most that of the counts in the words, and such that two bits remain
     /// for the sources.
     const INTERNAL_BITS: u32 = {
         let counts = WideTaggedPtr::<Self>::COUNT_BITS;
@@ -68,16 +68,17 @@ impl<T> Node<T> {
         if counts < room { counts } else { room }
     };
 
-    /// One reference, in the state; whatever lies below holds the sources.
+    /// One reference in the state; the bits below are the sources.
     const REFERENCE: usize = 1 << (usize::BITS - Self::INTERNAL_BITS);
 
-    /// One source, in the state.
+    /// One source in the state.
     const SOURCE: usize = 1;
 
-    /// The sources of a node that comes and goes: the head and the tail of the queue.
+    /// Number of sources of an allocated node: the head and the tail of the queue.
     pub(super) const PASSING: usize = 2 * Self::SOURCE;
 
-    /// The sources of a node that is part of the queue, which itself never gives it up.
+    /// Number of sources of a node that is part of the queue: the queue is a third source, which
+    /// never promises.
     pub(super) const STANDING: usize = 3 * Self::SOURCE;
 
     /// A place for an item, with a number of sources.
@@ -120,16 +121,14 @@ impl<T> Node<T> {
         node
     }
 
-    /// Puts `item` here, if nothing has been put here before.
-    ///
-    /// The node owns the item from then on. Otherwise, tells what is here.
+    /// Stores `item` in the node, which then owns it, if nothing was stored before. Otherwise
+    /// returns what is stored.
     #[inline]
     pub(super) fn put(&self, item: NonNull<Item<T>>) -> Result<(), Data<T>> {
         self.set(item.as_ptr())
     }
 
-    /// Puts the mark of the end here, if nothing has been put here before; otherwise tells what is
-    /// here.
+    /// Stores the mark of the end, if nothing was stored before; otherwise returns what is stored.
     pub(super) fn put_closed(&self) -> Result<(), Data<T>> {
         self.set(ptr::without_provenance_mut(CLOSED))
     }
@@ -137,7 +136,7 @@ impl<T> Node<T> {
     #[inline]
     fn set(&self, data: *mut Item<T>) -> Result<(), Data<T>> {
         // Release: pairs with the Acquire in data; publishes the item, and what the thread did
-        // before it pushed or closed. Nothing is read through the null that was here. [LQ1]
+        // before it pushed or closed. Nothing is read through the null that was stored. [LQ1]
         let outcome =
             self.data
                 .compare_exchange(ptr::null_mut(), data, Ordering::Release, Ordering::Relaxed);
@@ -147,11 +146,11 @@ impl<T> Node<T> {
         }
     }
 
-    /// What is here; except for `Nothing` it never changes.
+    /// Returns what is stored; except for `Nothing` it never changes.
     #[inline]
     pub(super) fn data(&self) -> Data<T> {
-        // Acquire: pairs with the Release in set; the item is seen whole, and what the closer did
-        // before. [LQ2]
+        // Acquire: pairs with the Release in set; the item is visible, and what the closing thread
+        // did before. [LQ2]
         let data = self.data.load(Ordering::Acquire);
         match NonNull::new(data) {
             None => Data::Nothing,
@@ -160,10 +159,10 @@ impl<T> Node<T> {
         }
     }
 
-    /// Links `node` behind this one, if none has been linked before; returns whether it did.
+    /// Links `node` behind this one, if no node was linked before; returns whether it did.
     #[inline]
     pub(super) fn link(&self, node: NonNull<Self>) -> bool {
-        // Release: pairs with the Acquire in next; the new node is seen whole. [LQ3]
+        // Release: pairs with the Acquire in next; publishes the new node. [LQ3]
         let outcome = self.next.compare_exchange(
             ptr::null_mut(),
             node.as_ptr(),
@@ -173,21 +172,21 @@ impl<T> Node<T> {
         outcome.is_ok()
     }
 
-    /// The node behind this one; once there is one, it stays.
+    /// Returns the node behind this one; once there is one, it never changes.
     #[inline]
     pub(super) fn next(&self) -> Option<NonNull<Self>> {
-        // Acquire: pairs with the Release in link; the thread that passes the node on in the head
-        // or the tail passes it on whole. [LQ4]
+        // Acquire: pairs with the Release in link; the thread that stores the node's address in the
+        // head or the tail publishes the node with it. [LQ4]
         NonNull::new(self.next.load(Ordering::Acquire))
     }
 
-    /// Takes over `count` references that one source gave out, which gives out no more: the nocopy
-    /// promise.
+    /// Adds the `count` references that one source gave out, which gives out no more: the nocopy
+    /// promise of the original design.
     ///
     /// The caller holds a reference, so this is never the end of the node.
     #[inline]
     pub(super) fn promise(&self, count: u64) {
-        // Only the low bits count: the others are lost off the top, here and in every release.
+        // Only the low bits matter: the others overflow, here and in every release.
         let handed_over = (count as usize).wrapping_mul(Self::REFERENCE);
         // Relaxed: the sum alone matters; the caller's use of the node ends with its release,
         // later. [LQ5]
@@ -200,15 +199,15 @@ impl<T> Node<T> {
         );
     }
 
-    /// Gives one reference back; returns whether the node has ended: no source is left and no
-    /// thread holds a reference.
+    /// Releases one reference. Returns whether the node has ended: no source is left and no thread
+    /// has a reference.
     ///
-    /// If it has not, another may end it before this returns: so this takes the address, and
-    /// borrows a field at a time.
+    /// If it has not, another thread may free the node before this returns. So this takes the
+    /// address, and borrows one field at a time.
     ///
     /// # Safety
     ///
-    /// The caller holds a reference to the node, and this is what gives it back.
+    /// The caller has a reference to the node, which this call releases.
     #[inline]
     #[must_use]
     pub(super) unsafe fn release(node: *const Self) -> bool {
@@ -217,8 +216,8 @@ impl<T> Node<T> {
         life.with(|_| ());
         // SAFETY: as above.
         let state = unsafe { &(*node).state };
-        // AcqRel: pairs with itself; the thread that ends the node comes after all that others did
-        // with it. [LQ6]
+        // AcqRel: pairs with itself; all accesses of other threads to the node happen before the
+        // thread that ends it frees it. [LQ6]
         let before = state.fetch_sub(Self::REFERENCE, Ordering::AcqRel);
         before == Self::REFERENCE
     }
@@ -235,9 +234,9 @@ impl<T> Node<T> {
         self.life.with_mut(|_| ());
     }
 
-    /// Returns whether the counts are those of a node at rest, to which words with the counts
-    /// `given` in all point: as many references were given back as given out, and `sources` words
-    /// have not yet passed.
+    /// Returns whether the counts are those of a node to which no thread has a reference. `given`
+    /// is the sum of the counts of the words that point to it, and `sources` is the number of words
+    /// that have not left it.
     pub(super) fn is_at_rest(&self, given: u64, sources: usize) -> bool {
         let given = (given as usize).wrapping_mul(Self::REFERENCE);
         // Relaxed: the caller has the queue to itself. [LQ7]
@@ -247,7 +246,7 @@ impl<T> Node<T> {
 
 #[cfg(all(test, not(rast_loom)))]
 impl<T> Node<T> {
-    /// As if `count` references had been given out and given back.
+    /// Changes the counts as if `count` references had been given out and released.
     pub(super) fn preset_given_back(&self, count: u64) {
         let references = (count as usize).wrapping_mul(Self::REFERENCE);
         self.state.fetch_sub(references, Ordering::Relaxed);

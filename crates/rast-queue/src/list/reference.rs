@@ -1,4 +1,4 @@
-//! A reference to a node, from the word that counted it to the release: the access protocol of the
+//! A reference to a node, from its acquisition to its release: the access protocol of the
 //! multi-counters.
 
 use core::ops::Deref;
@@ -15,12 +15,12 @@ use super::source::{Place, Source};
 pub(super) struct Reference<'a, T, A: Allocator> {
     queue: &'a ListQueue<T, A>,
     pub(super) place: Place<T>,
-    /// How many the word had given out when it gave out this one.
+    /// Number of references that the word had given out, with this one.
     pub(super) count: u64,
 }
 
 impl<'a, T, A: Allocator> Reference<'a, T, A> {
-    /// Takes a reference to the node that `source`, the head or the tail of `queue`, points to.
+    /// Acquires a reference to the node that `source`, the head or the tail of `queue`, points to.
     #[inline]
     pub(super) fn take(queue: &'a ListQueue<T, A>, source: &Source<T>) -> Self {
         let (place, count) = source.refer();
@@ -40,8 +40,8 @@ impl<T, A: Allocator> Deref for Reference<'_, T, A> {
     #[inline]
     fn deref(&self) -> &Node<T> {
         let node = self.queue.resolve(self.place);
-        // SAFETY: a node was made before it was linked, and by rule 4 it is not freed before this
-        // reference is given back, in drop. Nodes change through atomics alone.
+        // SAFETY: a node was initialised before it was linked, and by rule 4 it is not freed before
+        // the drop releases this reference. Nodes change only through atomics.
         unsafe { node.as_ref() }
     }
 }

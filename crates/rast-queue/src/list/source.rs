@@ -1,4 +1,5 @@
-//! The head and the tail: words that give out references to the node they point to, and count them.
+//! The head and the tail: words that give out references to the node that they point to, and count
+//! them.
 
 use core::ptr::{self, NonNull};
 
@@ -9,7 +10,7 @@ use super::node::Node;
 
 /// Where a word points.
 ///
-/// Two nodes are part of the queue and move when it moves, so they are named and not pointed to.
+/// Two nodes are fields of the queue and move with it, so they have names instead of addresses.
 pub(super) enum Place<T> {
     /// The node that a new queue begins with.
     First,
@@ -63,7 +64,7 @@ impl<T> Place<T> {
         }
     }
 
-    /// The place that a word names.
+    /// Returns the place that a word names.
     #[inline]
     fn of_word(word: WideTaggedPtr<Node<T>>) -> Self {
         match NonNull::new(word.ptr()) {
@@ -72,7 +73,7 @@ impl<T> Place<T> {
         }
     }
 
-    /// The word that names the place and has given out `count` references to it.
+    /// Returns the word that names the place and has given out `count` references to it.
     #[inline]
     fn to_word(self, count: u64) -> WideTaggedPtr<Node<T>> {
         let node = match self {
@@ -101,33 +102,34 @@ impl<T> Source<T> {
         Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
     }
 
-    /// Gives out a reference to the node that this word points to; it must be given back by
+    /// Gives out a reference to the node that this word points to, which must be released by
     /// `Node::release`.
     ///
     /// Returns how many the word has now given out to that node.
     #[inline]
     pub(super) fn refer(&self) -> (Place<T>, u64) {
-        // Acquire: pairs with the Release in pass; the node is seen whole. [LQ8]
+        // Acquire: pairs with the Release in pass; the node is visible. [LQ8]
         let word = self.0.fetch_add_count(1, Ordering::Acquire);
         (Place::of_word(word), word.count().wrapping_add(1))
     }
 
-    /// Moves on from the node at `from` to the one behind it, unless the word has left `from`
-    /// already.
+    /// Moves the word from the node at `from` to the node behind it, unless the word has left
+    /// `from` already.
     ///
-    /// Returns how many references the word has given out to the node that it left, if this call
-    /// moved it; `count` is a guess. The caller holds a reference to that node, so it is not freed,
-    /// and its address does not come back, while this runs.
+    /// If this call moved the word, returns how many references the word has given out to the node
+    /// that it left. `count` is the expected number. The caller has a reference to that node, so
+    /// meanwhile it is not freed and its address is not reused.
     ///
-    /// Liveness: a failure means that another thread took a reference or moved the word. A thread
-    /// that took one does not take another one before the word has left this node, unless it
-    /// completes an operation in between, as `is_empty` does, which moves nothing.
+    /// Liveness: a failure means that another thread acquired a reference or moved the word. A
+    /// thread that acquired a reference acquires another one before the word has left this node
+    /// only if it completes an operation in between, as `is_empty` does, which does not move the
+    /// word.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);
         loop {
-            // Release: pairs with the Acquire in refer; the node behind, which the caller saw whole
-            // or made, is seen whole by those who refer to it from here. [LQ9]
+            // Release: pairs with the Acquire in refer; the next node, which the caller acquired or
+            // made, is visible to threads that get a reference from this word. [LQ9]
             let outcome = self.0.compare_exchange_weak(
                 seen,
                 to.to_word(0),
@@ -142,8 +144,8 @@ impl<T> Source<T> {
         }
     }
 
-    /// The place, and how many references to it were given out; for the thread that has the queue
-    /// alone.
+    /// Returns the place, and how many references to it were given out; only for a thread with
+    /// exclusive access to the queue.
     pub(super) fn at_rest(&self) -> (Place<T>, u64) {
         // Relaxed: the caller has the queue to itself. [LQ10]
         let word = self.0.load(Ordering::Relaxed);
@@ -153,7 +155,7 @@ impl<T> Source<T> {
 
 #[cfg(all(test, not(rast_loom)))]
 impl<T> Source<T> {
-    /// As if this word had given out `count` references more.
+    /// Adds `count` to the references that this word has given out.
     pub(super) fn preset_given_out(&self, count: u64) {
         self.0.fetch_add_count(count, Ordering::Relaxed);
     }

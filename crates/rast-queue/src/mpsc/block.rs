@@ -1,5 +1,5 @@
-//! The memory of the boxed face: nodes in blocks, filled by one producer and emptied by the
-//! consumer.
+//! The memory of [`queue`](super::queue): nodes in blocks, each filled by one producer at a time
+//! and emptied by the consumer.
 //!
 //! ```text
 //!   ┌ header ─────────────────┬ node 0 ──────┬ node 1 ──────┬ … ┬ node N - 1 ──┐   aligned to its size, so a
@@ -10,25 +10,25 @@
 //! | field | written by | read by | when |
 //! | --- | --- | --- | --- |
 //! | `consumed` | the consumer | the consumer | per item popped |
-//! | `used` | who has the block | who has the block | when it changes hands |
-//! | `next` | who has the block | who has the block | while it is spare |
+//! | `used` | the owner of the block | its owner | when the owner changes |
+//! | `next` | the owner of the block | its owner | while it is spare |
 //! | node | its producer, then the consumer | likewise | rule 1 of the stack |
 //!
 //! Rules:
 //!
-//! 1. A block is in one of three places: at a producer, as its current block or under a batch that
-//!    is not pushed yet; in the spares; or exhausted: all of its nodes were pushed, and no thread
-//!    has it.
-//! 2. A producer uses each node once. When it leaves, its blocks go to the spares with `used`
-//!    written, so that the next producer goes on where it stopped.
-//! 3. The thread that consumes the last node of a block (`consumed == N`) finds it exhausted by
-//!    rule 2, so it is his alone: he empties it and gives it to the spares, or frees it if there
-//!    are many.
-//! 4. When the last half is gone, every item is consumed, so all blocks are in the spares, and are
-//!    freed.
+//! 1. A block is in one of three states. It belongs to a producer, as its current block or with a
+//!    batch that is not pushed yet. Or it is in the spares. Or it is exhausted: all of its nodes
+//!    were pushed, and no thread owns it.
+//! 2. A producer uses each node once. When it is dropped, its blocks go to the spares with `used`
+//!    written, so that the next producer continues there.
+//! 3. When the consumer has consumed the last node of a block (`consumed == N`), the block is
+//!    exhausted by rule 2, so the consumer owns it. The consumer resets it and adds it to the
+//!    spares, or frees it if there are many.
+//! 4. When the last half is dropped, every item is consumed, so all blocks are in the spares, and
+//!    are freed.
 //!
-//! No item is counted by an atomic: the producer counts what it filled, the consumer what it
-//! emptied, and both need only see a block full.
+//! No atomic counts items: the producer counts the nodes that it filled, the consumer those that it
+//! emptied, and each compares its count with the size of the block.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -57,20 +57,20 @@ pub(super) struct Header {
     next: UnsafeCell<*mut Header>,
 }
 
-/// The least size of a block in bytes, and the least number of nodes.
+/// Minimum size of a block in bytes, and minimum number of its nodes.
 const BYTES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4096 };
 const NODES_MIN: usize = if cfg!(rast_loom) { 2 } else { 8 };
 
-/// So many bytes of empty blocks are kept for producers to come, and at least so many blocks.
+/// Number of bytes in empty blocks that are kept for producers, and minimum number of such blocks.
 ///
-/// A producer whose consumer was stopped for a while fills many blocks, and both sides pay the
-/// system for pages if most are freed in between. Measured with four producers on two cores (KVM
-/// guest, 2026-11): 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141 with 4
-/// MiB.
+/// A producer whose consumer was suspended for a while fills many blocks. If most are then freed,
+/// both sides pay for page faults. Measured with four producers on two cores (KVM guest, 2026-11):
+/// 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141 with 4 MiB.
 const SPARE_BYTES: usize = 1 << 20;
 const SPARES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4 };
 
-/// A block of nodes for items of type `T`: a bare address, for those to use who have the block.
+/// A block of nodes for items of type `T`: a raw address, which only the owner of the block may
+/// use.
 pub(super) struct Block<T> {
     header: NonNull<Header>,
     nodes: PhantomData<BoxedNode<T>>,
@@ -97,7 +97,7 @@ impl<T> Block<T> {
         bytes
     };
 
-    /// How many spares are kept, apart from those with nodes in use.
+    /// Number of spares that are kept, besides those with nodes in use.
     const SPARES_MAX: usize = {
         let count = SPARE_BYTES / Self::BYTES;
         let count = if cfg!(rast_loom) || count < SPARES_MIN {
@@ -124,7 +124,7 @@ impl<T> Block<T> {
         Err(_) => panic!("mpsc: the size of a block is a power of two"),
     };
 
-    /// No block; it may not be used.
+    /// Returns a placeholder for no block, which must not be used.
     pub(super) const fn dangling() -> Self {
         Self {
             header: NonNull::dangling(),
@@ -132,7 +132,7 @@ impl<T> Block<T> {
         }
     }
 
-    /// Takes a block from `alloc`, with no node used.
+    /// Allocates a block from `alloc`, with no node used.
     pub(super) fn allocate<A: Allocator>(alloc: &A) -> Result<Self, AllocError> {
         let header = alloc.allocate(Self::LAYOUT)?.cast::<Header>();
         let block = Self {
@@ -247,7 +247,8 @@ impl<T> Block<T> {
         });
     }
 
-    /// Counts one item out of the block; true if it is empty now and the caller's.
+    /// Counts one consumed item of the block. Returns `true` if the block is now empty and belongs
+    /// to the caller.
     ///
     /// # Safety
     ///
@@ -266,7 +267,7 @@ impl<T> Block<T> {
         })
     }
 
-    /// Makes the block as new.
+    /// Resets the block.
     ///
     /// # Safety
     ///
@@ -302,7 +303,7 @@ impl<T> BoxedNode<T> {
     #[inline(always)]
     pub(super) unsafe fn write(node: NonNull<Self>, item: T) {
         if !cfg!(rast_loom) {
-            // Outside of a model the node was never initialised; its cells are as plain memory.
+            // Outside of a model the node was never initialised; its cells are plain memory.
             let link = node.cast::<RawLink>();
             // SAFETY: by the caller; the link is first.
             unsafe { link.write(RawLink::new()) };
@@ -331,8 +332,8 @@ impl<T> BoxedNode<T> {
     }
 }
 
-/// Blocks that one thread has, linked by `next`; or those in the spares: the address of the first,
-/// and in its low bits how many there are, up to `SPARES_MAX`.
+/// A list of blocks linked by `next`, which one thread owns or which are the spares. The word is
+/// the address of the first block; its low bits are the number of blocks, up to `SPARES_MAX`.
 pub(super) struct Reserve<T> {
     word: *mut Header,
     blocks: PhantomData<Block<T>>,
@@ -346,12 +347,12 @@ impl<T> Reserve<T> {
         }
     }
 
-    /// How many, up to `SPARES_MAX`, where more count for so many.
+    /// Returns the number of blocks, or `SPARES_MAX` if there are more.
     fn count(word: *mut Header) -> usize {
         word.addr() & (Block::<T>::BYTES - 1)
     }
 
-    /// The word for `block` laid upon `word`.
+    /// Returns the word for `block` pushed on `word`.
     fn upon(block: Block<T>, word: *mut Header) -> *mut Header {
         let count = Self::count(word)
             .saturating_add(1)
@@ -392,8 +393,8 @@ impl<T> Reserve<T> {
     }
 }
 
-/// Blocks that no thread has: a stack that is always taken whole, so that no address can come back
-/// under an exchange.
+/// The spares, blocks that no thread owns. A Treiber stack that is always taken whole, so a reused
+/// address (ABA) does no harm.
 pub(super) struct Spares<T> {
     word: AtomicPtr<Header>,
     blocks: PhantomData<Block<T>>,
@@ -407,20 +408,21 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Gives a block that has nodes in use, or may have.
+    /// Adds a block that has, or may have, nodes in use.
     ///
     /// Lock-free.
     ///
     /// # Safety
     ///
-    /// The caller has the block, and wrote how many nodes are used; it has the block no more.
+    /// The caller owns the block, and wrote how many nodes are used. It does not own the block
+    /// afterwards.
     pub(super) unsafe fn give(&self, block: Block<T>) {
         // SAFETY: by the caller.
         let given = unsafe { self.try_give(block, usize::MAX) };
         debug_assert!(given, "mpsc: without a bound the spares take all");
     }
 
-    /// Gives an empty block, or frees it if there are many. Lock-free.
+    /// Adds an empty block, or frees it if there are many. Lock-free.
     ///
     /// # Safety
     ///
@@ -437,15 +439,15 @@ impl<T> Spares<T> {
 
     /// # Safety
     ///
-    /// The caller has the block; on true, no more.
+    /// The caller owns the block. After `true` it does not.
     unsafe fn try_give(&self, block: Block<T>, bound: usize) -> bool {
-        // Relaxed: the exchange below checks it; no thread follows it. [MQ11]
+        // Relaxed: the compare-exchange below checks it; no thread follows it. [MQ11]
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             if Reserve::<T>::count(word) >= bound {
                 return false;
             }
-            // SAFETY: by the caller; the exchange has not succeeded yet.
+            // SAFETY: by the caller; the compare-exchange has not succeeded yet.
             unsafe { block.set_next(word) };
             // Release: pairs with the Acquire in take; our use of the block, its items and its
             // count is over. [MQ12]
@@ -461,13 +463,13 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Takes all that there are. Wait-free.
+    /// Takes all spares. Wait-free.
     pub(super) fn take(&self) -> Reserve<T> {
         // Relaxed: only compared. [MQ13]
         if self.word.load(Ordering::Relaxed).is_null() {
             return Reserve::new();
         }
-        // Acquire: pairs with the Release in try_give; the blocks are seen as they were left.
+        // Acquire: pairs with the Release in try_give; the contents of the blocks are visible.
         // [MQ14]
         let word = self.word.swap(ptr::null_mut(), Ordering::Acquire);
         Reserve {
@@ -476,20 +478,20 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Gives back the rest of what was taken: at once if no block was given since, else one by one.
-    /// Lock-free.
+    /// Puts back the rest of the blocks that were taken: at once if no block was added since, else
+    /// one by one. Lock-free.
     ///
     /// # Safety
     ///
-    /// 1. `rest` is from [`take`](Self::take), and its blocks were not touched since.
+    /// 1. `rest` is from [`take`](Self::take), and its blocks were not accessed since.
     /// 2. The caller has these blocks, and has them no more; they came from `alloc`.
     pub(super) unsafe fn give_back<A: Allocator>(&self, rest: Reserve<T>, alloc: &A) {
         if rest.word.is_null() {
             return;
         }
-        // Relaxed: we touched none of these blocks since we took them, and the exchange goes on
-        // with the release sequences of those who gave them, so the next to take synchronises with
-        // them. [MQ15]
+        // Relaxed: we accessed none of these blocks since we took them, and the compare-exchange
+        // continues the release sequences of the threads that added them, so the next take
+        // synchronizes with those threads. [MQ15]
         let given = self.word.compare_exchange(
             ptr::null_mut(),
             rest.word,
@@ -497,12 +499,12 @@ impl<T> Spares<T> {
             Ordering::Relaxed,
         );
         if given.is_err() {
-            // SAFETY: by (2); what is used of a block was written when it was given.
+            // SAFETY: by (2); `used` of a block was written when it was added.
             unsafe { self.give_each(rest, alloc) };
         }
     }
 
-    /// Gives blocks one by one; an empty one is freed if there are many. Lock-free.
+    /// Adds blocks one by one; an empty one is freed if there are many. Lock-free.
     ///
     /// # Safety
     ///

@@ -1,5 +1,5 @@
-//! Many producers, one consumer, and a bound: a ring of slots, claimed by one exchange for a whole
-//! batch.
+//! A bounded queue for many producers and one consumer: a ring of slots, in which one
+//! compare-exchange claims the slots of a whole batch.
 //!
 //! ```text
 //!   ┌ claim ───────────┬ head ─┬ slots ────────────────────────────────────────────────────┐
@@ -15,25 +15,25 @@
 //! | `head` | the consumer | producers | by `release`; when `limit` is too low |
 //! | state, item | the producer that claimed the slot, then the consumer | likewise | rules 2 and 3 |
 //!
-//! A state is a word: the parity of the lap, whether the slot was claimed for nothing, and the tag
-//! that the producer gave. Two laps are enough to tell apart, because a slot is claimed again only
-//! when its head was published.
+//! A state is a word: the parity of the round of the ring, whether the slot has no item, and the
+//! tag from the producer. One parity bit is enough, because a slot is claimed again only after the
+//! consumer has published a head past it.
 //!
 //! Rules:
 //!
-//! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so that `tail <=
-//!    limit` says the same.
+//! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so `tail <= limit`
+//!    implies the same.
 //! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each
-//!    item, and then its state. It writes the state of each of them, also if it has no item: the
-//!    consumer would wait there.
-//! 3. The consumer owns a slot from the state of this lap on, until it publishes a head behind it.
-//! 4. A producer reads `limit` or `head` with acquire, so the consumer's last access to a slot
-//!    comes before the producer's first. A producer that stores `limit` has acquired that head, and
-//!    hands it on by release.
+//!    item, and then its state. It must write the state of each slot, even without an item, because
+//!    the consumer waits for it.
+//! 3. The consumer owns a slot from the state of this round on, until it publishes a head past the
+//!    slot.
+//! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
+//!    happens before the producer's first. A producer that stores `limit` has acquired that head,
+//!    and stores with Release.
 //!
-//! A producer that is stopped between claim and state keeps the consumer from the items behind it:
-//! the queue is lock-free for producers and not for the consumer. Who stops there holds a processor
-//! of the same program.
+//! A producer that is suspended between claim and state blocks the consumer from all later items.
+//! So the queue is lock-free for producers and not for the consumer.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -75,9 +75,9 @@ struct Ring<T> {
     lap_shift: u32,
 }
 
-// SAFETY: a slot's item is reached by the producer that claimed the slot until it writes the state,
-// and by the consumer from there on until it publishes a head behind it (rules 2 to 4); items move
-// between threads, so they are Send.
+// SAFETY: only the producer that claimed a slot accesses its item until it writes the state, and
+// then only the consumer until it publishes a head past the slot (rules 2 to 4); items move between
+// threads, so they are Send.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: likewise; the ring owns the items.
 unsafe impl<T: Send> Send for Ring<T> {}
@@ -93,20 +93,21 @@ impl<T> Ring<T> {
         &self.slots[index & self.mask]
     }
 
-    /// The lap of `index` as its slots' states show it; a new slot shows another.
+    /// Returns the round of `index` as the states of its slots show it; a new slot shows the other
+    /// parity.
     #[inline(always)]
     fn lap(&self, index: usize) -> u32 {
         ((index >> self.lap_shift) as u32 & LAP) ^ LAP
     }
 
-    /// Claims up to `count` slots; gives the first and how many.
+    /// Claims up to `count` slots; returns the first index and the number.
     #[inline]
     fn claim(&self, count: usize) -> (usize, usize) {
-        // Relaxed: the exchange below checks it. [MB1]
+        // Relaxed: the compare-exchange below checks it. [MB1]
         let mut tail = self.claim.tail.load(Ordering::Relaxed);
         loop {
-            // Acquire: pairs with the Release in look; who stored it had seen the consumer leave
-            // the slots below. [MB2]
+            // Acquire: pairs with the Release in look; the thread that stored it had acquired the
+            // consumer's release of the slots below. [MB2]
             let limit = self.claim.limit.load(Ordering::Acquire);
             let mut room = distance(tail, limit);
             if room < count {
@@ -114,7 +115,7 @@ impl<T> Ring<T> {
             }
             let claimed = room.min(count);
             if claimed == 0 {
-                // Relaxed: another look, in case others have moved on meanwhile. [MB3]
+                // Relaxed: loaded again, in case other producers have claimed meanwhile. [MB3]
                 let now = self.claim.tail.load(Ordering::Relaxed);
                 if now == tail {
                     return (tail, 0);
@@ -136,14 +137,14 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Looks at the head, and tells the other producers the limit.
+    /// Loads the head, and publishes the new limit to the other producers.
     #[cold]
     fn look(&self) -> usize {
-        // Acquire: pairs with the Release in release; the slots below are the consumer's no more.
-        // [MB5]
+        // Acquire: pairs with the Release in release; the consumer no longer accesses the slots
+        // below. [MB5]
         let head = self.head.load(Ordering::Acquire);
         let limit = head.wrapping_add(self.capacity());
-        // Release: pairs with the Acquire in claim; hands on what was acquired just now. [MB6]
+        // Release: pairs with the Acquire in claim; publishes what was just acquired. [MB6]
         self.claim.limit.store(limit, Ordering::Release);
         limit
     }
@@ -173,16 +174,16 @@ impl<T> Ring<T> {
         self.slot(index).state.store(state, Ordering::Relaxed);
     }
 
-    /// The state of a slot, if it was published in the lap of `index`.
+    /// Returns the state of a slot, if it was published in the round of `index`.
     #[inline(always)]
     fn state_of(&self, index: usize) -> Option<u32> {
-        // Acquire: pairs with the Release in put; the item is seen written. [MB9]
+        // Acquire: pairs with the Release in put; the item is visible. [MB9]
         let state = self.slot(index).state.load(Ordering::Acquire);
         (state & LAP == self.lap(index)).then_some(state)
     }
 }
 
-/// How far `to` is past `from`; zero if it is behind.
+/// Returns how far `to` is past `from`, or zero if it is behind.
 #[inline(always)]
 fn distance(from: usize, to: usize) -> usize {
     let distance = to.wrapping_sub(from);
@@ -208,7 +209,7 @@ fn distance(from: usize, to: usize) -> usize {
 ///
 /// # Panics
 ///
-/// If `capacity` is zero, or past the half of `usize`.
+/// If `capacity` is zero, or more than half of the range of `usize`.
 #[must_use]
 pub fn queue<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     queue_at(capacity, 0)
@@ -258,10 +259,10 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
     (producer, consumer)
 }
 
-/// A way in: shared or cloned by any number of threads.
+/// The pushing half, which any number of threads may share or clone.
 ///
-/// Lock-free; nothing allocates. There is no end to a queue: when the consumer is gone, items stay
-/// until the last half goes.
+/// Lock-free; no method allocates. The queue cannot be closed: when the consumer is dropped, items
+/// stay until the last half is dropped.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
 }
@@ -274,12 +275,13 @@ impl<T> Clone for Producer<T> {
     }
 }
 
-// A panic in user code leaves the queue with whole items only.
+// A panic in user code leaves the queue consistent, with whole items only.
 impl<T> UnwindSafe for Producer<T> {}
 impl<T> RefUnwindSafe for Producer<T> {}
 
 impl<T> Producer<T> {
-    /// Pushes one item with a tag. One exchange, more only if others push at the same time.
+    /// Pushes one item with a tag. One compare-exchange, and more only if other threads push at the
+    /// same time.
     ///
     /// # Errors
     ///
@@ -300,11 +302,11 @@ impl<T> Producer<T> {
         Ok(())
     }
 
-    /// Pushes items of `items` as far as there is room, by one exchange, and returns how many; they
-    /// stand side by side.
+    /// Pushes items of `items` as far as there is room, by one compare-exchange, and returns how
+    /// many. No other item is between them.
     ///
-    /// The iterator is asked for no more items than there is room for. If it has fewer than it
-    /// said, or panics, the slots that it leaves are skipped by the consumer.
+    /// The iterator yields at most as many items as there is room for. If it yields fewer than its
+    /// length, or panics, the consumer skips the remaining slots.
     ///
     /// # Panics
     ///
@@ -334,10 +336,10 @@ impl<T> Producer<T> {
         claimed - written.left
     }
 
-    /// Returns how many items a push finds room for now. Others may take it.
+    /// Returns how many items fit now. Other producers may use the room.
     #[must_use]
     pub fn room(&self) -> usize {
-        // Relaxed: a figure that may be old at once. [MB10]
+        // Relaxed: a snapshot. [MB10]
         let tail = self.ring.claim.tail.load(Ordering::Relaxed);
         // The head read after it may be ahead of it.
         distance(tail, self.ring.look()).min(self.ring.capacity())
@@ -358,7 +360,7 @@ impl<T> fmt::Debug for Producer<T> {
     }
 }
 
-/// Publishes what is left of a claim, without items, when the batch ends early.
+/// Publishes the remaining slots of a claim, without items, when the batch ends early.
 struct Written<'a, T> {
     ring: &'a Ring<T>,
     index: usize,
@@ -376,10 +378,10 @@ impl<T> Drop for Written<'_, T> {
     }
 }
 
-/// The half that takes items out: one thread at a time has it.
+/// The popping half, which one thread at a time has.
 pub struct Consumer<T> {
     ring: Arc<Ring<T>>,
-    /// Ahead of the published head by the items taken and not released.
+    /// The true head, ahead of the published head by the items that were taken and not released.
     head: usize,
 }
 
@@ -390,8 +392,8 @@ impl<T> Consumer<T> {
     /// Moves the oldest item out, with its tag, and keeps its slot until
     /// [`release`](Self::release). Wait-free.
     ///
-    /// Slots that a producer claimed and left void are skipped. They too return with the next
-    /// `release`, also when this returns `None` behind them.
+    /// Slots without an item are skipped. They too return to the producers with the next `release`,
+    /// even if this returns `None` after them.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, T)> {
         loop {
@@ -410,14 +412,14 @@ impl<T> Consumer<T> {
         }
     }
 
-    /// Returns the slots of what was taken to the producers. One store.
+    /// Returns the slots of the taken items to the producers. One store.
     #[inline]
     pub fn release(&mut self) {
         // Release: pairs with the Acquire in look; the items before the head are moved out. [MB12]
         self.ring.head.store(self.head, Ordering::Release);
     }
 
-    /// Returns whether there is nothing to take.
+    /// Returns whether no item is queued.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -454,7 +456,7 @@ impl<T> Ring<T> {
     /// 1. Nothing else reaches the ring, now or later.
     /// 2. The items before `index` are moved out or dropped.
     unsafe fn drop_items(&self, mut index: usize) {
-        /// Goes on behind an item whose drop panics.
+        /// Continues after an item whose drop panics.
         struct Next<'a, T>(&'a Ring<T>, usize);
         impl<T> Drop for Next<'_, T> {
             fn drop(&mut self) {

@@ -1,7 +1,7 @@
-//! The boxed face: items of any type, in nodes that the queue keeps.
+//! The queue for items of any type, in nodes that the queue allocates.
 //!
-//! One block of memory with the stack, the spare blocks and a count of the halves; the half that
-//! leaves last frees it.
+//! The halves share one allocation with the stack, the spare blocks and a count of the halves; the
+//! half that is dropped last frees it.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -17,7 +17,7 @@ use crate::alloc::{AllocError, Allocator, Global, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// Makes a queue in the global allocator: one half to clone for each producer, and the consumer.
+/// Makes a queue that uses the global allocator. Clone the producer for each further producer.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -48,7 +48,7 @@ pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
     }
 }
 
-/// Makes a queue as [`queue_in`] does, and gives an error on lack of memory.
+/// Makes a queue as [`queue_in`] does, but returns an error on lack of memory.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn try_queue_in<T, A: Allocator>(
     Ok((Producer::new(shared), consumer))
 }
 
-/// The most halves of one queue; one more aborts.
+/// Maximum number of halves of one queue; a clone beyond it aborts.
 const HALVES_MAX: usize = isize::MAX as usize;
 
 /// What the halves share.
@@ -97,7 +97,7 @@ pub(super) struct Inside<T, A> {
 /// A counted handle on what the halves share.
 pub(super) struct Shared<T, A: Allocator> {
     inside: NonNull<Inside<T, A>>,
-    /// Owns items, and takes them by shared reference: invariant, as a cell is.
+    /// Owns items, and accepts them by shared reference, so it is invariant as a cell is.
     owns: PhantomData<core::cell::Cell<T>>,
 }
 
@@ -108,10 +108,11 @@ impl<T, A: Allocator> Shared<T, A> {
         unsafe { self.inside.as_ref() }
     }
 
-    /// Whether this is the only handle; what the others did is then seen.
+    /// Returns whether this is the only handle. If so, the accesses of the other handles happen
+    /// before the return.
     pub(super) fn is_alone(&self) -> bool {
-        // Acquire: pairs with the release half in drop; what the others pushed is seen by the next
-        // load of the top. [MQ16]
+        // Acquire: pairs with the release half in drop; the next load of the top returns the last
+        // push of the others. [MQ16]
         self.inside().halves.load(Ordering::Acquire) == 1
     }
 }
@@ -120,9 +121,9 @@ impl<T, A: Allocator> Clone for Shared<T, A> {
     fn clone(&self) -> Self {
         // Relaxed: a new handle comes from one that is counted. [MQ17]
         let halves = self.inside().halves.fetch_add(1, Ordering::Relaxed);
-        // Where addresses are small, halves can be forgotten until their count wraps and the memory
-        // is freed under the others. As for `Arc`: with half of the range left, no other thread
-        // gets there before this one ends them all.
+        // Where addresses are small, leaked halves could make their count wrap, and the memory
+        // would be freed while in use. As in `Arc`, half of the range is left, so that no other
+        // thread can wrap the count before this thread aborts the process.
         if halves > HALVES_MAX {
             abort(format_args!("mpsc: the count of the halves overflows"));
         }
@@ -135,8 +136,8 @@ impl<T, A: Allocator> Clone for Shared<T, A> {
 
 impl<T, A: Allocator> Drop for Shared<T, A> {
     fn drop(&mut self) {
-        // AcqRel: pairs with itself in the other halves; all that they did with the memory comes
-        // before the last frees it. The release half pairs with the Acquire in is_alone too. [MQ18]
+        // AcqRel: pairs with itself in the other halves; all their accesses happen before the last
+        // half frees the memory. The release half also pairs with the Acquire in is_alone. [MQ18]
         if self.inside().halves.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
@@ -161,7 +162,7 @@ unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Shared<T, A> {}
 // SAFETY: a shared handle gives what several handles give.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Shared<T, A> {}
 
-// No user code runs while a structure is half changed.
+// No user code runs while an invariant is broken.
 impl<T, A: Allocator> UnwindSafe for Shared<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Shared<T, A> {}
 

@@ -11,8 +11,8 @@ use crate::alloc::{Allocator, Global};
 
 /// The popping half of a [`queue`](super::queue).
 ///
-/// It is `Send`, and neither `Sync` nor `Clone`.
-/// Dropping it closes the queue and drops what is queued.
+/// It is `Send`, and neither `Sync` nor `Clone`. Dropping it closes the queue and drops the queued
+/// items.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -39,8 +39,8 @@ pub struct Consumer<T, A: Allocator = Global> {
     inbox: Inbox,
 }
 
-// SAFETY: what the consumer took goes with it: items of type T, which are Send, in memory of the
-// shared allocator.
+// SAFETY: the items that the consumer has taken move with it: they are of type T, which is Send, in
+// memory of the shared allocator.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
 impl<T, A: Allocator> core::panic::UnwindSafe for Consumer<T, A> {}
@@ -57,10 +57,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Pops the oldest item, or gives `None` if the queue is empty.
+    /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// Wait-free except for the items that a take turns round, at most once each; one exchange per
-    /// take, none per item. Never allocates; frees or hands back one block per block of items.
+    /// Wait-free, except that a take reverses the list of the items that it takes, each once. One
+    /// swap per take, and none per item. Never allocates; per block of items it frees or recycles
+    /// one block.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a
@@ -70,10 +71,10 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.consume(link) })
     }
 
-    /// Takes all queued items, in the order of their pushes.
+    /// Pops all queued items, in the order of their pushes.
     ///
-    /// One exchange, and a walk over the items that turns them round: they are about to be read
-    /// anyway. Dropping the batch drops what is left in it.
+    /// One swap, and a walk over the items that reverses their list; they are about to be read
+    /// anyway. Dropping the batch drops the items left in it.
     #[inline]
     pub fn take_all(&mut self) -> Batch<'_, T, A> {
         // SAFETY: as in `pop`.
@@ -81,11 +82,12 @@ impl<T, A: Allocator> Consumer<T, A> {
         Batch { consumer: self }
     }
 
-    /// Pops up to `max` of the queued items, gives each to `each`, and returns how many.
+    /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
-    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued
-    /// at its start. If `each` panics, the item that it was given is its own, the ones before are
-    /// popped, and the ones after stay. One exchange, if fewer than `max` items were taken before.
+    /// A call pops at most the items that were queued at its start; items pushed meanwhile stay for
+    /// the next call. If `each` panics, it owns the item that it was called with, the items before
+    /// are popped, and the items after stay queued. One swap, if fewer than `max` items were taken
+    /// before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -105,9 +107,9 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or
-    /// panics, the items that it did not take stay. One exchange, if fewer than `max` items were
-    /// taken before.
+    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
+    /// early or panics, the items that it did not consume stay queued. One swap, if fewer than
+    /// `max` items were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -123,9 +125,9 @@ impl<T, A: Allocator> Consumer<T, A> {
         before - self.inbox.len()
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, and returns how many.
+    /// Pops up to `out.len()` of the queued items into the front of `out`, and returns how many.
     ///
-    /// One exchange, if fewer items than fit were taken before.
+    /// One swap, if fewer items than fit were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -146,11 +148,10 @@ impl<T, A: Allocator> Consumer<T, A> {
         })
     }
 
-    /// Returns how many items are queued; it takes them from the producers, and counts what it
-    /// took.
+    /// Returns how many items are queued. It takes the pushed items from the stack and counts them.
     ///
-    /// Producers can only make it more, so this many pops will succeed. One exchange, and a walk
-    /// over the items that it takes. The next push finds the queue empty, and says so.
+    /// Producers can only add items, so this many pops will succeed. One swap, and a walk over the
+    /// items that it takes. The next push finds the stack empty and returns `true`.
     pub fn len(&mut self) -> usize {
         self.queued(usize::MAX)
     }
@@ -161,10 +162,9 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.inbox.is_empty(&self.shared.inside().stack)
     }
 
-    /// Closes the queue for pushes, for ever; returns whether this call did it.
+    /// Closes the queue, so that every later push fails; returns whether this call closed it.
     ///
-    /// Queued items can still be popped; nothing is added to it.
-    /// Wait-free, one exchange, and the walk of a take.
+    /// Queued items can still be popped. Wait-free: one swap, and the walk of a take.
     pub fn close(&mut self) -> bool {
         // SAFETY: as in `pop`.
         unsafe { self.inbox.close(&self.shared.inside().stack) }
@@ -175,11 +175,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.shared.inside().stack.is_closed()
     }
 
-    /// Returns whether all producers are gone, or the queue is closed, and the queue is empty: no
-    /// pop will ever give an item again. Wait-free.
+    /// Returns whether the queue is empty, and all producers were dropped or the queue is closed.
+    /// Then no later pop returns an item. Wait-free.
     pub fn is_finished(&self) -> bool {
-        // The order matters: what is pushed before the last producer goes is seen by the look that
-        // follows.
+        // The order matters: the check that follows finds the items that were pushed before the
+        // last producer was dropped.
         (self.shared.is_alone() || self.is_closed()) && self.is_empty()
     }
 
@@ -210,7 +210,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         item
     }
 
-    /// How many items are queued, at most `max`; takes those of the producers if it has fewer.
+    /// Returns how many items are queued, at most `max`. Takes the items of the stack if the inbox
+    /// has fewer.
     fn queued(&mut self, max: usize) -> usize {
         if self.inbox.len() < max {
             // SAFETY: as in `pop`.
@@ -228,7 +229,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.consume(link) })
     }
 
-    /// Drops what the inbox holds, the rest too if a drop panics.
+    /// Drops the items of the inbox, all of them even if a drop panics.
     fn drop_taken(&mut self) {
         struct Rest<'a, T, A: Allocator>(&'a mut Consumer<T, A>);
         impl<T, A: Allocator> Rest<'_, T, A> {

@@ -1,8 +1,7 @@
-//! The intrusive face: nodes of the user's own, and no allocation at all.
+//! The queue for nodes of the user's own, without any allocation.
 //!
-//! One [`Queue`], which any thread may push to and which can be a static; the right to consume is a
-//! guard that one thread has at a time, as the scheduling role of a task scheduler that goes from
-//! worker to worker.
+//! Any thread may push to a [`Queue`], which can be a static. The right to consume is a guard that
+//! one thread has at a time, for instance the worker that currently schedules tasks.
 
 use core::cell::Cell;
 use core::fmt;
@@ -26,9 +25,9 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed
 /// twice meanwhile.
 ///
-/// Linearizable, first in, first out. A push is lock-free, one exchange; a take is wait-free except
-/// for the nodes that it turns round; a thread that is stopped anywhere delays no other thread.
-/// Nothing here allocates.
+/// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is
+/// wait-free, except that it reverses the list of the nodes that it takes. A thread that is
+/// suspended anywhere delays no other thread. No operation allocates.
 ///
 /// ```
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -49,7 +48,7 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// assert_eq!(consumer.take_all().map(|task| (task.run)()).collect::<Vec<_>>(), [1, 2]);
 /// ```
 ///
-/// A node that was pushed is gone from its owner:
+/// A push moves the node out of its owner:
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -64,7 +63,7 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// two.push(task).ok();
 /// ```
 ///
-/// Nodes that may not move between threads keep the queue on one:
+/// With nodes that are not `Send` the queue is neither `Send` nor `Sync`:
 ///
 /// ```compile_fail
 /// struct Local {
@@ -76,8 +75,8 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// share(rast_queue::mpsc::intrusive::Queue::<Box<Local>>::new());
 /// ```
 ///
-/// The queue is invariant, since pushing takes a shared reference: what borrows for less cannot be
-/// slipped in.
+/// The queue is invariant, since a push takes a shared reference. Otherwise a node with a shorter
+/// borrow could be pushed.
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -93,44 +92,44 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 pub struct Queue<P: Pointer> {
     stack: CachePadded<Stack>,
     claim: CachePadded<Claim>,
-    /// Owns pointers, and takes them by shared reference: invariant, as a cell is.
+    /// Owns pointers, and accepts them by shared reference, so it is invariant as a cell is.
     owns: PhantomData<Cell<P>>,
 }
 
 struct Claim {
     /// Whether there is a [`Consumer`].
     taken: AtomicBool,
-    /// What consumers took and did not hand out; the consumer has it while there is one.
+    /// Nodes that consumers have taken and not popped. The consumer has it while there is one.
     inbox: UnsafeCell<Inbox>,
 }
 
 impl Claim {
-    /// Takes the right to consume; false if some thread has it.
+    /// Acquires the right to consume; returns `false` if another thread has it.
     fn take(&self) -> bool {
-        // Acquire: pairs with the Release in the drop of Consumer; what the last consumer left in
-        // the inbox is seen. [MQ9]
+        // Acquire: pairs with the Release in the drop of Consumer; the inbox of the last consumer
+        // is visible. [MQ9]
         self.taken
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 }
 
-// SAFETY: what threads hand each other through the queue are pointers of type P, which are Send;
-// the inbox is reached by the one consumer that the claim lets in.
+// SAFETY: threads pass pointers of type P to each other through the queue, which are Send; only the
+// one consumer with the claim accesses the inbox.
 unsafe impl<P: Pointer + Send> Sync for Queue<P> {}
 // SAFETY: as above; a queue that moves takes its nodes with it.
 unsafe impl<P: Pointer + Send> Send for Queue<P> {}
 
-// No user code runs while a list is half changed.
+// No user code runs while an invariant is broken.
 impl<P: Pointer> UnwindSafe for Queue<P> {}
 impl<P: Pointer> RefUnwindSafe for Queue<P> {}
 
-/// A push that was refused, with the node.
+/// Why a push failed; contains the node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PushError<P> {
     /// The queue is closed.
     Closed(P),
-    /// The node is in a queue already; only where several pointers can reach one node.
+    /// The node is in a queue already. This happens only if several pointers to one node can exist.
     Queued(P),
 }
 
@@ -192,18 +191,19 @@ impl<P: Pointer> Queue<P> {
         }
     }
 
-    /// Pushes a node at the back; gives whether nothing was pushed since the last take.
+    /// Pushes a node at the back; returns whether it is the first push since the last take.
     ///
-    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the
-    /// consumer, if the consumer sleeps only after it found the queue empty. Lock-free; one
-    /// exchange, and one more for a node that is shared.
+    /// Of all pushes between two takes exactly the first returns `true`. If the consumer sleeps
+    /// only after it found the queue empty, only this push needs to wake it. Lock-free; one
+    /// compare-exchange, and a swap for a node that is shared.
     ///
     /// # Errors
     ///
-    /// [`PushError::Closed`] if the queue is closed; [`PushError::Queued`] if the node is in a
-    /// queue already, this or another, or is being pushed, which takes a pointer that can be
-    /// cloned. A refusal of a node that stands comes before its pop: who pops it sees what the
-    /// caller did before this push, so an event noted first and then pushed for is not lost.
+    /// [`PushError::Closed`] if the queue is closed. [`PushError::Queued`] if the node is already
+    /// in this or another queue, or another thread is pushing it, which requires a pointer that can
+    /// be cloned. A push that fails with `Queued` happens before the pop of the node. So if a
+    /// thread records an event and then pushes the node, the thread that pops the node finds the
+    /// event.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};
@@ -241,13 +241,14 @@ impl<P: Pointer> Queue<P> {
     /// Pushes all `nodes` at the back, in their order and with nothing in between; returns whether
     /// the queue was empty before.
     ///
-    /// Lock-free, one exchange for all of them, after the last was asked for; of no nodes,
-    /// `Ok(false)` and none. It is for pointers that are the only ones to their nodes, since a node
-    /// that is queued elsewhere would break the chain.
+    /// Lock-free. One compare-exchange for all nodes, after the iterator has ended. If it yields no
+    /// node, the result is `Ok(false)`. The pointers must be the only ones to their nodes, since a
+    /// node that is queued elsewhere would break the chain.
     ///
     /// # Panics
     ///
-    /// If the iterator does; what it had given is then dropped, and nothing is pushed.
+    /// If the iterator panics; the nodes that it had yielded are then dropped, and nothing is
+    /// pushed.
     ///
     /// # Errors
     ///
@@ -282,8 +283,8 @@ impl<P: Pointer> Queue<P> {
                 Ok(was_empty)
             }
             None => {
-                // The attempt left the address of a foreign link in the oldest.
-                // SAFETY: the chain is ours as before.
+                // The failed push left the address of another link in the oldest. SAFETY: the chain
+                // is ours as before.
                 unsafe { stack::set_next(oldest, core::ptr::null_mut()) };
                 Err(Closed(chain.into_batch()))
             }
@@ -292,12 +293,13 @@ impl<P: Pointer> Queue<P> {
 
     /// Returns the right to consume, or `None` while some thread has it.
     ///
-    /// Wait-free, one exchange, two and a fence if the right is taken; dropping the [`Consumer`]
-    /// gives the right back, with a fence, and leaves what it did not pop to the next, in order.
+    /// Wait-free: one compare-exchange, or two and a fence if another thread has the right.
+    /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
+    /// not pop to the next consumer, in order.
     ///
-    /// Who pushes and is then given `None` may leave its node to the other, if all look at
-    /// [`is_empty`](Self::is_empty) after they gave the right back: that look finds the node.
-    /// A consumer that is forgotten keeps the right for ever.
+    /// A thread that pushes and then gets `None` may leave its node to the consumer, if every
+    /// consumer checks [`is_empty`](Self::is_empty) after it returned the right: that check finds
+    /// the node. A consumer that is leaked with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -308,7 +310,7 @@ impl<P: Pointer> Queue<P> {
     /// fn run(queue: &Queue<Box<Task>>) {
     ///     while !queue.is_empty() {
     ///         let Some(mut consumer) = queue.consumer() else {
-    ///             return; // the thread that has the right looks again
+    ///             return; // the thread that has the right checks again
     ///         };
     ///         consumer.take_all().for_each(drop);
     ///     }
@@ -321,8 +323,9 @@ impl<P: Pointer> Queue<P> {
     /// ```
     pub fn consumer(&self) -> Option<Consumer<'_, P>> {
         if !self.claim.take() {
-            // SeqCst: either the one with the right, who fences after giving it back, finds in its
-            // next look what we pushed before, or our second try finds the right free. [MQ19]
+            // SeqCst: store-buffer argument: either the consumer, which fences after it returned
+            // the right, finds our earlier push in its next check, or our second try finds the
+            // right free. [MQ19]
             fence(Ordering::SeqCst);
             if !self.claim.take() {
                 return None;
@@ -335,16 +338,16 @@ impl<P: Pointer> Queue<P> {
         Some(Consumer { queue: self, inbox })
     }
 
-    /// Returns whether nothing was pushed since the last take; what the consumer took and did not
-    /// pop is not counted.
+    /// Returns whether nothing was pushed since the last take. Nodes that the consumer has taken
+    /// and not popped are not counted.
     ///
-    /// Wait-free, one load, a hint to those who do not consume.
+    /// Wait-free, one load; only a hint for threads that do not consume.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.stack.is_empty()
     }
 
-    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free,
+    /// Returns whether the queue is closed. If so, the close happens before the return. Wait-free,
     /// one load.
     #[inline]
     pub fn is_closed(&self) -> bool {
@@ -356,7 +359,8 @@ impl<P: Pointer> Queue<P> {
 ///
 /// # Safety
 ///
-/// `link` is that of a node given up by a `P`, once, and now the caller's alone.
+/// `link` is that of a node from `P::into_raw`, is converted back once, and now belongs to the
+/// caller.
 #[inline(always)]
 unsafe fn take_back<P: Pointer>(link: NonNull<RawLink>) -> P {
     let link = link.cast::<Link>();
@@ -404,17 +408,16 @@ impl<P: Pointer> Drop for Chain<P> {
 
 impl<P: Pointer> Drop for Queue<P> {
     fn drop(&mut self) {
-        // `None` if a consumer was forgotten; what it had is leaked with it, by the thread that
-        // forgot it.
+        // `None` if a consumer was leaked; its nodes are leaked with it.
         let inbox = self.consumer().map(|mut consumer| {
             consumer.close();
             consumer.inbox.fifo().take()
         });
         let rest = inbox.unwrap_or_else(|| {
             let mut inbox = Inbox::new();
-            // SAFETY: the borrow is exclusive, so the forgotten consumer, which borrowed the queue,
-            // is over; this is the consumer and its inbox now, and what was pushed is alive until
-            // taken.
+            // SAFETY: the borrow is exclusive, so a leaked consumer, which borrowed the queue, no
+            // longer exists; this is now the consumer and its inbox, and pushed nodes are alive
+            // until they are taken.
             unsafe { inbox.close(&self.stack) };
             inbox.fifo().take()
         });
@@ -456,10 +459,10 @@ impl<P: Pointer> UnwindSafe for Consumer<'_, P> {}
 impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
 
 impl<P: Pointer> Consumer<'_, P> {
-    /// Pops the oldest node, or gives `None` if the queue is empty.
+    /// Pops the oldest node, or returns `None` if the queue is empty.
     ///
-    /// Wait-free except for the nodes that a take turns round, at most once each; one exchange per
-    /// take, none per node.
+    /// Wait-free, except that a take reverses the list of the nodes that it takes, each once. One
+    /// swap per take, and none per node.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes
@@ -469,10 +472,10 @@ impl<P: Pointer> Consumer<'_, P> {
         Some(unsafe { take_back(link) })
     }
 
-    /// Takes all queued nodes, in the order of their pushes.
+    /// Pops all queued nodes, in the order of their pushes.
     ///
-    /// One exchange, and a walk over them that turns them round: the nodes are about to be read
-    /// anyway. The batch lives by itself; dropping it drops the nodes in it.
+    /// One swap, and a walk over the nodes that reverses their list; they are about to be read
+    /// anyway. The batch does not borrow the queue; dropping it drops its nodes.
     #[inline]
     pub fn take_all(&mut self) -> Batch<P> {
         // SAFETY: as in `pop`.
@@ -489,10 +492,9 @@ impl<P: Pointer> Consumer<'_, P> {
         self.inbox.is_empty(&self.queue.stack)
     }
 
-    /// Closes the queue for pushes, for ever; returns whether this call did it.
+    /// Closes the queue, so that every later push fails; returns whether this call closed it.
     ///
-    /// Queued items can still be popped; nothing is added to it.
-    /// Wait-free, one exchange, and the walk of a take.
+    /// Queued items can still be popped. Wait-free: one swap, and the walk of a take.
     pub fn close(&mut self) -> bool {
         // SAFETY: as in `pop`.
         unsafe { self.inbox.close(&self.queue.stack) }
@@ -503,8 +505,8 @@ impl<P: Pointer> Consumer<'_, P> {
         self.queue.is_closed()
     }
 
-    /// Returns `true` if the queue is closed and drained: no pop gives a node again. Wait-free, two
-    /// loads at most.
+    /// Returns whether the queue is closed and empty, so that no later pop returns a node.
+    /// Wait-free, at most two loads.
     pub fn is_finished(&self) -> bool {
         self.is_closed() && self.is_empty()
     }
@@ -521,8 +523,8 @@ impl<P: Pointer> Drop for Consumer<'_, P> {
         // Release: pairs with the Acquire in consumer; the inbox is written, and our takes are
         // over. [MQ10]
         self.queue.claim.taken.store(false, Ordering::Release);
-        // SeqCst: the other side of the fence in consumer; our next look at the queue finds what
-        // was pushed by those who found the right taken. [MQ20]
+        // SeqCst: the other side of the fence in consumer; our next check of the queue finds the
+        // pushes of threads that found the right taken. [MQ20]
         fence(Ordering::SeqCst);
     }
 }
@@ -535,10 +537,10 @@ impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
     }
 }
 
-/// Nodes that were taken, oldest first; dropping it drops the rest.
+/// An iterator over nodes that were taken, oldest first; dropping it drops the rest.
 ///
-/// It is invariant: a type and a subtype of it are two, which may name different fields as their
-/// link.
+/// It is invariant, because a type and its subtype may implement `Node` with different fields as
+/// the link.
 ///
 /// ```compile_fail,E0308
 /// use rast_queue::mpsc::{Link, intrusive::Batch};
@@ -555,8 +557,8 @@ impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
 #[must_use = "dropping a batch drops the nodes in it"]
 pub struct Batch<P: Pointer> {
     fifo: Fifo,
-    /// Owns pointers, and finds their nodes by `P::Node`, which a subtype may implement otherwise:
-    /// invariant.
+    /// Owns pointers, and finds their nodes by `P::Node`, which a subtype may implement
+    /// differently, so it is invariant.
     owns: PhantomData<Cell<P>>,
 }
 
@@ -603,7 +605,7 @@ impl<P: Pointer> Drop for Batch<P> {
             }
         }
         let rest = Rest(self);
-        // If the drop of a node panics, `Rest` drops the others as the panic goes up.
+        // If the drop of a node panics, `Rest` drops the others while the panic unwinds.
         rest.0.for_each(drop);
     }
 }

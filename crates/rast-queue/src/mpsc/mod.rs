@@ -1,21 +1,22 @@
 //! Many producers, one consumer: the front queue of a task scheduler.
 //!
-//! A push is one exchange, and tells whether it found the queue empty, so that exactly one producer
-//! wakes the consumer; the consumer takes all queued items by one exchange, in the order of the
-//! pushes. A thread that is stopped anywhere delays no other thread.
+//! A push is one compare-exchange and returns whether it found the queue empty, so that exactly one
+//! producer wakes the consumer. The consumer takes all queued items by one swap, in the order of
+//! the pushes. A thread that is suspended anywhere delays no other thread.
 //!
-//! There are two faces over one protocol:
+//! Two types use the same protocol:
 //!
-//! | face | nodes | producers | consumer |
+//! | type | nodes | producers | consumer |
 //! | --- | --- | --- | --- |
-//! | [`queue`] | the queue's own, in blocks, recycled | one [`Producer`] per thread, cloned | one [`Consumer`] half |
-//! | [`intrusive::Queue`] | yours, with a [`Link`] inside | anybody, by shared reference | a guard that one thread has at a time |
+//! | [`queue`] | the queue's own, in recycled blocks | one clone of [`Producer`] per thread | one [`Consumer`] |
+//! | [`intrusive::Queue`] | yours, with a [`Link`] inside | any thread, by shared reference | a guard that one thread has at a time |
 //!
-//! [`bounded`] is another queue: a ring of slots, for as many producers as there are, which hold
-//! nothing each.
+//! [`bounded`] is a different queue: a ring of slots for any number of producers, which use no
+//! memory each.
 //!
-//! The queue does not sleep: put a [`Signal`](crate::primitive::Signal) or an
-//! [`EventCount`](crate::primitive::EventCount) beside it, and send when a push says `true`.
+//! No operation waits. To sleep, put a [`Signal`](crate::primitive::Signal) or an
+//! [`EventCount`](crate::primitive::EventCount) beside the queue, and notify it when a push returns
+//! `true`.
 //!
 //! ```
 //! # #[cfg(feature = "std")] {

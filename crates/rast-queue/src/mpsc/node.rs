@@ -1,5 +1,5 @@
-//! What a user's type must have to be queued without an allocation: a link inside, and a pointer
-//! that owns it.
+//! What a user's type needs to be queued without an allocation: a link inside, and a pointer that
+//! owns it.
 
 use core::pin::Pin;
 use core::ptr::NonNull;
@@ -9,11 +9,11 @@ use super::stack::RawLink;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 
-/// The place of a node in an [`intrusive::Queue`](super::intrusive::Queue): a field of the user's
+/// The link of a node in an [`intrusive::Queue`](super::intrusive::Queue): a field of the user's
 /// type.
 ///
-/// Two words; it says nothing about the queue that the node is in, and does not keep the node from
-/// moving, because a node that is queued is owned by the queue.
+/// Two words. It does not name the queue that the node is in. It does not keep the node from
+/// moving, because the queue owns a queued node.
 ///
 /// ```
 /// use rast_queue::mpsc::Link;
@@ -31,15 +31,15 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 #[repr(C)]
 pub struct Link {
     raw: RawLink,
-    /// Whether the node is queued; kept for pointers that can be cloned.
+    /// Whether the node is queued; used only for pointers that can be cloned.
     queued: AtomicBool,
 }
 
-// SAFETY: a shared link gives nothing but `is_queued`, which is atomic. The rest is reached by the
-// queue alone, which owns the node meanwhile.
+// SAFETY: shared access to a link reaches only `queued`, which is atomic. Only the queue accesses
+// the rest, and it owns the node meanwhile.
 unsafe impl Sync for Link {}
-// SAFETY: the pointer inside is used by the thread that owns the node in a queue; a link by itself
-// has none that is followed.
+// SAFETY: only the thread that owns the queued node follows the pointer inside; the pointer of a
+// link that is not queued is never followed.
 unsafe impl Send for Link {}
 
 impl Link {
@@ -63,20 +63,21 @@ impl Link {
         }
     }
 
-    /// Marks a node that other pointers can reach; false if it is marked already.
+    /// Marks a node, which other pointers may reach, as queued. Returns `false` if it is marked
+    /// already.
     #[inline]
     pub(super) fn mark(&self) -> bool {
-        // AcqRel: pairs with the AcqRel in unmark; the consumer's last use of the link comes before
-        // our first, and if we are refused, what we did before is seen by who pops the node, so
-        // this writes even then. [MQ7]
+        // AcqRel: pairs with the AcqRel in unmark; the consumer's last use of the link happens
+        // before our first. If the node is marked, this swap still writes, so that what we did
+        // before is visible to the thread that pops the node. [MQ7]
         !self.queued.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes the mark off; the node can be queued again.
+    /// Clears the mark, so that the node can be queued again.
     #[inline]
     pub(super) fn unmark(&self) {
-        // AcqRel: pairs with the AcqRel in mark; our use of the link is over, and what they did who
-        // were refused is seen. [MQ8]
+        // AcqRel: pairs with the AcqRel in mark; our use of the link is over, and what pushes that
+        // failed did before is visible. [MQ8]
         self.queued.swap(false, Ordering::AcqRel);
     }
 }
@@ -97,11 +98,11 @@ impl core::fmt::Debug for Link {
 ///
 /// # Safety
 ///
-/// 1. [`link`](Self::link) gives the address of one and the same field of type [`Link`] inside the
-///    node, derived from the pointer that it is given.
+/// 1. [`link`](Self::link) always returns the address of the same field of type [`Link`] inside the
+///    node, derived from its argument.
 /// 2. [`node`](Self::node) is its inverse.
-/// 3. Neither reads or writes the node, and nothing else hands out that link for writing or swaps
-///    it while the node is reachable by another pointer.
+/// 3. Neither function reads or writes the node. While another pointer can reach the node, nothing
+///    else writes or swaps that link.
 pub unsafe trait Node {
     /// The address of the link of the node at `node`.
     ///
@@ -130,7 +131,7 @@ pub unsafe trait Node {
 /// # let _ = Job { link: Default::default(), payload: 1 }.payload;
 /// ```
 ///
-/// The field is of that very type:
+/// The field must have exactly that type:
 ///
 /// ```compile_fail
 /// struct Job {
@@ -183,15 +184,16 @@ macro_rules! impl_node {
     };
 }
 
-/// A pointer that owns a node and can be given to a queue as a bare address.
+/// A pointer that owns a node and can be converted to a raw address.
 ///
 /// There are implementations for `Box`, `Arc`, the two pinned, and `&'static` references.
 ///
 /// # Safety
 ///
-/// 1. Between [`into_raw`](Self::into_raw) and [`from_raw`](Self::from_raw) the node is alive,
-///    stays where it is, and no thread has exclusive access to it.
-/// 2. The address of `into_raw` may be used for the whole node, and its link be written through it.
+/// 1. Between [`into_raw`](Self::into_raw) and [`from_raw`](Self::from_raw) the node is alive and
+///    does not move, and no thread has exclusive access to it.
+/// 2. The address from `into_raw` is valid for the whole node, and the link may be written through
+///    it.
 /// 3. If a second pointer to the node can exist meanwhile, [`IS_SHARED`](Self::IS_SHARED) is true.
 pub unsafe trait Pointer: Sized {
     /// What it points to.
@@ -201,10 +203,10 @@ pub unsafe trait Pointer: Sized {
     /// queue.
     const IS_SHARED: bool;
 
-    /// Gives the node up as an address.
+    /// Converts the pointer to an address, without a drop.
     fn into_raw(self) -> NonNull<Self::Node>;
 
-    /// Takes the node back.
+    /// Converts the address back to a pointer.
     ///
     /// # Safety
     ///
@@ -267,9 +269,9 @@ unsafe impl<N: Node> Pointer for Pin<Box<N>> {
 // SAFETY: not shared.
 unsafe impl<N: Node> UniquePointer for Pin<Box<N>> {}
 
-// SAFETY: (1) the count that was given up keeps the node alive, and `Arc` gives exclusive access to
-// no thread while it stands; (2) the address is that of the node, and the link is written through
-// its own cell; (3) it says so.
+// SAFETY: (1) the reference count of the raw `Arc` keeps the node alive, and while it is counted
+// `Arc` gives no thread exclusive access; (2) the address is that of the node, and the link is
+// written through its own cell; (3) `IS_SHARED` is true.
 unsafe impl<N: Node> Pointer for Arc<N> {
     type Node = N;
     const IS_SHARED: bool = true;
@@ -309,8 +311,8 @@ unsafe impl<N: Node> Pointer for Pin<Arc<N>> {
     }
 }
 
-// SAFETY: (1) a static reference is alive for ever, and excludes exclusive access; (2) the link is
-// written through its own cell; (3) it says so.
+// SAFETY: (1) a static reference is valid for ever, and excludes exclusive access; (2) the link is
+// written through its own cell; (3) `IS_SHARED` is true.
 unsafe impl<N: Node> Pointer for &'static N {
     type Node = N;
     const IS_SHARED: bool = true;

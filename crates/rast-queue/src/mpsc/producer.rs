@@ -12,10 +12,10 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
 ///
-/// It keeps one block of nodes to itself (4 KiB for small items, from its first push on), which is
-/// why it is used by one thread at a time: pushes take `&mut self`. Dropped, it leaves the block to
-/// the next producer. Blocks that the consumer has emptied come back to the producers; up to 1 MiB
-/// of them is kept, the rest freed.
+/// It owns one block of nodes (4 KiB for small items, from its first push on), so pushes take `&mut
+/// self` and one thread at a time uses it. When it is dropped, the next producer reuses the block.
+/// Producers reuse the blocks that the consumer has emptied; up to 1 MiB of them is kept, and the
+/// rest is freed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -32,14 +32,14 @@ use crate::{Closed, TryPushError};
 /// assert_eq!(producer.push(4).unwrap_err().into_inner(), 4);
 /// ```
 ///
-/// Items that may not move between threads keep the halves on one:
+/// With items that are not `Send` the halves are not `Send`:
 ///
 /// ```compile_fail
 /// fn send<T: Send>(_: T) {}
 /// send(rast_queue::mpsc::queue::<std::rc::Rc<u8>>().0);
 /// ```
 ///
-/// An item that borrows lives as long as the consumer says:
+/// The type is invariant in `T`, because the consumer pops what the producer pushes:
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::Producer;
@@ -49,16 +49,17 @@ use crate::{Closed, TryPushError};
 /// ```
 pub struct Producer<T, A: Allocator = Global> {
     pub(super) shared: Shared<T, A>,
-    /// Meaningless if all nodes are used: the consumer may have freed it.
+    /// The current block. Must not be used if all nodes are used: the consumer may have freed it.
     block: Block<T>,
-    /// How many nodes of the block are used; `NODES` if there is no block.
+    /// Number of nodes of the block that are used; `NODES` if there is no block.
     used: usize,
 }
 
 // SAFETY: the blocks go with the handle; they hold items of type T, which are Send, and come from
 // the shared allocator.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
-// SAFETY: a shared producer can be cloned and asked whether the queue is closed; nothing else.
+// SAFETY: by shared reference a producer can only be cloned and asked whether the queue is closed
+// or empty.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Producer<T, A> {}
 
 impl<T, A: Allocator> core::panic::UnwindSafe for Producer<T, A> {}
@@ -73,12 +74,12 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item at the back; gives whether nothing was pushed since the last take.
+    /// Pushes one item at the back; returns whether it is the first push since the last take.
     ///
-    /// Of all pushes between two takes exactly the first gives `true`: it is the one to wake the
-    /// consumer, if the consumer sleeps only after it found the queue empty. Lock-free; one
-    /// exchange. Once per block (about 250 small items) it takes a block that the consumer has
-    /// emptied, or allocates one.
+    /// Of all pushes between two takes exactly the first returns `true`. If the consumer sleeps
+    /// only after it found the queue empty, only this push needs to wake it. Lock-free; one
+    /// compare-exchange. Once per block (about 250 small items) it reuses a block that the consumer
+    /// has emptied, or allocates one.
     ///
     /// # Panics
     ///
@@ -96,7 +97,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item at the back, and hands it back on lack of memory too.
+    /// Pushes one item at the back. Returns the item if the queue is closed or memory is lacking.
     ///
     /// # Errors
     ///
@@ -127,13 +128,13 @@ impl<T, A: Allocator> Producer<T, A> {
     /// Pushes all `items` at the back, in their order and with nothing in between; returns whether
     /// the queue was empty before.
     ///
-    /// Lock-free, one exchange for all of them, after the last was asked for; of no items,
-    /// `Ok(false)` and none.
+    /// Lock-free. One compare-exchange for all items, after the iterator has ended. If it yields no
+    /// item, the result is `Ok(false)`.
     ///
     /// # Panics
     ///
-    /// If the iterator does; what it had given is then dropped, and nothing is pushed.
-    /// Calls `handle_alloc_error` on lack of memory.
+    /// If the iterator panics; the items that it had yielded are then dropped, and nothing is
+    /// pushed. Calls `handle_alloc_error` on lack of memory.
     ///
     /// # Errors
     ///
@@ -175,8 +176,8 @@ impl<T, A: Allocator> Producer<T, A> {
             .map_err(|_| Closed(items))
     }
 
-    /// Returns whether the queue is closed, by the consumer or by its end; what it did before is
-    /// then visible.
+    /// Returns whether the consumer has closed the queue or was dropped. The close then happens
+    /// before the return.
     ///
     /// Wait-free, one load.
     #[inline]
@@ -184,8 +185,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.shared.inside().stack.is_closed()
     }
 
-    /// Returns whether nothing was pushed since the last take; what the consumer took and did not
-    /// pop is not counted.
+    /// Returns whether nothing was pushed since the last take. Items that the consumer has taken
+    /// and not popped are not counted.
     ///
     /// Wait-free, one load, a hint.
     #[inline]
@@ -211,7 +212,7 @@ impl<T, A: Allocator> Producer<T, A> {
         node
     }
 
-    /// Takes a block with a node to use; false if there is no memory.
+    /// Gets a block with an unused node; returns `false` if there is no memory.
     #[cold]
     #[inline(never)]
     fn next_block_slow(&mut self) -> bool {
@@ -239,9 +240,9 @@ fn no_memory<T>() -> ! {
 }
 
 impl<T, A: Allocator> Clone for Producer<T, A> {
-    /// Makes another producer of the same queue; it takes memory at its first push.
+    /// Makes another producer of the same queue, which allocates at its first push at the earliest.
     ///
-    /// Aborts, as `Arc` does, when there are more than `isize::MAX` halves, forgotten ones counted.
+    /// Aborts, as `Arc` does, when there are more than `isize::MAX` halves, including leaked ones.
     fn clone(&self) -> Self {
         Self::new(self.shared.clone())
     }
@@ -268,8 +269,8 @@ impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
     }
 }
 
-/// A chain under construction, newest first. Until it is pushed, the blocks that it filled are
-/// kept, and each remembers in `used` what was used before.
+/// A chain under construction, newest first. Until it is pushed it owns the blocks that it filled;
+/// `used` of each still has the value from before the chain.
 struct Chain<'a, T, A: Allocator> {
     producer: &'a mut Producer<T, A>,
     newest: *mut RawLink,
@@ -324,20 +325,20 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
         // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their
         // blocks stay until all of the nodes are consumed.
         if let Some(was_empty) = unsafe { stack.push(newest, oldest) } {
-            // The nodes are the consumer's, and with them the blocks that were filled.
+            // The nodes, and with them the filled blocks, now belong to the consumer.
             self.newest = ptr::null_mut();
             return Ok(was_empty);
         }
-        // The attempt left the address of a foreign link in the oldest.
-        // SAFETY: the chain is ours as before.
+        // The failed push left the address of another link in the oldest. SAFETY: the chain is ours
+        // as before.
         unsafe { stack::set_next(oldest, ptr::null_mut()) };
         let mut items = Vec::with_capacity(self.count);
         self.undo(|item| items.push(item));
         Err(Closed(items))
     }
 
-    /// Gives the items of a chain that was not pushed to `each`, oldest first, and makes their
-    /// nodes free to use.
+    /// Passes the items of a chain that was not pushed to `each`, oldest first, and makes their
+    /// nodes unused again.
     fn undo(&mut self, mut each: impl FnMut(T)) {
         if self.newest.is_null() {
             return;
@@ -364,8 +365,8 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
 
 impl<T, A: Allocator> Drop for Chain<'_, T, A> {
     fn drop(&mut self) {
-        // A chain is left here by a panic of the iterator; if an item's drop panics then too, std
-        // aborts.
+        // Only a panic of the iterator leaves a chain here; if the drop of an item then panics too,
+        // std aborts.
         self.undo(drop);
     }
 }

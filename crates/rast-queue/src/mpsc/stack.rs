@@ -1,5 +1,5 @@
-//! The protocol beneath both faces: one word that producers push links on, and that the consumer
-//! takes whole.
+//! The protocol of both types, a Treiber stack: producers push links onto one word, and the
+//! consumer takes the whole stack.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top
@@ -7,25 +7,24 @@
 //!   head ──► n1 ──► n2 (tail)                the consumer's own: what it took before, oldest first
 //! ```
 //!
-//! | value of `top` | says | changed by |
+//! | value of `top` | meaning | changed by |
 //! | --- | --- | --- |
 //! | null | nothing was pushed since the last take | a push |
-//! | a link | the newest of those that stand | a push, a take, the close |
-//! | [`CLOSED`] | closed, for ever; it is empty here | no thread |
+//! | a link | the newest link in the stack | a push, a take, the close |
+//! | [`CLOSED`] | closed for ever, and empty | no thread |
 //!
 //! Rules:
 //!
-//! 1. A link belongs to its producer until the exchange that puts it, or a chain that it is in, on
-//!    top; to the stack until the exchange that takes it; then to the consumer.
-//! 2. No thread follows a link that is not his, so a link may come back at the same address without
-//!    harm: a producer compares the top and stores it, and what it stores is true of whatever is on
-//!    top when the exchange succeeds.
+//! 1. A link belongs to its producer until the compare-exchange that pushes it or its chain, then
+//!    to the stack until the swap that takes it, then to the consumer.
+//! 2. No thread follows a link that belongs to another thread, so a reused address (ABA) does no
+//!    harm. A producer stores the value of `top` in its link and then compares `top` with it, so
+//!    the link is correct for any link at that address.
 //! 3. Only the consumer takes and closes.
 //!
-//! The form is the front queue of the task scheduler (Shpilevoy, "Task scheduling"); ours can be
-//! closed. A consumer never waits before it takes: a pause that lets more items come was measured,
-//! and it costs the hand-over of a burst far more than it gains in throughput
-//! (`docs/performance.md`).
+//! The design is the front queue of the task scheduler (Shpilevoy, "Task scheduling"), to which we
+//! added the close. A consumer never pauses before it takes. In measurements a pause that lets more
+//! items arrive delayed a burst far more than it improved the throughput (`docs/performance.md`).
 
 use core::ptr::{self, NonNull};
 
@@ -108,14 +107,14 @@ impl Stack {
         }
     }
 
-    /// Puts a chain on top; returns whether the queue was empty, or `None` if the stack is closed
-    /// and the chain still the caller's.
+    /// Pushes a chain. Returns whether the stack was empty, or `None` if the stack is closed; the
+    /// chain then still belongs to the caller.
     ///
-    /// Lock-free: an exchange fails only because another succeeded.
+    /// Lock-free: a compare-exchange fails only because another thread's succeeded.
     ///
     /// # Safety
     ///
-    /// 1. From `newest` on, the links lead to `oldest`; all are alive and the caller's alone.
+    /// 1. From `newest` on, the links lead to `oldest`; all are alive and belong to the caller.
     /// 2. On success they stay alive until they were taken.
     #[inline(always)]
     pub(super) unsafe fn push(
@@ -123,10 +122,10 @@ impl Stack {
         newest: NonNull<RawLink>,
         oldest: NonNull<RawLink>,
     ) -> Option<bool> {
-        // Relaxed: the exchange below checks it; no thread follows it. [MQ1]
+        // Relaxed: the compare-exchange below checks it; no thread follows it. [MQ1]
         let mut top = self.top.load(Ordering::Relaxed);
         while top != CLOSED {
-            // SAFETY: by (1); the exchange has not succeeded yet.
+            // SAFETY: by (1); the compare-exchange has not succeeded yet.
             unsafe { set_next(oldest, top) };
             // Release: pairs with the Acquire in take and close; publishes the chain. Earlier
             // pushes stay published, because this continues their release sequences. [MQ2]
@@ -140,42 +139,42 @@ impl Stack {
                 Err(now) => top = now,
             }
         }
-        // A refusal comes after the close, so the caller sees what the closer did.
+        // The close happens before the failure is returned.
         let closed = self.is_closed();
         debug_assert!(closed, "mpsc: a stack that is closed stays so");
         None
     }
 
-    /// Takes all queued items, newest first; null if there is none.
+    /// Takes all links, newest first; null if there is none.
     ///
     /// Wait-free.
     ///
     /// # Safety
     ///
-    /// The caller is the consumer. The links are its own from here on.
+    /// The caller is the consumer. The links then belong to it.
     #[inline]
     unsafe fn take(&self) -> *mut RawLink {
         if self.is_empty() {
             return ptr::null_mut();
         }
-        // Acquire: pairs with the Release in push; the links and what they carry are seen written.
-        // The stack is open, since only the consumer closes it. [MQ3]
+        // Acquire: pairs with the Release in push; the links and their items are visible. The stack
+        // is open, since only the consumer closes it. [MQ3]
         self.top.swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Closes the stack and takes all queued items, in one exchange; `None` if it was closed.
+    /// Closes the stack and takes all links, by one swap; `None` if it was closed.
     ///
     /// # Safety
     ///
     /// As for [`take`](Self::take).
     unsafe fn close(&self) -> Option<*mut RawLink> {
         // AcqRel: pairs with the Release in push, as take does, and with the Acquire in is_closed;
-        // what the closer did before is seen by those who see the stack closed. [MQ4]
+        // the close happens before a thread finds the stack closed. [MQ4]
         let top = self.top.swap(CLOSED, Ordering::AcqRel);
         (top != CLOSED).then_some(top)
     }
 
-    /// Whether it is empty.
+    /// Returns whether the stack is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         let top = self.peek();
@@ -184,11 +183,11 @@ impl Stack {
 
     #[inline]
     fn peek(&self) -> *mut RawLink {
-        // Relaxed: only compared; who wants the links takes them by MQ3. [MQ5]
+        // Relaxed: only compared; the consumer gets the links by MQ3. [MQ5]
         self.top.load(Ordering::Relaxed)
     }
 
-    /// Whether pushes are refused; what the closer did before is then seen.
+    /// Returns whether the stack is closed; the close then happens before the return.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         // Acquire: pairs with the release half in close. [MQ6]
@@ -196,11 +195,11 @@ impl Stack {
     }
 }
 
-/// Links that one thread has, oldest first.
+/// A list of links that belong to one thread, oldest first.
 pub(super) struct Fifo {
     /// Null if there are none.
     head: *mut RawLink,
-    /// Means something if there are some.
+    /// Valid if `head` is not null.
     tail: *mut RawLink,
     len: usize,
 }
@@ -219,7 +218,7 @@ impl Fifo {
         self.head.is_null()
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest link.
     ///
     /// # Safety
     ///
@@ -233,7 +232,7 @@ impl Fifo {
         Some(link)
     }
 
-    /// Puts a chain, newest first and null at its end, behind the others.
+    /// Appends a chain, which is newest first and ends in null, in reverse order.
     ///
     /// # Safety
     ///
@@ -262,7 +261,7 @@ impl Fifo {
         self.tail = tail;
     }
 
-    /// How many links.
+    /// Returns the number of links.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
@@ -274,7 +273,7 @@ impl Fifo {
     }
 }
 
-/// The consumer's side: what it took and did not yet hand out.
+/// The consumer's side: links that it has taken from the stack and not popped yet.
 pub(super) struct Inbox {
     fifo: Fifo,
 }
@@ -289,7 +288,7 @@ impl Inbox {
     /// # Safety
     ///
     /// 1. The caller is the consumer of `stack`, and this is its one inbox.
-    /// 2. Links that were pushed are alive until they are handed out.
+    /// 2. Links that were pushed are alive until they are popped.
     #[inline(always)]
     pub(super) unsafe fn pop(&mut self, stack: &Stack) -> Option<NonNull<RawLink>> {
         if self.fifo.is_empty() {
@@ -315,11 +314,11 @@ impl Inbox {
     pub(super) unsafe fn take_all(&mut self, stack: &Stack) {
         // SAFETY: the caller is the consumer.
         let newest = unsafe { stack.take() };
-        // SAFETY: what was taken is alive, by the caller, and ours.
+        // SAFETY: the links are alive, by the caller, and belong to the caller.
         unsafe { self.fifo.append_reversed(newest) };
     }
 
-    /// Closes the stack; gives whether this call did.
+    /// Closes the stack; returns whether this call closed it.
     ///
     /// # Safety
     ///
@@ -334,13 +333,13 @@ impl Inbox {
         true
     }
 
-    /// Whether nothing is queued, here and in `stack`.
+    /// Returns whether the inbox and `stack` are both empty.
     #[inline]
     pub(super) fn is_empty(&self, stack: &Stack) -> bool {
         self.fifo.is_empty() && stack.is_empty()
     }
 
-    /// How many links the inbox holds.
+    /// Returns the number of links in the inbox.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.fifo.len()

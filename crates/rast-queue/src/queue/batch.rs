@@ -11,32 +11,33 @@ use super::push::Refusal;
 use crate::Closed;
 use crate::alloc::Allocator;
 
-/// Items that are gathered before tickets are claimed for them, so that no user code runs between
-/// claim and slot.
+/// Number of items that are collected before their tickets are claimed, so that no user code runs
+/// between the claim and the write of the slot.
 const GATHERED: usize = 32;
 
-/// Items at least this large go one by one: a batch would cost more stack than it saves time.
+/// Size in bytes from which items are pushed one by one, because a batch would use much stack and
+/// save little time.
 const LARGE: usize = 256;
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Pushes the items of `items`, in order; returns how many.
+    /// Pushes the items that `items` yields, in order; returns how many.
     ///
-    /// Items of other producers may come between them. Up to 32 at a time take one claim, which
-    /// makes a batch cheaper than as many pushes; it is lock-free as they are, and calls
-    /// `handle_alloc_error` on lack of memory. Each waiter is woken as soon as there is an item for
-    /// it. Items of 256 bytes or more go one by one.
+    /// Items of other producers may be queued between them. Up to 32 items share one claim, so a
+    /// batch is cheaper than single pushes. Items of 256 bytes or more are pushed one by one. Each
+    /// waiter is woken as soon as there is an item for it. Lock-free as [`push`](Self::push) is;
+    /// calls `handle_alloc_error` on lack of memory.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), and if the iterator panics: what it had given is pushed, unless the
-    /// queue is closed, and waiters were woken for it. The iterator is not called again after a
-    /// panic of a waker or of the allocator. If the allocator panics, the item that needed memory
-    /// and those behind it are dropped.
+    /// As [`push`](Self::push), and if the iterator panics. The items that it had yielded are then
+    /// pushed, unless the queue is closed, and waiters are woken for them. After a panic of a waker
+    /// or of the allocator the iterator is not called again. If the allocator panics, the item that
+    /// needed memory and the collected items after it are dropped.
     ///
     /// # Errors
     ///
-    /// [`Closed`] with what was not pushed, if the queue is closed: an iterator over it (see
-    /// [`Rest`]).
+    /// [`Closed`] with an iterator over the items that were not pushed (see [`Rest`]), if the queue
+    /// is closed.
     ///
     /// ```
     /// let queue = rast_queue::Queue::new();
@@ -49,7 +50,7 @@ impl<T, A: Allocator> Queue<T, A> {
     where
         I: IntoIterator<Item = T>,
     {
-        // What has ended is asked no more, by the rest of it either.
+        // Fused, so that neither this call nor `Rest` calls the iterator again after its end.
         let mut items = items.into_iter().fuse();
         if self.is_closed() {
             return Err(Closed(Rest::new(Vec::new(), items)));
@@ -89,13 +90,13 @@ impl<T, A: Allocator> Queue<T, A> {
         Ok(pushed)
     }
 
-    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does, with one claim
-    /// for as many as a segment has room for.
+    /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does. One claim
+    /// covers as many items as the segment has slots left.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue
-    /// nevertheless.
+    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue unless it
+    /// is closed.
     ///
     /// # Errors
     ///
@@ -114,8 +115,8 @@ impl<T, A: Allocator> Queue<T, A> {
         T: Copy,
     {
         let mut taken = 0;
-        // SAFETY: the slice is valid for reads, and copies of its items may be queued elsewhere:
-        // they are `Copy`.
+        // SAFETY: the slice is valid for reads, and its items are `Copy`, so they may be used
+        // again.
         match unsafe { self.push_many(items.as_ptr(), items.len(), &mut taken) } {
             None => Ok(()),
             Some(Refusal::Closed) => Err(Closed(&items[taken..])),
@@ -124,14 +125,14 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// Items between the iterator and the queue.
+/// Items that the iterator has yielded and that are not pushed yet.
 struct Gathered<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     items: [MaybeUninit<T>; GATHERED],
     /// Those that are here.
     from: usize,
     to: usize,
-    /// A push is under way, or a panic has ended one.
+    /// Set while a push is under way, and after a panic in one.
     is_pushing: bool,
 }
 
@@ -150,7 +151,7 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         self.to - self.from
     }
 
-    /// Takes as many items as there is room for; it is empty here before.
+    /// Collects items until the buffer is full or the iterator ends. The buffer must be empty.
     #[inline]
     fn fill(&mut self, items: &mut impl Iterator<Item = T>) {
         debug_assert_eq!(self.len(), 0);
@@ -162,23 +163,25 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         }
     }
 
-    /// Pushes what is here; what is refused, or left by the panic of a waker, is here afterwards.
+    /// Pushes the collected items. Items that a closed queue rejected, or that a panic left, stay
+    /// collected.
     #[inline]
     fn push(&mut self) -> Option<Refusal> {
         let items = self.items.as_ptr().cast::<T>();
         self.is_pushing = true;
-        // SAFETY: items are queued from `from` to `to`, and `from` moves past those that are taken.
+        // SAFETY: the items from `from` to `to` are initialised, and `from` moves past those that
+        // are pushed.
         let refusal = unsafe { self.queue.push_many(items, self.to, &mut self.from) };
         self.is_pushing = false;
         refusal
     }
 
-    /// The items here, as a list.
+    /// Moves the collected items into a `Vec`.
     #[cold]
     fn take(&mut self) -> Vec<T> {
         let mut items = Vec::with_capacity(self.len());
         while self.from < self.to {
-            // SAFETY: an item is at `from`, which then moves on.
+            // SAFETY: the item at `from` is initialised, and `from` then moves past it.
             items.push(unsafe { self.items[self.from].assume_init_read() });
             self.from += 1;
         }
@@ -191,9 +194,9 @@ impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
         if self.len() == 0 {
             return;
         }
-        // Only a panic leaves items. After one of the iterator they are pushed. After one of a push
-        // they are dropped: an allocator that panicked may do so again, and a second panic would
-        // abort.
+        // Only a panic leaves items. After a panic of the iterator they are pushed. After a panic
+        // in a push they are dropped: an allocator that panicked may do so again, and a second
+        // panic would abort.
         if !self.is_pushing && self.push() == Some(Refusal::NoMemory) {
             self.queue.no_memory_slow();
         }
@@ -201,10 +204,10 @@ impl<T, A: Allocator> Drop for Gathered<'_, T, A> {
     }
 }
 
-/// What [`Queue::push_batch`] did not push, in order.
+/// An iterator over the items that [`Queue::push_batch`] did not push, in order.
 #[must_use = "these items were not pushed"]
 pub struct Rest<I: Iterator> {
-    /// Taken from the iterator and refused by the queue.
+    /// Items that the iterator had yielded and the closed queue rejected.
     refused: vec::IntoIter<I::Item>,
     items: Fuse<I>,
 }

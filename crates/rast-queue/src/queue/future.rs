@@ -1,5 +1,5 @@
-//! Waiting for an item as a future or a stream, bound to no runtime: the same wait list as for
-//! threads, with wakers in it. What becomes of a wake-up is said in `wait.rs`.
+//! Waiting for an item as a future or a stream, for any runtime. Tasks use the same wait list as
+//! threads. `wait.rs` describes what becomes of a wake-up.
 
 use core::fmt;
 use core::mem;
@@ -11,19 +11,20 @@ use super::wait::{HandOn, Turn};
 use super::wait_list::{Left, Wake};
 use crate::alloc::{Allocator, Global};
 
-/// Gives the next item, or `None` when the queue is closed and empty; made by [`Queue::pop_async`].
+/// A future of the next item, or of `None` if the queue is closed and empty; made by
+/// [`Queue::pop_async`].
 ///
-/// Dropped before it is done, it leaves the wait list, and a wake-up that it had goes to the next
-/// waiter. It may be polled at any time, by any task: the task that polled last is woken, and a
-/// future whose task changes goes to the end of the wait list.
+/// If it is dropped before it is ready, it leaves the wait list and passes a wake-up that it
+/// received to the next waiter. Any task may poll it at any time. The task that polled last is
+/// woken; if the task changes, the future enters the wait list anew.
 ///
-/// A push that is stopped before it calls the waker delays this future, as it does a thread in
-/// [`Queue::pop_wait`].
+/// A pushing thread that is suspended before it calls the waker delays this future, as it delays a
+/// thread in [`Queue::pop_wait`].
 ///
-/// Forgotten (`mem::forget`) while it waits, it keeps its place until a push wakes it, and that
-/// wake-up is lost: the item stays queued until a pop or another wake-up comes. The place stays
-/// taken until the queue is dropped, and the waker too if no push wakes it. The same holds for a
-/// future that is woken and then never polled or dropped.
+/// If it is leaked with `mem::forget` while it waits, the wake-up of a later push is lost: the item
+/// stays queued until the next pop or wake-up. Its entry in the wait list stays taken until the
+/// queue is dropped, and the waker too if no push wakes it. A future that is woken and then neither
+/// polled nor dropped loses its wake-up in the same way.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
     queue: &'a Queue<T, A>,
@@ -31,19 +32,19 @@ pub struct Pop<'a, T, A: Allocator = Global> {
     is_done: bool,
 }
 
-/// Gives items until the queue is closed and empty; made by [`Queue::stream`].
+/// A stream of items that ends when the queue is closed and empty; made by [`Queue::stream`].
 ///
-/// It takes nothing from the queue before it gives it, so dropping it loses nothing. Forgotten, it
-/// loses a wake-up as a [`Pop`] does.
+/// It pops an item only when it returns it, so dropping the stream loses no item. If it is leaked,
+/// it loses a wake-up as a [`Pop`] does.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Stream<'a, T, A: Allocator = Global> {
     next: Pop<'a, T, A>,
 }
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Returns a future of the next item: `None` when the queue is closed and empty.
+    /// Returns a future of the next item, or of `None` if the queue is closed and empty.
     ///
-    /// Bound to no runtime. Needs the feature `async`.
+    /// For any runtime. Needs the feature `async`.
     ///
     /// ```
     /// use std::task::{Context, Poll, Waker};
@@ -75,8 +76,8 @@ impl<T, A: Allocator> Queue<T, A> {
 
 impl<T, A: Allocator> Pop<'_, T, A> {
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        // A wake-up that has come is taken out of the place first: the look below uses it. One that
-        // comes later is for another look.
+        // A wake-up that was received is removed from the entry first: the check below consumes it.
+        // A later wake-up is for another check.
         if let Some((turn, waker)) = self.turn.take_if(|(turn, _)| !turn.is_waiting()) {
             let left = turn.leave();
             debug_assert_eq!(left, Left::Woken, "it was woken");
@@ -85,18 +86,19 @@ impl<T, A: Allocator> Pop<'_, T, A> {
             mem::forget(hand_on);
         }
         if let Some(end) = self.queue.pop_or_closed() {
-            // A wake-up that came meanwhile is handed on.
+            // A wake-up that was received meanwhile is passed to the next waiter.
             return Poll::Ready(self.queue.give_after(end, || self.turn = None).ok());
         }
         if let Some((turn, waker)) = &self.turn
             && waker.will_wake(cx.waker())
             && turn.is_settled()
         {
-            // If a wake-up came since, the waker was called, or is about to be.
+            // If there was a wake-up since the check, the waker was called or is about to be
+            // called.
             return Poll::Pending;
         }
-        // A wake-up that came since the look above is used by the look below, unless a waker panics
-        // before it.
+        // The check below consumes a wake-up that was received since the check above, unless a
+        // waker panics before it.
         let mut hand_on = None;
         if let Some((turn, waker)) = self.turn.take() {
             if turn.leave() == Left::Woken {
@@ -108,7 +110,7 @@ impl<T, A: Allocator> Pop<'_, T, A> {
         let is_settled = turn.is_settled();
         self.turn = Some((turn, cx.waker().clone()));
         mem::forget(hand_on);
-        // The look after the flag.
+        // The check after the flag is set.
         match self.queue.pop_or_closed() {
             Some(end) => Poll::Ready(self.queue.give_after(end, || self.turn = None).ok()),
             None => {
@@ -121,7 +123,7 @@ impl<T, A: Allocator> Pop<'_, T, A> {
     }
 }
 
-// The queue is borrowed and the place is a number: nothing in here is pinned.
+// The queue is borrowed and the place is a number, so no field needs pinning.
 impl<T, A: Allocator> Unpin for Pop<'_, T, A> {}
 
 impl<T, A: Allocator> Future for Pop<'_, T, A> {
@@ -129,8 +131,8 @@ impl<T, A: Allocator> Future for Pop<'_, T, A> {
 
     /// # Panics
     ///
-    /// If it was done. If a waker panics that this poll calls for another thread, or drops: an item
-    /// that it had in hand then goes back to the queue, at the back.
+    /// If it was ready before. If this poll calls or drops a waker that panics; an item that it had
+    /// popped is then pushed back to the queue, at the back.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         assert!(!self.is_done, "queue: `Pop` polled after it was done");
         let poll = self.poll_item(cx);

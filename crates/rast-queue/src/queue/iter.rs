@@ -1,4 +1,4 @@
-//! Iterators over a queue, and what is made from and of iterators.
+//! Iterators over a queue, and the conversions from iterators.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -36,11 +36,11 @@ impl<T, A: Allocator> Extend<T> for Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// If the queue is closed, before it asks for an item.
+    /// If the queue is closed; then it has not called the iterator.
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         assert!(!self.is_closed(), "queue: extend needs an open queue");
         for item in items {
-            // The borrow is exclusive, so no thread closes the queue meanwhile.
+            // The borrow is exclusive, so no other thread closes the queue meanwhile.
             assert!(
                 self.push(item).is_ok(),
                 "queue: closed while it was borrowed exclusively"

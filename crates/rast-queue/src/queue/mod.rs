@@ -1,35 +1,36 @@
-//! An unbounded queue for any number of producers and consumers: lock-free, first in first out,
-//! items in place.
+//! An unbounded, lock-free, first-in first-out queue for any number of producers and consumers,
+//! which stores its items inline in segments.
 //!
-//! Two words, each a segment's address and an index, hand out tickets. A producer claims on `tail`
-//! and fills the slot of its ticket; a consumer claims on `head` and takes from the slot of its
-//! ticket. A consumer that finds its slot not filled waits a bounded moment, then gives the ticket
-//! up by an exchange on the slot. The producer finds that when it fills the slot, keeps its item
-//! and claims again. So no thread waits for one that was stopped. A segment is linked, used once
-//! and reclaimed by counting: claims past its slots are pins, counted in the words themselves, and
-//! the last pin to leave after both words have moved on sweeps the slots. The argument is in
-//! `docs/algorithms/queue.md`.
+//! Two words, `head` and `tail`, each hold the address of a segment and an index. A
+//! compare-exchange that increments the index claims a ticket, which is one slot. A producer claims
+//! on `tail` and fills the slot; a consumer claims on `head` and moves the item out. A consumer
+//! whose slot is not filled waits a bounded time, then gives the ticket up by a compare-exchange on
+//! the slot. The producer finds that out when it fills the slot, keeps its item and claims again.
+//! So no thread waits for a thread that is suspended.
+//!
+//! A segment is reclaimed by reference counts. A claim past its slots is a pin, which the index of
+//! the word itself counts. Once both words have moved to other segments, the thread that releases
+//! the last pin sweeps the slots. The argument is in `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
 //!          │                                          │
 //!          ▼                                          ▼
-//!   ┌───────────┐ next  ┌───────────┐  next   ┌───────────┐        spare: at most one swept segment
-//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a consumer still inside
+//!   ┌───────────┐ next  ┌───────────┐  next   ┌───────────┐        spare: at most one cleared segment
+//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a slot not DONE yet
 //!   └───────────┘       └───────────┘         └───────────┘
 //! ```
 //!
-//! From RAST 2.4 and 3.2 (counts beside the pointers, promises, reclamation at once), at the grain
-//! of segments as in "A Lock-free, Linearizable, Unbounded queue" (LOO); what we changed and why is
-//! in the page.
+//! The reference counts are those of the original RAST design, 2.4 and 3.2, kept per segment as in
+//! "A Lock-free, Linearizable, Unbounded queue" (LOO). The page lists what we changed and why.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
-//! | `bound` | consumers, at a look | consumers |
-//! | `cold` | the thread that changes segments | consumers at a look; the thread that changes segments |
-//! | `waiters` | waiters and who wakes them, see `wait_list.rs` | the same |
+//! | `bound` | consumers that check both words | consumers |
+//! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
+//! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | no thread | all |
 
 #[macro_use]
@@ -79,19 +80,21 @@ pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: a thread that is stopped at any point delays no other, except a waiter that it was
-/// about to wake. The limit is [`MOST_PINS`](Self::MOST_PINS) threads that are inside one queue and
-/// at the end of the same segment at once; further ones wait there until some of them have gone on.
-/// [`is_lock_free`](Self::is_lock_free) names the targets where it holds.
+/// Lock-free: a thread that is suspended at any point delays no other thread, except a waiter that
+/// it was about to wake. There is one limit: if at least half of [`MOST_PINS`](Self::MOST_PINS)
+/// threads are at the end of the same segment of one queue at once, further threads may wait there
+/// until one of them has continued. [`is_lock_free`](Self::is_lock_free) lists the targets on which
+/// the queue is lock-free.
 ///
-/// Linearizable. `const fn new`, so it can be a static; it allocates nothing until the first push.
-/// Memory comes from `A`, in segments of [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS)
-/// items or as many as [`with_segment_slots`](Self::with_segment_slots) says, and goes back as soon
-/// as a segment is used up; one empty segment is kept for reuse. A thread that is stopped for ever
-/// keeps at most one segment from going back.
+/// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
+/// push. Memory comes from `A`, in segments of
+/// [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or of the number given to
+/// [`with_segment_slots`](Self::with_segment_slots). A segment is freed as soon as it is used up,
+/// except that one empty segment is kept for reuse. A thread that is suspended for ever keeps at
+/// most one segment from being freed.
 ///
-/// Wake-ups are paid for by those who sleep: a push learns of waiters from the word that it changes
-/// anyway.
+/// Waiting costs a push nothing while no thread waits: a push finds the flag for waiters in the
+/// word that it changes anyway.
 ///
 /// ```
 /// use rast_queue::Queue;
@@ -108,15 +111,15 @@ pub use wait_model::{Waiter, Waiters};
 /// assert!(QUEUE.push(4).is_err());
 /// ```
 ///
-/// Items that may not move between threads keep the queue on one:
+/// A queue of items that are not `Send` is not `Send` or `Sync`:
 ///
 /// ```compile_fail
 /// fn share<T: Sync>(_: T) {}
 /// share(rast_queue::Queue::<std::rc::Rc<u8>>::new());
 /// ```
 ///
-/// It is invariant in `T`: were a queue of long borrows one of short ones, a short one could be
-/// pushed and be popped as long.
+/// `Queue<T>` is invariant in `T`. Otherwise a short borrow could be pushed to a queue of long
+/// borrows and popped as a long one.
 ///
 /// ```compile_fail
 /// use rast_queue::Queue;
@@ -138,38 +141,38 @@ pub struct Queue<T, A: Allocator = Global> {
     owns: PhantomData<T>,
 }
 
-/// What consumers remember of `tail`.
+/// What consumers cache of `tail`.
 struct Bound<T> {
-    /// Tickets of this segment below this index were on the producers' side at some time. A hint.
+    /// Index up to which producers had claimed tickets of this segment at some time. A hint.
     word: AtomicTaggedPtr<Segment<T>>,
-    /// When consumers pause before a look.
+    /// Decides before which checks consumers pause.
     pace: Pace,
 }
 
-/// What changes once per segment.
+/// Fields that change once per segment.
 struct Cold<T> {
-    /// Uses of segments that have ended, modulo the word; counted before the memory can be used
+    /// Number of ended uses of segments, which may wrap; incremented before the memory can be used
     /// again.
     retired: AtomicUsize,
-    /// Retired segments with a consumer inside, a stack through `limbo_next`.
+    /// Retired segments with a slot that is not DONE: a stack linked through `limbo_next`.
     limbo: AtomicPtr<Segment<T>>,
-    /// At most one segment as new.
+    /// At most one cleared segment.
     spare: AtomicPtr<Segment<T>>,
-    /// The `next` of the queue's beginning: the first segment.
+    /// The link to the first segment: the `next` of the null address with which both words start.
     first: AtomicPtr<Segment<T>>,
-    /// How often each word has gone on to another segment.
+    /// Number of moves of each word to another segment.
     tail_moves: AtomicUsize,
     head_moves: AtomicUsize,
 }
 
-// SAFETY: items move from the thread that pushes to the one that pops, which asks for Send; the
-// allocator moves along.
+// SAFETY: items move from the pushing to the popping thread, which needs `T: Send`; the allocator
+// moves with the queue.
 unsafe impl<T: Send, A: Allocator + Send> Send for Queue<T, A> {}
-// SAFETY: a shared queue moves items between threads and never shares one, which asks for Send
-// alone; the allocator is used by all of them at once.
+// SAFETY: a shared queue moves items between threads and never shares an item, which needs only `T:
+// Send`; all threads use the allocator at once.
 unsafe impl<T: Send, A: Allocator + Sync> Sync for Queue<T, A> {}
 
-// No user code runs while anything is half changed, so a panic cannot be seen in it.
+// No user code runs while an invariant is broken, so a panic leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Queue<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Queue<T, A> {}
 
@@ -189,25 +192,26 @@ macro_rules! constructor {
 }
 
 impl<T> Queue<T> {
-    /// Slots in each segment if nothing else is asked for.
+    /// Number of slots in each segment by default.
     ///
-    /// 16 KiB for words (in a model it is 2). Large segments keep producers and consumers apart and
-    /// spread the cost of changing segments.
+    /// A segment of `u64` items is then 16 KiB. (In a model it has 2 slots.) Large segments keep
+    /// producers and consumers on different cache lines and spread the cost of a new segment.
     pub const DEFAULT_SEGMENT_SLOTS: usize = if pause::IS_MODEL { 2 } else { 1024 };
 
-    /// The most slots that a segment can have.
+    /// Maximum number of slots in a segment.
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
-    /// The most threads that can be inside one queue and at the end of the same segment at once;
-    /// one more waits there.
+    /// Maximum number of claims past the end of one segment that `head` or `tail` can count. A
+    /// thread makes at most two of them, so at least half as many threads must be at the end of one
+    /// segment at once before another thread has to wait there.
     pub const MOST_PINS: usize = MOST_PINS;
 
     /// Returns whether the operations are lock-free on this machine.
     ///
-    /// They are where a pointer and a count can be changed by one instruction: on all 64-bit
-    /// targets, except Android on aarch64 and builds that force the double word if the processor
-    /// has no 128-bit exchange; and on 32-bit targets with 64-bit atomics. Elsewhere each operation
-    /// takes a short lock inside [`AtomicTaggedPtr`].
+    /// They are lock-free where one instruction can change a pointer and a count. These are 32-bit
+    /// targets with 64-bit atomics and all 64-bit targets with two exceptions: Android on aarch64,
+    /// and builds that force the double word on a processor without a 128-bit compare-exchange. On
+    /// other targets each operation takes a short lock inside [`AtomicTaggedPtr`].
     ///
     /// ```
     /// assert!(rast_queue::Queue::<u8>::is_lock_free());
@@ -218,15 +222,15 @@ impl<T> Queue<T> {
     }
 
     constructor! {
-        /// Makes an empty queue in the global allocator; allocates nothing.
+        /// Makes an empty queue that uses the global allocator; allocates nothing.
         pub fn new() {
             Self::new_in(Global)
         }
     }
 
     constructor! {
-        /// Makes an empty queue with segments of `slots` items, for instance small ones where there
-        /// are many queues.
+        /// Makes an empty queue with segments of `slots` items, for instance small segments for a
+        /// program with many queues.
         ///
         /// Allocates nothing.
         ///
@@ -288,7 +292,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns whether the queue is closed; what the closer did before is then visible. Wait-free,
+    /// Returns whether the queue is closed. If so, the close happens before the return. Wait-free,
     /// one load.
     pub fn is_closed(&self) -> bool {
         // Acquire: pairs with the Release that set CLOSED. [QU55]
@@ -297,8 +301,8 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Returns whether the queue is empty, at a moment during the call. Lock-free, some loads.
     ///
-    /// True is exact. False says that an item is queued or that a push is under way, whose item may
-    /// still be refused.
+    /// `true` is exact. `false` means that an item is queued, or that a push is under way, which
+    /// may still fail.
     pub fn is_empty(&self) -> bool {
         loop {
             // Acquire: as in look. [QU56]
@@ -318,8 +322,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns whether the queue is closed and empty: no item will come, except one that a panic
-    /// puts back (see [`pop_batch`](Self::pop_batch)). Lock-free, some loads.
+    /// Returns whether the queue is closed and empty. Then no item appears in it, except one that
+    /// is put back after a panic (see [`pop_batch`](Self::pop_batch)). Lock-free, some loads.
     ///
     /// ```
     /// let queue = rast_queue::Queue::new();
@@ -330,16 +334,16 @@ impl<T, A: Allocator> Queue<T, A> {
     /// assert!(queue.is_finished());
     /// ```
     pub fn is_finished(&self) -> bool {
-        // In this order: once it is closed, an empty look is the end.
+        // In this order: once the queue is closed, an empty queue stays empty.
         self.is_closed() && self.is_empty()
     }
 
-    /// Returns how many items are queued: exact while no other thread pushes or pops.
+    /// Returns the number of queued items. It is exact while no other thread pushes or pops.
     ///
-    /// While other threads are at work it is about the number at that moment, in which pushes and
-    /// pops under way may count or not. Wait-free, some loads.
+    /// Otherwise it is approximate: pushes and pops under way may be counted or not. Wait-free,
+    /// some loads.
     pub fn len(&self) -> usize {
-        // Relaxed: a statistic; the caller's own operations are in it by coherence. [QU60]
+        // Relaxed: a statistic; coherence includes the caller's own operations. [QU60]
         let head = self.head.load(Ordering::Relaxed);
         // Relaxed: as above. [QU61]
         let head_moves = self.cold.head_moves.load(Ordering::Relaxed);
@@ -356,9 +360,9 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Returns an iterator that pops until it first finds the queue empty.
     ///
-    /// Others may push and pop meanwhile: it ends at the first moment that the queue is empty,
-    /// which need not come while producers are faster; bound it with `take`. Dropped early, it
-    /// leaves the rest.
+    /// Other threads may push and pop meanwhile. The iterator ends when it first finds the queue
+    /// empty, which may never happen while producers are faster; bound it with `take`. If it is
+    /// dropped early, the other items stay queued.
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();
@@ -366,7 +370,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
     /// ```
     ///
-    /// A drain that no thread runs pops nothing:
+    /// A drain that is not iterated pops nothing:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -382,11 +386,11 @@ impl<T, A: Allocator> Queue<T, A> {
         &self.alloc
     }
 
-    /// The place of the segment that follows `segment`.
+    /// Returns the field that links the segment after `segment`.
     ///
     /// # Safety
     ///
-    /// `segment` is pinned by the caller for as long as it uses the place, or null.
+    /// `segment` is null, or the caller pins it for as long as it uses the field.
     unsafe fn next_of(&self, segment: *mut Segment<T>) -> &AtomicPtr<Segment<T>> {
         if segment.is_null() {
             return &self.cold.first;
@@ -395,9 +399,9 @@ impl<T, A: Allocator> Queue<T, A> {
         unsafe { &(*segment).next }
     }
 
-    /// A segment as new: the spare one, or memory.
+    /// Returns a cleared segment: the spare one, or a new allocation.
     fn fresh_segment(&self) -> Result<*mut Segment<T>, AllocError> {
-        // Acquire: pairs with the Release of keep_or_free; the segment is as new. [QU64]
+        // Acquire: pairs with the Release of keep_or_free; the segment is cleared. [QU64]
         let spare = self.cold.spare.swap(ptr::null_mut(), Ordering::Acquire);
         step!("fresh: spare taken");
         if spare.is_null() {
@@ -407,14 +411,15 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Keeps a segment as the spare one, or gives its memory back.
+    /// Keeps a segment as the spare one, or frees it.
     ///
     /// # Safety
     ///
-    /// `segment` is as new and the caller's alone; afterwards it is not.
+    /// `segment` is cleared, and only the caller can access it. The caller does not access it
+    /// afterwards.
     unsafe fn keep_or_free(&self, segment: *mut Segment<T>) {
         step!("keep: in hand");
-        // Release: pairs with the Acquire of fresh_segment; the segment is as new. [QU65]
+        // Release: pairs with the Acquire of fresh_segment; the segment is cleared. [QU65]
         let kept = self.cold.spare.compare_exchange(
             ptr::null_mut(),
             segment,
@@ -423,8 +428,8 @@ impl<T, A: Allocator> Queue<T, A> {
         );
         if kept.is_err() {
             step!("keep: to be freed");
-            // SAFETY: it came from this queue's allocator with this many slots, is the caller's
-            // alone, and holds nothing.
+            // SAFETY: the segment is from this queue's allocator with this many slots, only the
+            // caller can access it, and it holds no value.
             unsafe { Segment::deallocate(segment, &self.alloc, self.slots) };
         }
     }
@@ -434,8 +439,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Safety
     ///
-    /// `change` is due: a pin that is given back, or the move of a word away from the segment with
-    /// its pins. After it the caller does not look at the segment, unless it has another pin.
+    /// `change` is due: minus one for a pin that is released, or the pins of a word that moved away
+    /// minus one SOURCE. The caller does not access the segment afterwards, unless it has another
+    /// pin.
     unsafe fn release(&self, segment: *mut Segment<T>, change: usize) {
         if segment.is_null() {
             return;
@@ -445,30 +451,31 @@ impl<T, A: Allocator> Queue<T, A> {
         let is_last = unsafe { Segment::settle(segment, change) };
         if is_last {
             step!("release: alone");
-            // SAFETY: control came to zero by the caller: it holds the segment alone.
+            // SAFETY: the caller brought control to zero, so it alone owns the segment.
             unsafe { self.retire_slow(segment) };
         }
     }
 
-    /// Frees a segment that no thread can reach any more but the holders of its last tickets.
+    /// Retires a segment. No thread can reach it any more, except those with a ticket that is not
+    /// DONE.
     ///
     /// # Safety
     ///
-    /// The caller holds the segment alone: its control came to zero, and it is not in limbo.
+    /// The caller alone owns the segment: its control came to zero, and it is not in limbo.
     #[cold]
     unsafe fn retire_slow(&self, segment: *mut Segment<T>) {
         // SAFETY: the caller's obligation.
         let is_clear = unsafe { Segment::sweep(segment, self.slots) };
         if is_clear {
             step!("retire: swept");
-            // SAFETY: the segment is live and the caller's alone.
+            // SAFETY: the segment is live, and the caller alone owns it.
             unsafe { (*segment).reset() };
             step!("retire: reset");
-            // Release: pairs with the Acquire in look; counted before the memory can be used again.
-            // [QU66]
+            // Release: pairs with the Acquire in look_slow; counted before the memory can be used
+            // again. [QU66]
             self.cold.retired.fetch_add(1, Ordering::Release);
             step!("retire: counted");
-            // SAFETY: swept and reset, and the caller's alone.
+            // SAFETY: the segment is swept and reset, and the caller alone owns it.
             unsafe { self.keep_or_free(segment) };
         } else {
             step!("retire: not clear");
@@ -477,22 +484,23 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Puts a list of segments, `first` to `last`, into limbo.
+    /// Pushes a list of segments, `first` to `last`, onto limbo.
     ///
     /// # Safety
     ///
-    /// The caller holds the segments alone, linked through `limbo_next`; afterwards it does not.
+    /// The caller alone owns the segments, which are linked through `limbo_next`. It does not own
+    /// them afterwards.
     unsafe fn put_in_limbo(&self, first: *mut Segment<T>, last: *mut Segment<T>) {
         // Relaxed: a guess. [QU67]
         let mut top = self.cold.limbo.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the segment is live, and the caller's alone.
+            // SAFETY: the segment is live, and the caller alone owns it.
             let link = unsafe { &(*last).limbo_next };
             // SAFETY: as above.
             link.with_mut(|link| unsafe { *link = top });
             step!("limbo: linked");
-            // Release: pairs with the Acquire in reap_slow; the link, and how far the sweep came.
-            // [QU68]
+            // Release: pairs with the Acquire in reap_slow; publishes the link and the position of
+            // the sweep. [QU68]
             match self
                 .cold
                 .limbo
@@ -504,8 +512,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Tries again to free what is in limbo: the one that has been there longest since it was
-    /// tried, the others going back before it is swept.
+    /// Tries again to retire one segment of limbo, the one that was pushed first. The others are
+    /// put back before it is swept.
     #[cold]
     #[inline(never)]
     fn reap_slow(&self) {
@@ -517,7 +525,7 @@ impl<T, A: Allocator> Queue<T, A> {
         step!("reap: list in hand");
         let (mut before, mut last) = (ptr::null_mut(), first);
         loop {
-            // SAFETY: the thread that took the list holds its segments alone.
+            // SAFETY: the thread that removed the list alone owns its segments.
             let next = unsafe { limbo_next(last) };
             if next.is_null() {
                 break;
@@ -545,7 +553,7 @@ impl<T, A: Allocator> Queue<T, A> {
     fn wake_all(&self) {}
 }
 
-/// Without `std` no thread waits, and no waker panics.
+/// Stands in for `wait::Held` without `std`, where no thread waits and so no waker panics.
 #[cfg(not(feature = "std"))]
 #[derive(Default)]
 struct Held(());
@@ -571,21 +579,22 @@ unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
     link.with(|link| unsafe { *link })
 }
 
-/// The end of a queue: drops what is queued, then frees the memory, also while a panic goes up.
+/// Drops the queued items and then frees the memory of a queue when it is dropped, even while a
+/// panic unwinds.
 struct End<'a, T, A: Allocator>(&'a Queue<T, A>);
 
 impl<T, A: Allocator> Drop for End<'_, T, A> {
     fn drop(&mut self) {
         let queue = self.0;
         queue.drain().for_each(drop);
-        // No other thread is here: no slot holds a value, and every pin is given back. What is left
-        // is the spare segment, what is in limbo, and the chain from head.
+        // No other thread uses the queue: no slot holds a value, and every pin is released. The
+        // spare segment, the segments in limbo and the chain from head are left.
         let free = |segment: *mut Segment<T>| {
-            // SAFETY: the segment came from this allocator with this many slots; each is in one of
-            // the three places.
+            // SAFETY: the segment is from this allocator with this many slots, and is in exactly
+            // one of the three.
             unsafe { Segment::deallocate(segment, &queue.alloc, queue.slots) };
         };
-        // Relaxed, here and below: the borrow that ends the queue is exclusive. [QU70]
+        // Relaxed, here and below: the borrow of the queue is exclusive. [QU70]
         let spare = queue.cold.spare.load(Ordering::Relaxed);
         if !spare.is_null() {
             free(spare);
@@ -619,8 +628,8 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
 impl<T, A: Allocator> Drop for Queue<T, A> {
     fn drop(&mut self) {
         let end = End(self);
-        // If the drop of an item panics, `End` drops the others and frees the memory as the panic
-        // goes up.
+        // If the drop of an item panics, `End` drops the others and frees the memory while the
+        // panic unwinds.
         end.0.drain().for_each(drop);
     }
 }

@@ -1,46 +1,46 @@
-//! When a consumer lets a moment pass before it looks for more items.
+//! Decides when a consumer pauses before it checks for more items.
 //!
-//! A consumer that is faster than the producer finds one or two items at each look. Each look takes
-//! the line of `tail` away from the producer, and each item is read from a line that is still being
-//! written. Both sides then run at the speed of the line transfers. If the consumer pauses before
-//! it looks again, the producer gets ahead, and one look finds many items.
+//! A consumer that is faster than the producer finds one or two items at each check. Each check
+//! moves the cache line of `tail` away from the producer, and each item is read from a line that
+//! the producer is still writing. Both sides then run at the speed of the line transfers. If the
+//! consumer pauses before it checks again, the producer gets ahead, and one check finds many items.
 //!
 //! ```text
 //!   look: 2 items ──► handed out ──► pause ──► look: 12 items ──► handed out ──► pause ──► …
 //!                     at once
 //! ```
 //!
-//! 1. The pause comes before a look and never between a look and its items. So an item that a
-//!    consumer knows of is handed out at once, and the first item of a burst is delayed by no pause
-//!    of this burst.
-//! 2. A look that found [`MANY`] items or more is followed by no pause.
-//! 3. Whether a pause pays is learnt. If producers claimed at least [`GAIN`] tickets during it, the
-//!    next look pauses again. If not, the next pause comes 2, 4, 8, … looks later, at most
-//!    [`SKIPS_MOST`]. A thread that pushes and pops by turns pauses at a few looks only.
+//! 1. The pause is before a check and never between a check and the pops of the items that it
+//!    found. So it delays no known item.
+//! 2. After a check that found [`MANY`] items or more there is no pause.
+//! 3. If producers claimed at least [`GAIN`] tickets during a pause, the next check pauses again.
+//!    If not, the next pause is 2, 4, 8, … checks later, at most two to the power of
+//!    [`SKIPS_MOST_POWER`]. So a thread that pushes and pops alternately pauses at few checks.
 //!
-//! All of it is hints: a lost or stale update moves a pause to another look.
+//! All fields are hints: a lost or stale update moves a pause to another check.
 
 use crate::primitive::sync::atomic::{AtomicU32, Ordering};
 
 use super::pause::IS_MODEL;
 
-/// A look that finds this many items shows that the producers are ahead.
+/// Number of items in one check that shows that the producers are ahead.
 const MANY: usize = 256;
-/// Tickets that producers claim during a pause that paid.
+/// Minimum number of tickets that producers claim during a pause that is worth its time.
 const GAIN: usize = 8;
-/// Pause instructions of one wait: some 600 ns on a Zen 4 processor, a few line transfers.
+/// Number of pause instructions in one pause: about 600 ns on a Zen 4 processor, a few line
+/// transfers.
 pub(super) const PAUSES: u32 = 24;
-/// The most looks between two pauses that did not pay, as a power of two.
+/// Binary logarithm of the maximum number of checks between two pauses.
 const SKIPS_MOST_POWER: u32 = 12;
 
-/// The last look found few items.
+/// Set if the last check found few items.
 const FEW: u32 = 1 << 31;
-/// Where the power of two of the skips is kept; below it is the number of looks until the next
-/// pause.
+/// Position of the binary logarithm of the current number of skipped checks. The bits below it hold
+/// the number of checks until the next pause.
 const POWER_AT: u32 = 16;
 const LEFT: u32 = (1 << POWER_AT) - 1;
 
-/// What consumers learnt of their pauses.
+/// The state that decides about pauses, shared by all consumers.
 pub(super) struct Pace(AtomicU32);
 
 impl Pace {
@@ -54,7 +54,7 @@ impl Pace {
         Self(AtomicU32::new(0))
     }
 
-    /// Returns whether the caller should pause before it looks, and then call
+    /// Returns whether the caller should pause before its check, and then call
     /// [`paused`](Self::paused).
     #[inline]
     pub(super) fn is_due(&self) -> bool {
@@ -67,14 +67,14 @@ impl Pace {
             return false;
         }
         if state & LEFT != 0 {
-            // Relaxed: a hint; a lost update counts one look less. [QU42]
+            // Relaxed: a hint; a lost update skips one more check. [QU42]
             self.0.store(state - 1, Ordering::Relaxed);
             return false;
         }
         true
     }
 
-    /// Learns from a pause in which producers claimed `gained` tickets.
+    /// Records a pause during which producers claimed `gained` tickets.
     pub(super) fn paused(&self, gained: usize) {
         let power = if gained >= GAIN {
             0
@@ -90,7 +90,7 @@ impl Pace {
         );
     }
 
-    /// Notes how many items a look found.
+    /// Records how many items a check found.
     #[inline]
     pub(super) fn found(&self, items: usize) {
         if IS_MODEL {

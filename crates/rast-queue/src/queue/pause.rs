@@ -1,34 +1,37 @@
-//! How long the queue waits, in all its places. Every wait is bounded, and a model does not wait at
-//! all.
+//! How long the operations of the queue pause. Every pause is bounded, and a model does not pause.
 //!
-//! The figures are from the explorations in docs/performance.md.
+//! The numbers are from the measurements in docs/performance.md.
 
 use crate::primitive::hint::spin_loop;
 
-/// In a model each wait is one step, so that little can hide a step of others.
+/// Set in a model, in which each wait is one step, so that it hides few steps of other threads.
 pub(super) const IS_MODEL: bool = cfg!(any(rast_loom, rast_shuttle));
 
-/// Pauses after the first lost claim; doubled with each further one.
+/// Number of pause instructions after the first lost claim; doubled after each further one.
 pub(super) const CLAIM_PAUSE_FIRST: u32 = 16;
-/// The most pauses after a lost claim.
+/// Maximum number of pause instructions after a lost claim.
 pub(super) const CLAIM_PAUSE_MOST: u32 = 256;
-/// Lost claims with a pause; after them a thread tries again without pauses.
+/// Number of lost claims that are followed by a pause; after them a thread tries again without
+/// pauses.
 pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 
-/// Looks at a slot whose ticket a producer has claimed, one pause before each; then the ticket is
-/// given up.
+/// Number of loads of the state of a slot whose ticket a producer has claimed, with a pause
+/// instruction before each, before the consumer gives the ticket up.
 pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
 
-/// Consumers claim up to this many tickets behind the producers when enough items are queued.
+/// Number of tickets that consumers leave between themselves and the producers if enough items are
+/// queued.
 pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 64 };
-/// Tickets that a batch claims without a look of its own.
+/// Maximum number of tickets that a batch claims by the hint alone.
 pub(super) const MOST_BY_HINT: usize = 64;
-/// Pauses before a batch that has items looks whether producers are still at work.
+/// Number of pause instructions before a batch that has items checks whether producers have claimed
+/// more.
 pub(super) const BUSY_PAUSES: u32 = 4;
-/// A producer asks for the line of the slot that many tickets ahead, which a consumer had last.
+/// Number of tickets between a producer's slot and the slot that it prefetches, which a consumer
+/// used last.
 pub(super) const PREFETCH: usize = 8;
 
-/// Executes `count` pause instructions; nothing in a model.
+/// Executes `count` pause instructions; does nothing in a model.
 #[inline]
 pub(super) fn pause(count: u32) {
     if !IS_MODEL {

@@ -1,5 +1,5 @@
-//! The consumer's side: find out that a ticket is there, claim it on `head`, take what its slot
-//! holds.
+//! Pop: find a ticket that a producer has claimed, claim it on `head`, and move the value out of
+//! its slot.
 
 use core::mem::ManuallyDrop;
 use core::ops::Range;
@@ -17,43 +17,41 @@ use crate::alloc::Allocator;
 use crate::primitive::hint::spin_loop;
 use crate::primitive::sync::atomic::Ordering;
 
-/// What a look at both words says.
+/// The result of a check for tickets.
 enum Look<T> {
-    /// Nothing was queued at the moment at which `tail` was read.
+    /// No item was queued when `tail` was read.
     Empty,
-    /// Tickets below this index are there to be claimed.
+    /// The caller may claim tickets below this index.
     Below(usize),
-    /// No ticket of this segment is left, and `tail` has gone on.
+    /// No ticket of this segment is left, and `tail` has moved to another one.
     Used,
-    /// The words changed under the look.
+    /// The words changed during the check.
     Changed,
-    /// Producers have been at work on what is there: `tail` is another word.
+    /// There are tickets, but producers have claimed since the last check: `tail` is now this word.
     Busy(Word<T>),
 }
 
-/// How many of the tickets that are there a look gives out.
+/// Which of the available tickets a check lets the caller claim.
 enum Share<T> {
-    /// If there are many, all but those that producers are at work on.
+    /// All, or if there are many, all except those that producers may still be filling.
     KeptAway,
-    /// All of them, if no producer has claimed since this word; none otherwise. For a batch that
-    /// has items already.
+    /// All if `tail` still is this word, none otherwise. For a batch that already has items.
     AllSince(Word<T>),
 }
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Pops the item at the front, or gives `None` if the queue is empty.
+    /// Pops the item at the front, or returns `None` if the queue is empty.
     ///
-    /// After [`close`](Self::close) it gives what is queued, then `None` for ever.
+    /// After [`close`](Self::close) it returns the queued items, then always `None`.
     ///
-    /// Lock-free, with the limit that the type names; wait-free if the queue is empty and no other
-    /// thread pops. One read-modify-write without contention. It never allocates, never panics and
-    /// runs no code of `T`; once per segment it may return memory to the allocator.
+    /// Lock-free, with the limit in the docs of the type; wait-free if the queue is empty and no
+    /// other thread pops. One read-modify-write without contention. It never allocates, never
+    /// panics and runs no code of `T`. Once per segment it may free memory.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         loop {
             let word = word::guess(&self.head);
-            // Relaxed: a hint; a ticket that no thread has claimed on the other side is ended by
-            // its consumer. [QU33]
+            // Relaxed: a hint; a ticket that no producer has claimed is given up. [QU33]
             let bound = self.bound.word.load(Ordering::Relaxed);
             step!("pop: head read");
             if !(same_segment(word, bound) && word.count() < bound.count()) {
@@ -65,9 +63,9 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             }
             step!("pop: to be claimed");
-            // AcqRel: pairs with the Release of move_head; the segment that the claim names is
-            // initialised. And what this thread knows of tail is known to who finds head so far on:
-            // it will not read an older tail and think the queue empty. [QU34]
+            // AcqRel: pairs with the Release of move_head_slow; the segment that the claim names is
+            // initialised. And a thread that acquires this value of `head` will not load an older
+            // `tail` than this thread did, and so not wrongly find the queue empty. [QU34]
             let claimed = match self.head.compare_exchange(
                 word,
                 advanced(word, 1),
@@ -83,8 +81,7 @@ impl<T, A: Allocator> Queue<T, A> {
             step!("pop: claimed");
             let ticket = index(claimed);
             if ticket < self.slots {
-                // SAFETY: the claim made the ticket the caller's, as its consumer; this is its one
-                // take.
+                // SAFETY: this thread claimed the ticket as its consumer, and this is the one take.
                 if let Some(item) = unsafe { self.take(claimed, ticket) } {
                     return Some(item);
                 }
@@ -94,26 +91,27 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Moves the item of a claimed ticket out, or gives the ticket up.
+    /// Moves the item of a claimed ticket out of its slot, or gives the ticket up and returns
+    /// `None`.
     ///
     /// # Safety
     ///
-    /// The caller claimed `ticket` on `head` at `claimed`'s segment, and this is its one call for
-    /// it.
+    /// The caller claimed `ticket` on `head` in the segment of `claimed`, and this is the one call
+    /// for it.
     #[inline]
     unsafe fn take(&self, claimed: Word<T>, ticket: usize) -> Option<T> {
-        // SAFETY: a segment is live while one of its tickets is not DONE, and this one is not.
+        // SAFETY: a segment is live while one of its tickets is not DONE, and this ticket is not.
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
-        // SAFETY: the ticket is the caller's, and has not been taken.
+        // SAFETY: the caller has the ticket, and has not taken its value.
         if unsafe { Slot::is_written(slot) } {
-            // SAFETY: the ticket is the caller's; the value is written.
+            // SAFETY: the caller has the ticket; the value is written.
             return Some(unsafe { Slot::take(slot) });
         }
         // SAFETY: the caller's obligation.
         unsafe { self.take_slow(claimed, ticket) }
     }
 
-    /// Waits a bounded moment for the producer of the ticket, if it has one, then gives the ticket
+    /// Waits a bounded time for the producer of the ticket, if it has one, then gives the ticket
     /// up.
     ///
     /// # Safety
@@ -129,26 +127,26 @@ impl<T, A: Allocator> Queue<T, A> {
         if self.unclaimed_from(claimed) > ticket {
             for _ in 0..PATIENCE {
                 spin_loop();
-                // SAFETY: the ticket is the caller's, and has not been taken.
+                // SAFETY: the caller has the ticket, and has not taken its value.
                 if unsafe { Slot::is_written(slot) } {
-                    // SAFETY: the ticket is the caller's; its slot holds the value.
+                    // SAFETY: the caller has the ticket; its slot holds the value.
                     return Some(unsafe { Slot::take(slot) });
                 }
             }
         }
         step!("take: to be given up");
-        // SAFETY: the ticket is the caller's, which leaves if this returns true.
+        // SAFETY: the caller has the ticket, and does not use it again if this returns `true`.
         if unsafe { Slot::give_up(slot) } {
             return None;
         }
-        // SAFETY: the ticket is the caller's; its slot holds the value.
+        // SAFETY: the caller has the ticket; its slot holds the value.
         Some(unsafe { Slot::take(slot) })
     }
 
-    /// The first ticket of a segment that no producer has claimed. A lower bound if producers are
-    /// at work.
+    /// Returns the first ticket of a segment that no producer has claimed. A lower bound while
+    /// producers claim.
     ///
-    /// The caller holds a ticket of the segment, so the segment is in one use, and the same address
+    /// The caller has a ticket of the segment, so the segment is not reused, and the same address
     /// is the same use.
     fn unclaimed_from(&self, claimed: Word<T>) -> usize {
         let tail = word::guess(&self.tail);
@@ -159,17 +157,17 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Looks for tickets that producers have claimed. `head` has been read as `word`.
+    /// Checks for tickets that producers have claimed. `word` is the value read from `head`.
     #[inline]
     fn find(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
         if self.bound.pace.is_due() {
             self.pause_slow();
         }
-        // Under loom a load just before that of the look hides what that one orders, so there the
-        // look alone decides.
+        // Under loom this load would hide what the load in look_slow orders, so look_slow alone
+        // decides there.
         if !cfg!(rast_loom) {
-            // Relaxed: a hint, as the bound is: at worst a ticket is claimed that no producer has.
-            // [QU79]
+            // Relaxed: a hint, as `bound` is: at worst the caller claims a ticket that no producer
+            // has claimed. [QU79]
             let tail = self.tail.load(Ordering::Relaxed);
             let queued = index(tail).min(self.slots).saturating_sub(index(word));
             if same_segment(tail, word) && queued > 0 {
@@ -179,7 +177,7 @@ impl<T, A: Allocator> Queue<T, A> {
         self.look_slow(word, share)
     }
 
-    /// Which of `queued` tickets from `word` on the caller may claim.
+    /// Returns which of `queued` tickets from `word` on the caller may claim.
     #[inline]
     fn share(&self, word: Word<T>, tail: Word<T>, queued: usize, share: &Share<T>) -> Look<T> {
         match share {
@@ -192,16 +190,16 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Looks at both words, so that it can tell that the queue is empty.
+    /// Checks both words, and so can find out that the queue is empty.
     #[cold]
     #[inline(never)]
     fn look_slow(&self, word: Word<T>, share: &Share<T>) -> Look<T> {
-        // Acquire: pairs with the Release of free_segment. If this count includes the end of the
-        // use of a segment that `word` names, the load below finds another word. [QU35]
+        // Acquire: pairs with the Release in retire_slow. If this count includes the end of the use
+        // that `word` names, the load below returns another word. [QU35]
         let retired = self.cold.retired.load(Ordering::Acquire);
         step!("look: retired read");
-        // Acquire: pairs with the Release in the claims; the tail that is read next is as new as
-        // the one that those who brought head here had seen. [QU36]
+        // Acquire: pairs with the Release in the claims; the load of `tail` below returns at least
+        // the value that the threads that advanced `head` had loaded. [QU36]
         if self.head.load(Ordering::Acquire) != word {
             return Look::Changed;
         }
@@ -211,7 +209,7 @@ impl<T, A: Allocator> Queue<T, A> {
             self.reap_slow();
         }
         // Acquire: pairs with the Release of move_tail; if the word names a later use of the
-        // segment, the end of the earlier one is in the count that is loaded next. [QU38]
+        // segment, the next load of the count includes the end of the earlier use. [QU38]
         let tail = self.tail.load(Ordering::Acquire);
         step!("look: tail read");
         if !same_segment(tail, word) {
@@ -227,8 +225,8 @@ impl<T, A: Allocator> Queue<T, A> {
         if queued > 0 {
             return self.share(word, tail, queued, share);
         }
-        // Relaxed: ordered by the Acquire above. The same count: both words were read in one use of
-        // the segment, so there was no unclaimed ticket when tail was read. [QU39]
+        // Relaxed: ordered by the Acquire above. With the same count both words were read in one
+        // use of the segment, so there was no unclaimed ticket when `tail` was read. [QU39]
         if self.cold.retired.load(Ordering::Relaxed) == retired {
             Look::Empty
         } else {
@@ -236,7 +234,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Lets a moment pass, so that producers get ahead: see `pace.rs`.
+    /// Pauses, so that producers get ahead: see `pace.rs`.
     #[cold]
     #[inline(never)]
     fn pause_slow(&self) {
@@ -262,8 +260,8 @@ impl<T, A: Allocator> Queue<T, A> {
             .store(word.with_count(index as u64), Ordering::Relaxed);
     }
 
-    /// Claims against other consumers, as producers do: see `contend_tail_slow`. The ticket may be
-    /// one that no producer has claimed, because a lost exchange is followed by no look.
+    /// Retries a claim that lost to another consumer, as `contend_tail_slow` does. No producer may
+    /// have claimed the ticket, because a lost compare-exchange is not followed by a check.
     #[cold]
     #[inline(never)]
     fn contend_head_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
@@ -290,27 +288,27 @@ impl<T, A: Allocator> Queue<T, A> {
         None
     }
 
-    /// Makes `head` lead on from a segment without tickets left, which the claim has pinned. True:
-    /// there is none to lead on to, and the queue was empty at the moment at which this looked.
+    /// Moves `head` past a segment without tickets left, which the claim has pinned. Returns `true`
+    /// if no segment follows: the queue was empty when this loaded `tail`.
     #[cold]
     #[inline(never)]
     fn move_head_slow(&self, claimed: Word<T>) -> bool {
         let segment = claimed.ptr();
         step!("move head: pinned");
-        // Acquire: pairs with the Release of move_tail; a pinned segment has no other use, so if
-        // tail leads here, it does in this use, all of whose tickets are claimed. [QU47]
+        // Acquire: pairs with the Release of move_tail; a pinned segment is not reused, so if
+        // `tail` leads to it, then in this use, all of whose tickets are claimed. [QU47]
         let is_last = core::ptr::eq(self.tail.load(Ordering::Acquire).ptr(), segment);
         if !is_last {
-            // SAFETY: the claim pinned the segment; null is the queue's own beginning.
+            // SAFETY: the claim pinned the segment, or it is null.
             let next = unsafe { self.next_of(segment) };
-            // Relaxed: tail has gone on, which was acquired above, so the link is there, with what
-            // it publishes. [QU48]
+            // Relaxed: the load above acquired the move of `tail`, so the link and the segment
+            // behind it are visible. [QU48]
             let first = Word::new(next.load(Ordering::Relaxed), 0);
             step!("move head: next read");
             let mut seen = word::guess(&self.head);
             while core::ptr::eq(seen.ptr(), segment) {
                 step!("move head: read");
-                // Release: publishes the segment to those who claim from it. [QU50]
+                // Release: publishes the segment to threads that claim from it. [QU50]
                 match self
                     .head
                     .compare_exchange(seen, first, Ordering::Release, Ordering::Relaxed)
@@ -321,8 +319,7 @@ impl<T, A: Allocator> Queue<T, A> {
                         self.cold.head_moves.fetch_add(1, Ordering::Relaxed);
                         step!("move head: counted");
                         let change = (index(seen) - self.slots).wrapping_sub(SOURCE);
-                        // SAFETY: the segment is pinned; the word has left it, after that many
-                        // pins.
+                        // SAFETY: the segment is pinned; `head` has left it after that many pins.
                         unsafe { self.release(segment, change) };
                         break;
                     }
@@ -331,25 +328,25 @@ impl<T, A: Allocator> Queue<T, A> {
             }
         }
         step!("move head: pin to be given back");
-        // SAFETY: the pin of the claim is given back once; no thread looks through it afterwards.
+        // SAFETY: the pin of the claim is released once, and not used afterwards.
         unsafe { self.release(segment, usize::MAX) };
         is_last
     }
 
-    /// Pushes an item that was popped, as a panic goes up; a closed queue takes it, too.
+    /// Pushes an item that was popped, while a panic unwinds, even if the queue is closed.
     #[cold]
     pub(super) fn put_back(&self, item: T) {
         step!("come back: item in hand");
         let item = ManuallyDrop::new(item);
-        // SAFETY: the item is valid for reads, and given up if it is taken; it was taken unless
-        // memory lacks.
+        // SAFETY: the item is valid for reads, and not used again. The push fails only on lack of
+        // memory.
         match unsafe { self.push_from(&raw const *item, Admission::Always) } {
             Ok(_) => self.wake(1),
             Err(_) => self.no_memory_slow(),
         }
     }
 
-    /// Claims up to `most` tickets that are there.
+    /// Claims up to `most` available tickets.
     fn claim_many(&self, most: usize, share: &Share<T>) -> Result<Claimed<'_, T, A>, Look<T>> {
         let mut pauses = CLAIM_PAUSE_FIRST;
         loop {
@@ -357,7 +354,7 @@ impl<T, A: Allocator> Queue<T, A> {
             // Relaxed: a hint, as in pop. [QU53]
             let bound = self.bound.word.load(Ordering::Relaxed);
             let below = if same_segment(word, bound) && word.count() < bound.count() {
-                // The bound may be stale, and then there is no thread who pushes to these tickets.
+                // The bound may be stale, and then no producer has claimed these tickets.
                 index(bound).min(index(word) + MOST_BY_HINT)
             } else {
                 match self.find(word, share) {
@@ -406,18 +403,18 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Pops up to `max` items and passes each to `each`, in order; returns how many it passed.
     ///
-    /// It ends at `max` items, when it finds the queue empty, or when it has some and comes upon
-    /// those that producers are pushing just then; nothing popped means empty. Items are claimed in
-    /// batches, so that between two of them others may not see them: a slow `each` keeps up to a
-    /// segment of items from other consumers.
+    /// It ends after `max` items, or when it finds the queue empty, or when it has popped some
+    /// items and finds that producers are still pushing. If it returns 0 for a `max` above 0, the
+    /// queue was empty. Items are claimed in batches, so a slow `each` keeps up to a segment of
+    /// items from other consumers.
     ///
     /// Lock-free; one read-modify-write per batch.
     ///
     /// # Panics
     ///
-    /// If `each` panics. It owns the item that it was given; those of its batch that it was not
-    /// given yet go back to the queue, at the back and in order, even if the queue is closed (that
-    /// push aborts on lack of memory).
+    /// If `each` panics. It owns the item that it was called with. The other items of the batch are
+    /// pushed back to the queue, at the back and in order, even if the queue is closed. (That push
+    /// aborts on lack of memory.)
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();
@@ -440,7 +437,8 @@ impl<T, A: Allocator> Queue<T, A> {
                         share = Share::AllSince(Word::null());
                     }
                 }
-                // If `tail` is the same at the next look, no thread is at work, and all is taken.
+                // If `tail` is the same at the next check, no producer is claiming, and all items
+                // are claimed.
                 Err(Look::Busy(tail)) if !was_busy => {
                     share = Share::AllSince(tail);
                     was_busy = true;
@@ -454,7 +452,7 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Pops up to `max` items into `out`, in order; returns how many.
     ///
-    /// As [`pop_batch`](Self::pop_batch); `out` grows as it needs.
+    /// As [`pop_batch`](Self::pop_batch); `out` grows as needed.
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();
@@ -466,7 +464,7 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_batch(max, |item| out.extend(Some(item)))
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, in order; returns how many.
+    /// Pops up to `out.len()` items into the front of `out`, in order; returns how many.
     ///
     /// As [`pop_batch`](Self::pop_batch).
     ///
@@ -489,7 +487,8 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// The index below which a consumer claims, `standing` tickets being there from `index` on.
+/// Returns the index below which a consumer may claim, if `standing` tickets from `index` on are
+/// available.
 #[inline]
 fn kept_away(index: usize, standing: usize) -> usize {
     if standing > 2 * DISTANCE {
@@ -499,7 +498,7 @@ fn kept_away(index: usize, standing: usize) -> usize {
     }
 }
 
-/// Tickets claimed as a batch and not taken yet.
+/// Tickets of a claimed batch whose items are not popped yet.
 struct Claimed<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     word: Word<T>,
@@ -511,27 +510,27 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
     fn next(&mut self) -> Option<T> {
         loop {
             let ticket = self.tickets.next()?;
-            // SAFETY: the ticket is of the claim, and leaves the range with this call.
+            // SAFETY: the ticket is from the claim, and has just been removed from the range.
             if let Some(item) = unsafe { self.queue.take(self.word, ticket) } {
                 return Some(item);
             }
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. A stale bound
-    /// may have given them out. If the batch kept them, it would get what the closure pushes, and
-    /// no other consumer could.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. They were
+    /// claimed because of a stale bound. If the batch kept them, they would get the items that the
+    /// closure pushes, and no other consumer could pop those.
     ///
-    /// Afterwards each ticket of the batch has a producer, except that of a batch of one:
-    /// [`Queue::take`] gives that up.
+    /// Afterwards each ticket of the batch has a producer, except the ticket of a batch of one,
+    /// which [`Queue::take`] may give up.
     #[inline]
     fn keep_claimed(&mut self) {
         if self.tickets.len() == 1 {
             return;
         }
-        // SAFETY: the last ticket is of the claim, and not DONE, so the segment is live.
+        // SAFETY: the last ticket is from the claim, and not DONE, so the segment is live.
         let slot = unsafe { Segment::slot(self.word.ptr(), self.tickets.end - 1) };
-        // SAFETY: the ticket is of the claim, and has not been taken.
+        // SAFETY: the ticket is from the claim, and has not been taken.
         if !unsafe { Slot::is_written(slot) } {
             self.give_up_unclaimed();
         }
@@ -544,12 +543,13 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         let unclaimed = self.queue.unclaimed_from(self.word);
         while self.tickets.end > self.tickets.start.max(unclaimed) {
             let last = self.tickets.end - 1;
-            // SAFETY: the ticket is of the claim, and not DONE, so the segment is live.
+            // SAFETY: the ticket is from the claim, and not DONE, so the segment is live.
             let slot = unsafe { Segment::slot(self.word.ptr(), last) };
-            // SAFETY: the ticket is of the claim, has not been taken, and leaves the range if it is
-            // given up.
+            // SAFETY: the ticket is from the claim, has not been taken, and is removed from the
+            // range if it is given up.
             if !unsafe { Slot::give_up(slot) } {
-                // It was claimed and filled meanwhile, so all before it are claimed.
+                // A producer has claimed and filled it meanwhile, so all tickets before it are
+                // claimed.
                 break;
             }
             self.tickets.end = last;
@@ -560,7 +560,7 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
 impl<T, A: Allocator> Drop for Claimed<'_, T, A> {
     fn drop(&mut self) {
         // Only a panic of the closure leaves tickets. Each has a producer, so no item that is
-        // pushed here comes to one.
+        // pushed here gets one of them.
         while let Some(item) = self.next() {
             self.queue.put_back(item);
         }

@@ -1,5 +1,4 @@
-//! The producer's side: claim a ticket on `tail`, fill its slot, and at a segment's end link the
-//! next.
+//! Push: claim a ticket on `tail` and fill its slot, or link the next segment if no slot is left.
 
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -13,21 +12,22 @@ use crate::primitive::hint::prefetch_write;
 use crate::primitive::sync::atomic::Ordering;
 use crate::{Closed, TryPushError};
 
-/// Why an item was not taken; the item is still the caller's.
+/// Why a push failed. The item still belongs to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Closed,
     NoMemory,
 }
 
-/// Whether a closed queue refuses: an item that was in the queue before may come back to it.
+/// Whether a push fails on a closed queue: `Always` is for an item that was popped before and is
+/// put back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     IfOpen,
     Always,
 }
 
-/// Whether some thread waits for what was pushed.
+/// Whether a thread waited when the item was pushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Pushed {
@@ -48,18 +48,20 @@ impl Pushed {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes one item at the back.
     ///
-    /// Lock-free, with the limit that the type names. Two read-modify-writes without contention;
-    /// once per segment it links the next, which takes the spare one or allocates. With sleeping
-    /// waiters it wakes one.
+    /// Lock-free, with the limit in the docs of the type. Two read-modify-writes without
+    /// contention. Once per segment it links the next segment, which is the spare one or is
+    /// allocated. If threads or tasks wait, it wakes one.
     ///
     /// # Panics
     ///
-    /// If a segment's address does not fit beside a count (see
-    /// [`TaggedPtr`](crate::primitive::TaggedPtr)); the item is then leaked. If a segment were
-    /// larger than `isize::MAX` bytes; the item is then dropped. If the waker of a task that it
-    /// wakes panics; the item is then in the queue, or leaked if the queue is closed, and the other
-    /// wake-ups are done. If the allocator panics; the item is then in the queue or leaked. On lack
-    /// of memory it calls `handle_alloc_error`, as std's collections do.
+    /// - If the address of a segment does not fit beside a count (see
+    ///   [`TaggedPtr`](crate::primitive::TaggedPtr)). The item is leaked.
+    /// - If a segment would be larger than `isize::MAX` bytes. The item is dropped.
+    /// - If the waker of a task that it wakes panics. The item is in the queue, or leaked if the
+    ///   queue is closed. The other tasks and threads that were due are woken.
+    /// - If the allocator panics. The item is in the queue or leaked.
+    ///
+    /// On lack of memory it calls `handle_alloc_error`, as std's collections do.
     ///
     /// # Errors
     ///
@@ -76,19 +78,19 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Pushes one item at the back, and hands it back on lack of memory too.
+    /// Pushes one item at the back. Returns the item if the queue is closed or memory is lacking.
     ///
     /// Lock-free, as [`push`](Self::push).
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), but not for the size of a segment.
+    /// As [`push`](Self::push), except for the size of a segment.
     ///
     /// # Errors
     ///
-    /// [`TryPushError::Closed`] if the queue is closed, [`TryPushError::NoMemory`] if it needs
-    /// another segment and the allocator refuses, or the segment were larger than `isize::MAX`
-    /// bytes; both with the item.
+    /// Both errors contain the item. [`TryPushError::Closed`] if the queue is closed.
+    /// [`TryPushError::NoMemory`] if the queue needs another segment and the allocator fails, or
+    /// the segment would be larger than `isize::MAX` bytes.
     ///
     /// ```
     /// use rast_queue::{Queue, TryPushError};
@@ -100,10 +102,10 @@ impl<T, A: Allocator> Queue<T, A> {
     /// ```
     #[inline]
     pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
-        // From here on the item may be queued in a slot, too: it is dropped here only if it is
-        // handed back.
+        // From here on a copy of the item may be in a slot, so this one is used only if the push
+        // fails.
         let item = ManuallyDrop::new(item);
-        // SAFETY: the item is valid for reads, and given up if it is taken.
+        // SAFETY: the item is valid for reads, and not used again after `Ok`.
         match unsafe { self.push_from(&raw const *item, Admission::IfOpen) } {
             Ok(Pushed::Quietly) => Ok(()),
             Ok(Pushed::ForWaiters) => {
@@ -128,7 +130,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// # Safety
     ///
     /// 1. `item` is valid for reads of `T`.
-    /// 2. The caller gives the item up if this returns `Ok`.
+    /// 2. The caller does not use the item again if this returns `Ok`.
     #[inline]
     pub(super) unsafe fn push_from(
         &self,
@@ -161,8 +163,9 @@ impl<T, A: Allocator> Queue<T, A> {
                 }
             };
             step!("push: claimed");
-            // SAFETY: the claim made the ticket the caller's, and was below the slots; its one
-            // fill. The item is valid and given up if it is taken, by the caller.
+            // SAFETY: the caller claimed the ticket, which is below the number of slots, and this
+            // is its one fill. The item is valid, and not used again after `true`, by the caller's
+            // obligations.
             if unsafe { self.fill(word, index(word), item) } {
                 return Ok(Pushed::seen_in(word));
             }
@@ -170,28 +173,31 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if its consumer
-    /// gave the ticket up; the item is then still the caller's.
+    /// gave the ticket up; the item then still belongs to the caller.
     ///
     /// # Safety
     ///
-    /// 1. The caller claimed `ticket` on `tail`, at `claimed`'s segment and below its slots; this
-    ///    is its one call for it.
-    /// 2. `item` is valid for reads of `T`; the caller gives the item up if this returns `true`.
+    /// 1. The caller claimed `ticket` on `tail` in the segment of `claimed`, it is below the number
+    ///    of slots, and this is the one call for it.
+    /// 2. `item` is valid for reads of `T`; the caller does not use the item again if this returns
+    ///    `true`.
     #[inline]
     unsafe fn fill(&self, claimed: Word<T>, ticket: usize, item: *const T) -> bool {
-        // SAFETY: by (1) the ticket is the caller's, so the segment is live, and the ticket is
-        // below the slots.
+        // SAFETY: by (1) the caller has the ticket, so the segment is live, and the ticket is below
+        // the number of slots.
         let slot = unsafe { Segment::slot(claimed.ptr(), ticket) };
         prefetch_write(slot.wrapping_add(PREFETCH));
         // SAFETY: by (1) and (2).
         unsafe { Slot::fill(slot, item) }
     }
 
-    /// Claims against other producers: the loser of an exchange tries again with what that exchange
-    /// found, after a pause. The value is stale by then, so it loses to the thread that is quick,
-    /// and the quick one gets a stretch of the queue to itself; measured, that beats every fresher
-    /// retry (docs/performance.md). Lock-free: each loss is another's claim, and pauses are
-    /// bounded; after some losses there is no pause any more.
+    /// Retries a claim that lost to another producer, with the value that the failed
+    /// compare-exchange returned, after a pause. The value is stale by then, so the retry loses to
+    /// a fast thread, and the fast thread claims several tickets in a row. In measurements this
+    /// beats every retry with a fresher value (docs/performance.md).
+    ///
+    /// Lock-free: each failed claim means that another thread claimed, pauses are bounded, and
+    /// after some failures there are no pauses.
     #[cold]
     #[inline(never)]
     fn contend_tail_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
@@ -218,7 +224,8 @@ impl<T, A: Allocator> Queue<T, A> {
         None
     }
 
-    /// The push of one item where `tail` has flags or no slot left; `None`: look at `tail` again.
+    /// Pushes one item if `tail` has flags or no slot left. Returns `None` if the caller must load
+    /// `tail` again.
     ///
     /// # Safety
     ///
@@ -233,7 +240,7 @@ impl<T, A: Allocator> Queue<T, A> {
         let word = word::guess(&self.tail);
         step!("push slow: tail read");
         if word.count() & CLOSED != 0 && admission == Admission::IfOpen {
-            // What the closer did before is visible to the refused.
+            // The close happens before the error is returned.
             let is_closed = self.is_closed();
             debug_assert!(is_closed, "for ever");
             return Some(Err(Refusal::Closed));
@@ -244,10 +251,9 @@ impl<T, A: Allocator> Queue<T, A> {
         }
         let pin = self.pin_tail(word)?;
         step!("push slow: pinned");
-        // SAFETY: the segment is pinned, or the queue's own beginning.
+        // SAFETY: the segment is pinned, or null.
         let next = unsafe { self.next_of(pin.segment) };
-        // Acquire: pairs with the Release of the link; the segment that follows is initialised.
-        // [QU17]
+        // Acquire: pairs with the Release of the link; the next segment is initialised. [QU17]
         let mut following = next.load(Ordering::Acquire);
         step!("push slow: next read");
         let is_open = |following: *mut Segment<T>| {
@@ -256,8 +262,8 @@ impl<T, A: Allocator> Queue<T, A> {
         let mut linked = false;
         while is_open(following) {
             if !following.is_null() {
-                // The thread that left the mark may not have set the flag yet, and the mark is
-                // about to go.
+                // The thread that stored the mark may not have set CLOSED yet, and the mark is
+                // about to be replaced.
                 self.set_closed(pin.segment);
                 step!("push slow: mark to be replaced");
             }
@@ -265,16 +271,16 @@ impl<T, A: Allocator> Queue<T, A> {
                 return Some(Err(Refusal::NoMemory));
             };
             step!("push slow: segment in hand");
-            // SAFETY: the segment is the caller's alone, and has a slot.
+            // SAFETY: only the caller can reach the segment, and it has a slot.
             let slot = unsafe { Segment::slot(fresh, 0) };
             // SAFETY: as above.
             let slot = unsafe { &*slot };
-            // SAFETY: nothing else knows the segment; the item is valid by the caller's
+            // SAFETY: no other thread can reach the segment; the item is valid by the caller's
             // obligations.
             unsafe { slot.prefill(item) };
             step!("push slow: segment filled");
-            // AcqRel: publishes the segment with its first slot; who finds another there reads it.
-            // [QU18]
+            // AcqRel: publishes the segment with its first slot; a thread that finds another
+            // segment linked reads that one. [QU18]
             match next.compare_exchange(following, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     step!("push slow: linked");
@@ -301,24 +307,24 @@ impl<T, A: Allocator> Queue<T, A> {
         }
         drop(pin);
         step!("push slow: pin given back");
-        // Acquire: a waiter that came before tail moved has left its flag; what it entered is
-        // visible. [QU19]
+        // Acquire: if a waiter set its flag before `tail` moved, the flag is found here, and the
+        // waiter's entry in the list is visible. [QU19]
         Some(Ok(Pushed::seen_in(self.tail.load(Ordering::Acquire))))
     }
 
-    /// The push of one item by a claim that keeps the flags.
+    /// Pushes one item by a claim that keeps the flags of `tail`.
     ///
     /// # Safety
     ///
-    /// As [`push_from`](Self::push_from), and `word` has an index below the slots.
+    /// As [`push_from`](Self::push_from), and the index of `word` is below the number of slots.
     unsafe fn push_flagged(
         &self,
         word: Word<T>,
         item: *const T,
     ) -> Option<Result<Pushed, Refusal>> {
         step!("push flagged: tail read");
-        // Acquire: as for the plain claim; and what a waiter entered before it set its flag is
-        // visible. [QU20]
+        // Acquire: as for the plain claim; and the entry that a waiter wrote before it set its flag
+        // is visible. [QU20]
         let word = self
             .tail
             .compare_exchange(
@@ -329,19 +335,19 @@ impl<T, A: Allocator> Queue<T, A> {
             )
             .ok()?;
         step!("push flagged: claimed");
-        // SAFETY: the claim made the ticket the caller's, and is below the slots; its one fill; the
-        // item is valid and given up if it is taken.
+        // SAFETY: the caller claimed the ticket, which is below the number of slots, and this is
+        // its one fill; the item is valid, and not used again after `true`.
         unsafe { self.fill(word, index(word), item) }.then(|| Ok(Pushed::seen_in(word)))
     }
 
-    /// Copies the items at `items` from index `taken` to `count` into the queue, in order, and
-    /// moves `taken` on with each, so that it is right also after a panic; returns why not all were
-    /// taken.
+    /// Copies the items at `items` from index `taken` to `count` into the queue, in order.
+    /// Increments `taken` with each item, so that it is also correct after a panic. Returns why not
+    /// all items were pushed, if so.
     ///
     /// # Safety
     ///
     /// 1. `items` is valid for reads of `count` items.
-    /// 2. The caller gives up those that `taken` went past.
+    /// 2. The caller does not use the items below `taken` again.
     pub(super) unsafe fn push_many(
         &self,
         items: *const T,
@@ -354,15 +360,14 @@ impl<T, A: Allocator> Queue<T, A> {
         while *taken < count {
             let word = word::guess(&self.tail);
             if word.count() >= self.slots as u64 {
-                // SAFETY: fewer than `count` are taken.
+                // SAFETY: `taken` is below `count`.
                 let item = unsafe { items.add(*taken) };
-                // SAFETY: the item is one of those not taken yet, and given up if it is taken.
+                // SAFETY: the item is not pushed yet, and not used again after `Ok`.
                 match unsafe { self.push_slow(item, Admission::IfOpen) } {
                     Some(Ok(pushed)) => {
                         *taken += 1;
-                        // At once: the waiter that slept longest needs the rest of the batch the
-                        // least. And when no thread waits any more, the rest goes by claims of many
-                        // again.
+                        // At once, so that the waiter need not wait for the rest of the batch. When
+                        // no thread waits any more, the rest is pushed by claims of many tickets.
                         if pushed == Pushed::ForWaiters {
                             held = held.or(self.wake_holding(1));
                         }
@@ -394,29 +399,30 @@ impl<T, A: Allocator> Queue<T, A> {
             }
             step!("push many: claimed");
             for ticket in index(word)..index(word) + tickets {
-                // SAFETY: there are as many tickets as items, and each takes one at most: the item
-                // is in range.
+                // SAFETY: there are at most as many tickets as items left, and each ticket takes at
+                // most one: the item is in range.
                 let item = unsafe { items.add(*taken) };
-                // SAFETY: the claim made the ticket the caller's, and all are below the slots; its
-                // one fill. A ticket that was given up takes nothing; its item goes to the next
-                // one, so that the order holds.
+                // SAFETY: the caller claimed the ticket, which is below the number of slots, and
+                // this is its one fill. If the ticket was given up, its item goes to the next
+                // ticket, so that the items stay in order.
                 *taken += usize::from(unsafe { self.fill(word, ticket, item) });
             }
         }
-        // If a waker panicked, all the same the items are pushed, and the others woken.
+        // Even if a waker panicked, the items are pushed and the other waiters are woken.
         held.go_up();
         refusal
     }
 
-    /// Makes `tail` lead to `following`; what it returns to is done, by this thread or another.
+    /// Moves `tail` to `following`, unless another thread has moved it already.
     pub(super) fn move_tail(&self, pin: &TailPin<'_, T, A>, following: *mut Segment<T>) {
         let first = Word::new(following, 1);
         let mut seen = word::guess(&self.tail);
         while ptr::eq(seen.ptr(), pin.segment) {
             let flags = seen.count() & (CLOSED | WAITING);
             step!("move tail: read");
-            // AcqRel: publishes the segment to those who claim from it, and the move to those who
-            // compare the words; passes on what a waiter or closer published with its flag. [QU24]
+            // AcqRel: publishes the segment to threads that claim from it, and the move to threads
+            // that compare both words; also publishes what a waiter or closer published with its
+            // flag. [QU24]
             match self.tail.compare_exchange(
                 seen,
                 first.with_count(1 | flags),
@@ -428,7 +434,7 @@ impl<T, A: Allocator> Queue<T, A> {
                     // Relaxed: a statistic. [QU25]
                     self.cold.tail_moves.fetch_add(1, Ordering::Relaxed);
                     step!("move tail: counted");
-                    // SAFETY: the segment is pinned; the word has left it, after that many pins.
+                    // SAFETY: the segment is pinned; `tail` has left it after that many pins.
                     unsafe {
                         self.release(pin.segment, (index(seen) - self.slots).wrapping_sub(SOURCE))
                     };
@@ -439,8 +445,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Pins the segment that `word` names with no slot left, so that it may be looked at. `None`:
-    /// look at `tail` again.
+    /// Pins the segment of `word`, which has no slot left, so that the caller may access it.
+    /// Returns `None` if the caller must load `tail` again.
     pub(super) fn pin_tail(&self, word: Word<T>) -> Option<TailPin<'_, T, A>> {
         debug_assert!(index(word) >= self.slots, "a pin is no ticket");
         if !word.is_null() {
@@ -463,14 +469,14 @@ impl<T, A: Allocator> Queue<T, A> {
         })
     }
 
-    /// Sets CLOSED while `tail` leads to `segment`, whose `next` says that none follows.
+    /// Sets CLOSED, unless `tail` has left `segment`, whose `next` is or was the terminal mark.
     pub(super) fn set_closed(&self, segment: *mut Segment<T>) {
         let mut seen = word::guess(&self.tail);
         while ptr::eq(seen.ptr(), segment) && seen.count() & CLOSED == 0 {
             step!("set closed: tail read");
             let closed = seen.with_count(seen.count() | CLOSED);
-            // AcqRel: what came before the close is visible to who sees the flag; what waiters
-            // entered is visible here. [QU28]
+            // AcqRel: what happened before the close is visible to a thread that loads the flag;
+            // the entries of waiters are visible here. [QU28]
             match self
                 .tail
                 .compare_exchange(seen, closed, Ordering::AcqRel, Ordering::Relaxed)
@@ -487,16 +493,16 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Closes the queue for pushes, for ever; returns whether this call did it.
+    /// Closes the queue, so that no later push succeeds. Returns whether this call closed it.
     ///
-    /// Lock-free. Queued items can still be popped: once a thread sees the queue closed, then
-    /// empty, it has seen the end. Waiters wake.
+    /// Lock-free. Queued items can still be popped. Once a thread finds the queue closed and then
+    /// empty, there are no more items. All waiters are woken.
     pub fn close(&self) -> bool {
         loop {
             let word = word::guess(&self.tail);
             step!("close: tail read");
             if word.count() & CLOSED != 0 {
-                // What the first closer did before is visible to the second.
+                // The first close happens before the second one returns.
                 return !self.is_closed();
             }
             if index(word) < self.slots {
@@ -518,11 +524,11 @@ impl<T, A: Allocator> Queue<T, A> {
             let Some(pin) = self.pin_tail(word) else {
                 continue;
             };
-            // SAFETY: the segment is pinned, or the queue's own beginning.
+            // SAFETY: the segment is pinned, or null.
             let next = unsafe { self.next_of(pin.segment) };
             step!("close: pinned");
-            // AcqRel: the closer's earlier acts are visible to who finds the mark and then helps to
-            // set the flag; a segment that is found is initialised. [QU31]
+            // AcqRel: what happened before the close is visible to a thread that finds the mark and
+            // helps to set the flag; a segment found here is initialised. [QU31]
             match next.compare_exchange(
                 ptr::null_mut(),
                 terminal(),
@@ -549,8 +555,8 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 }
 
-/// The right to look at a segment to which `tail` leads, or led; null is the queue's beginning,
-/// which never ends.
+/// A pin on a segment to which `tail` leads or led. The null address, with which a queue starts,
+/// needs no pin.
 pub(super) struct TailPin<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     pub(super) segment: *mut Segment<T>,
@@ -561,15 +567,15 @@ impl<T, A: Allocator> Drop for TailPin<'_, T, A> {
         if self.segment.is_null() {
             return;
         }
-        // Where `tail` was not moved, for want of memory or because the queue is closed, the pin
-        // goes back into the word that it came from: were it counted in `control`, every vain push
-        // would leave an index behind.
+        // If `tail` was not moved, because memory is lacking or the queue is closed, the pin is
+        // subtracted from the index of `tail`. If it were released to `control` instead, every
+        // failed push would leave the index one higher.
         let mut seen = word::guess(&self.queue.tail);
         while ptr::eq(seen.ptr(), self.segment) {
             debug_assert!(index(seen) > self.queue.slots, "this pin is counted");
             step!("pin tail: to be given back");
-            // Release: pairs with the AcqRel of move_tail; what was done through the pin comes
-            // before the segment is retired. [QU74]
+            // Release: pairs with the AcqRel of move_tail; the accesses under the pin happen before
+            // the segment is retired. [QU74]
             match self.queue.tail.compare_exchange(
                 seen,
                 seen.with_count(seen.count() - 1),
@@ -580,8 +586,8 @@ impl<T, A: Allocator> Drop for TailPin<'_, T, A> {
                 Err(now) => seen = now,
             }
         }
-        // SAFETY: the word took the pin along when it moved; it is given back once, and no thread
-        // looks through it after.
+        // SAFETY: the move of `tail` added the pin to `control`; it is released once, and not used
+        // afterwards.
         unsafe { self.queue.release(self.segment, usize::MAX) };
     }
 }

@@ -1,5 +1,5 @@
-//! Segments: the memory of the queue, their slots, and the counters that say when one may be used
-//! again.
+//! Segments: the memory blocks of the queue, with their slots and the counter that says when a
+//! segment may be reused.
 //!
 //! ```text
 //!   header, own lines                        slots, in the order of their tickets
@@ -10,23 +10,24 @@
 //!
 //! | state of a slot | set by | meaning |
 //! | --- | --- | --- |
-//! | 0 | the sweep of the segment | neither side of the ticket has decided |
-//! | WRITTEN | the producer, by an exchange, after the value | the value is the consumer's |
-//! | GIVEN_UP | the consumer, by an exchange | the consumer has left; the producer keeps its value |
-//! | DONE | the last of the two sides | neither side touches the slot again |
+//! | 0 | the sweep of the segment | neither side has changed the state |
+//! | WRITTEN | the producer, by a swap, after it copied the value | the consumer may move the value out |
+//! | GIVEN_UP | the consumer, by a compare-exchange | the consumer has left; the producer keeps its value |
+//! | DONE | the side that finishes last | neither side accesses the slot again |
 //!
-//! The first exchange away from 0 decides between WRITTEN and GIVEN_UP. DONE is a plain store,
-//! because only one side is left by then: the consumer after WRITTEN, the producer after GIVEN_UP.
+//! The first read-modify-write that changes the state from 0 decides between WRITTEN and GIVEN_UP.
+//! DONE is a plain store, because only one side still uses the slot by then: the consumer after
+//! WRITTEN, the producer after GIVEN_UP.
 //!
-//! The thread that is done with a slot or a pin may see the segment go at once, freed by another,
-//! while its own call has not returned. So what gives a segment up takes its address, and borrows a
-//! field for one access at a time: a reference to the whole, as an argument, would promise that the
-//! memory lasts as long as the call.
+//! As soon as a thread has stored DONE or released a pin, another thread may free the segment, even
+//! before the call returns. So the functions that do this take the address of the segment, and
+//! borrow one field for one access at a time. A reference argument would require that the memory
+//! lives as long as the call.
 //!
-//! `control` is a signed sum, zero when no thread can reach the segment by a pin any more: it
-//! starts with two SOURCEs, the words `tail` and `head`; the exchange that takes a word away from
-//! the segment adds the pins that were taken through it and takes one SOURCE; each pin takes one
-//! when it leaves.
+//! `control` is a signed sum, which is zero when no word leads to the segment and no pin is left.
+//! It starts at two SOURCEs, for the words `tail` and `head`. The thread that moves a word to the
+//! next segment adds the number of pins taken through the word and subtracts one SOURCE. Each pin
+//! that is released subtracts one.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -36,22 +37,24 @@ use crate::primitive::TaggedPtr;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-/// The slot holds the value for its consumer.
+/// State of a slot that holds its value.
 const WRITTEN: u8 = 1;
-/// Both sides have left.
+/// State of a slot that both sides have left.
 const DONE: u8 = 2;
-/// The consumer left before the value came.
+/// State of a slot whose consumer left before the value was written.
 const GIVEN_UP: u8 = 4;
 
-/// One of the two words that can lead to a segment, in `control`.
+/// What `control` counts for each of the two words while the word may lead to the segment.
 pub(super) const SOURCE: usize = 1 << (usize::BITS / 2);
 
-/// In `next`: the queue was closed while its last segment was full; none follows.
+/// Returns the terminal mark. In `next` it says that the queue was closed while its last segment
+/// was full, so no segment follows.
 pub(super) fn terminal<T>() -> *mut Segment<T> {
     ptr::without_provenance_mut(1)
 }
 
-/// A value and its state. At least eight bytes, so that a line holds few of the small ones.
+/// A value and its state. `spread` aligns it to eight bytes, so that few small values share a cache
+/// line.
 #[repr(C)]
 pub(super) struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
@@ -63,14 +66,15 @@ pub(super) struct Slot<T> {
 #[repr(C, align(128))]
 #[cfg_attr(rast_tagged_low, repr(align(16384)))]
 pub(super) struct Segment<T> {
-    /// The segment that follows, null, or [`terminal`]; written once per use.
+    /// The next segment, null, or [`terminal`]. It leaves null once per use; a push that puts an
+    /// item back after a panic may replace `terminal` by a link.
     pub(super) next: AtomicPtr<Segment<T>>,
-    /// See the file's head.
+    /// See the module docs.
     control: AtomicUsize,
-    /// Slots found DONE and cleared; the thread that holds the retired segment alone reads and
-    /// writes it.
+    /// Number of slots that were found DONE and cleared. Only the thread that owns the retired
+    /// segment accesses it.
     swept: UnsafeCell<usize>,
-    /// The segment beneath this one in limbo; as `swept`.
+    /// The next segment in limbo; accessed as `swept` is.
     pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
     /// Aligns the header for the slots.
     slots: [Slot<T>; 0],
@@ -87,8 +91,8 @@ impl<T> Slot<T> {
     }
 
     /// Copies the value at `item` into the slot and publishes it. Returns `false` if the consumer
-    /// gave the ticket up: the value is still the caller's, and the slot is done. The slot may be
-    /// gone when this returns.
+    /// gave the ticket up: the value still belongs to the caller, and the slot is DONE. The slot
+    /// may be freed when this returns.
     ///
     /// # Safety
     ///
@@ -97,8 +101,8 @@ impl<T> Slot<T> {
     #[inline]
     #[must_use]
     pub(super) unsafe fn fill(slot: *const Self, item: *const T) -> bool {
-        // SAFETY: by (1) the slot is not DONE before the consumer takes the value or this call ends
-        // the slot.
+        // SAFETY: by (1) the slot is not DONE before the consumer moves the value out or this call
+        // stores DONE.
         let value = unsafe { &(*slot).value };
         value.with_mut(|value| {
             // SAFETY: by (1) no other thread writes here, and the consumer reads only after
@@ -108,22 +112,22 @@ impl<T> Slot<T> {
         step!("fill: value copied");
         // SAFETY: as above.
         let state = unsafe { &(*slot).state };
-        // AcqRel: publishes the value to the Acquire of the consumer [QU5]; and what a consumer
-        // that gave up did here comes before the slot's next use. [QU1]
+        // AcqRel: publishes the value to the Acquire of the consumer [QU5]; and the accesses of a
+        // consumer that gave up happen before the slot's next use. [QU1]
         if state.swap(WRITTEN, Ordering::AcqRel) == 0 {
             step!("fill: written");
             return true;
         }
         step!("fill: given up");
-        // Release: pairs with the Acquire of the sweep; what both sides did here comes before the
-        // slot's next use. [QU2]
+        // Release: pairs with the Acquire of the sweep; the accesses of both sides happen before
+        // the slot's next use. [QU2]
         state.store(DONE, Ordering::Release);
         step!("fill: done");
         false
     }
 
-    /// Gives the ticket up unless its value is there. Returns `true` if it is given up: the slot
-    /// may be gone then.
+    /// Gives the ticket up unless its value is written. Returns `true` if the ticket is given up;
+    /// the slot may then be freed.
     ///
     /// # Safety
     ///
@@ -132,35 +136,35 @@ impl<T> Slot<T> {
     pub(super) unsafe fn give_up(slot: *const Self) -> bool {
         // SAFETY: the slot is not DONE before its consumer has left; until then it is live.
         let state = unsafe { &(*slot).state };
-        // Release: pairs with the AcqRel of fill; the caller's accesses to the slot come before the
-        // producer's DONE, and so before the memory is freed. If WRITTEN is found, Acquire makes
-        // the value visible. [QU75]
+        // Release: pairs with the AcqRel of fill; the caller's accesses to the slot happen before
+        // the producer's DONE, and so before the memory is freed. If the state is WRITTEN, Acquire
+        // makes the value visible. [QU75]
         state
             .compare_exchange(0, GIVEN_UP, Ordering::Release, Ordering::Acquire)
             .is_ok()
     }
 
-    /// Writes the first slot of a segment that nothing else knows yet.
+    /// Fills the first slot of a segment that no other thread can reach yet.
     ///
     /// # Safety
     ///
-    /// The segment was not linked; `item` is valid for reads of `T`.
+    /// The segment is not linked yet; `item` is valid for reads of `T`.
     pub(super) unsafe fn prefill(&self, item: *const T) {
-        // SAFETY: the segment is the caller's alone, so is the value; `item` is valid for reads.
+        // SAFETY: only the caller can reach the segment and its value; `item` is valid for reads.
         self.value.with_mut(|value| unsafe {
             ptr::copy_nonoverlapping(item, value.cast::<T>(), 1);
         });
-        // Relaxed: nothing else sees the segment before it is linked. [QU3]
+        // Relaxed: no other thread reaches the segment before it is linked. [QU3]
         self.state.store(WRITTEN, Ordering::Relaxed);
     }
 
-    /// Takes back what [`prefill`](Self::prefill) did, the segment not having been linked.
+    /// Undoes [`prefill`](Self::prefill) on a segment that was not linked.
     pub(super) fn clear(&self) {
         // Relaxed: as for prefill. [QU4]
         self.state.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the slot holds its value.
+    /// Returns whether the value of the slot is written.
     ///
     /// # Safety
     ///
@@ -168,29 +172,29 @@ impl<T> Slot<T> {
     /// given the ticket up.
     #[inline]
     pub(super) unsafe fn is_written(slot: *const Self) -> bool {
-        // SAFETY: the slot is not DONE before its consumer has gone; until then it is live.
+        // SAFETY: the slot is not DONE before its consumer leaves; until then it is live.
         let state = unsafe { &(*slot).state };
         // Acquire: pairs with the Release of fill; the value is visible. [QU5]
         state.load(Ordering::Acquire) & WRITTEN != 0
     }
 
-    /// Moves the value out; the slot is done, and may be gone when this returns.
+    /// Moves the value out and stores DONE. The slot may be freed when this returns.
     ///
     /// # Safety
     ///
     /// 1. The caller claimed the slot's ticket as its consumer, and this is its one call for it.
-    /// 2. `is_written` has returned `true`, or `give_up` `false`.
+    /// 2. `is_written` returned `true`, or `give_up` returned `false`.
     #[inline]
     pub(super) unsafe fn take(slot: *const Self) -> T {
-        // SAFETY: by (1) the slot is not DONE before this says so; until then it is live.
+        // SAFETY: by (1) the slot is not DONE before this call stores DONE; until then it is live.
         let value = unsafe { &(*slot).value };
         // SAFETY: by (2) the producer has written the value; by (1) it is moved out once.
         let item = value.with(|value| unsafe { value.cast::<T>().read() });
         step!("take: value out");
         // SAFETY: as above.
         let state = unsafe { &(*slot).state };
-        // Release: pairs with the Acquire of the sweep; the move above comes before the slot's next
-        // use. [QU6]
+        // Release: pairs with the Acquire of the sweep; the read above happens before the slot's
+        // next use. [QU6]
         state.store(DONE, Ordering::Release);
         step!("take: done");
         item
@@ -198,7 +202,7 @@ impl<T> Slot<T> {
 }
 
 impl<T> Segment<T> {
-    /// The layout of a segment; `None` if it were larger than `isize::MAX` bytes.
+    /// Returns the layout of a segment, or `None` if it is larger than `isize::MAX` bytes.
     pub(super) fn layout(slots: usize) -> Option<Layout> {
         let slots = Layout::array::<Slot<T>>(slots).ok()?;
         let (layout, begin) = Layout::new::<Self>().extend(slots).ok()?;
@@ -210,12 +214,12 @@ impl<T> Segment<T> {
         Some(layout)
     }
 
-    /// A segment with all slots 0, which the caller owns. No allocator has room for one of more
-    /// than `isize::MAX` bytes.
+    /// Allocates a segment with all slots in state 0, which the caller owns. Fails without a call
+    /// of the allocator if the segment is larger than `isize::MAX` bytes.
     ///
     /// # Panics
     ///
-    /// If the allocator's addresses do not fit beside a count; the message names the address.
+    /// If the address of the memory does not fit beside a count; the message names the address.
     pub(super) fn allocate<A: Allocator>(alloc: &A, slots: usize) -> Result<*mut Self, AllocError> {
         let layout = Self::layout(slots).ok_or(AllocError)?;
         let segment = alloc.allocate_zeroed(layout)?.cast::<Self>().as_ptr();
@@ -226,42 +230,43 @@ impl<T> Segment<T> {
             limbo_next: UnsafeCell::new(ptr::null_mut()),
             slots: [],
         };
-        // SAFETY: the block is as large as the layout, which begins with the header, and the
-        // caller's alone.
+        // SAFETY: the block has the layout, which begins with the header, and only the caller can
+        // reach it.
         unsafe { segment.write(header) };
-        // A slot of zeroes is a slot in state 0 without a value; only a model's atomics are more
-        // than their bits.
+        // A zeroed slot is a slot in state 0 without a value. Only the atomics of a model need to
+        // be constructed.
         #[cfg(any(rast_loom, rast_shuttle))]
         for index in 0..slots {
             // SAFETY: the slots follow the header, in the same block.
             let slot = unsafe { segment.add(1).cast::<Slot<T>>().add(index) };
-            // SAFETY: it lies inside the block, which is the caller's alone.
+            // SAFETY: it lies inside the block, which only the caller can reach.
             unsafe { slot.write(Slot::new()) };
         }
         if let Err(refused) = TaggedPtr::try_new(segment, 0) {
-            // SAFETY: it was allocated above with that many slots, and nothing else knows it.
+            // SAFETY: it was allocated above with that many slots, and no other thread can reach
+            // it.
             unsafe { Self::deallocate(segment, alloc, slots) };
             panic!("queue: {refused}");
         }
         Ok(segment)
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
     ///
-    /// 1. `segment` came from `allocate` with this allocator and number of slots, and is the
-    ///    caller's alone.
-    /// 2. No slot holds a value that is still wanted.
+    /// 1. `segment` is from `allocate` with this allocator and number of slots, and only the caller
+    ///    can reach it.
+    /// 2. The values that slots still hold are leaked.
     pub(super) unsafe fn deallocate<A: Allocator>(segment: *mut Self, alloc: &A, slots: usize) {
         #[cfg(any(rast_loom, rast_shuttle))]
         for index in 0..slots {
             // SAFETY: by (1) the slots follow the header, in the same block.
             let slot = unsafe { segment.add(1).cast::<Slot<T>>().add(index) };
-            // SAFETY: by (1) it was initialised and is the caller's alone.
+            // SAFETY: by (1) the slot was initialised and only the caller can reach it.
             unsafe { slot.drop_in_place() };
         }
-        // SAFETY: by (1) the header was initialised and is the caller's alone.
+        // SAFETY: by (1) the header was initialised and only the caller can reach it.
         unsafe { segment.drop_in_place() };
         let block = ptr::NonNull::new(segment.cast::<u8>());
         let (Some(block), Some(layout)) = (block, Self::layout(slots)) else {
@@ -271,12 +276,12 @@ impl<T> Segment<T> {
         unsafe { crate::abort::deallocate(alloc, block, layout) };
     }
 
-    /// The slot of a ticket. It was initialised by `allocate`, and is shared from then on.
+    /// Returns the slot of a ticket. `allocate` initialised it, and from then on it is shared.
     ///
     /// # Safety
     ///
-    /// 1. `segment` is live: the caller holds the ticket `index`, or the segment alone.
-    /// 2. `index` is below its number of slots.
+    /// 1. `segment` is live: the caller has the ticket `index`, or alone owns the segment.
+    /// 2. `index` is below the number of slots.
     #[inline]
     pub(super) unsafe fn slot(segment: *mut Self, index: usize) -> *const Slot<T> {
         // SAFETY: the slots follow the header, in the same block.
@@ -285,48 +290,47 @@ impl<T> Segment<T> {
         unsafe { slots.add(index) }
     }
 
-    /// Adds to `control`, modulo the word; true when it came to zero: the segment is the caller's
-    /// alone, except for holders of tickets that are not DONE. False: it may be gone when this
-    /// returns.
+    /// Adds `change` to `control`, wrapping. Returns `true` if the result is zero: the caller then
+    /// owns the segment, except for the slots of tickets that are not DONE. Otherwise the segment
+    /// may be freed when this returns.
     ///
     /// # Safety
     ///
-    /// `segment` is live until `change` is made.
+    /// `segment` is live until `change` is added.
     pub(super) unsafe fn settle(segment: *const Self, change: usize) -> bool {
         // SAFETY: the caller's obligation.
         let control = unsafe { &(*segment).control };
-        // AcqRel: what the others did through their pins and moves comes before the zero; what the
-        // caller did, before the zero of another. [QU8]
+        // AcqRel: what other threads did under their pins and moves happens before the change to
+        // zero; what the caller did happens before the change to zero by another thread. [QU8]
         control
             .fetch_add(change, Ordering::AcqRel)
             .wrapping_add(change)
             == 0
     }
 
-    /// Clears slots from where the last sweep stopped; true when all are, false at the first that
-    /// is not DONE.
+    /// Clears slots from where the last sweep ended. Returns `true` if all slots are clear, and
+    /// `false` at the first slot that is not DONE.
     ///
     /// # Safety
     ///
-    /// `settle` has returned true on this use of `segment`, which has `slots` slots, and the caller
-    /// holds it alone.
+    /// `settle` has returned `true` in this use of `segment`, which has `slots` slots, and the
+    /// caller alone owns the segment.
     pub(super) unsafe fn sweep(segment: *mut Self, slots: usize) -> bool {
-        // SAFETY: the caller holds the segment.
+        // SAFETY: the caller owns the segment.
         let header = unsafe { &*segment };
-        // SAFETY: nothing else reads or writes it while the caller holds the segment alone.
+        // SAFETY: only the owner of the segment reads or writes it.
         let mut swept = header.swept.with(|swept| unsafe { *swept });
         while swept < slots {
-            // SAFETY: the segment is held; the index is below its slots.
+            // SAFETY: the caller owns the segment; the index is below the number of slots.
             let slot = unsafe { Self::slot(segment, swept) };
-            // SAFETY: as above, and no thread frees the segment but its holder.
+            // SAFETY: as above, and only the owner frees the segment.
             let slot = unsafe { &*slot };
-            // Acquire: pairs with the Releases of DONE; what producer and consumer did here comes
-            // before the next use, or before the memory is freed. [QU9]
+            // Acquire: pairs with the Releases of DONE; the accesses of producer and consumer
+            // happen before the next use of the slot, or before the memory is freed. [QU9]
             if slot.state.load(Ordering::Acquire) & DONE == 0 {
                 break;
             }
-            // Relaxed: published with the segment, by its link or by its way through the spare.
-            // [QU10]
+            // Relaxed: published with the segment, by its link or by the store to `spare`. [QU10]
             slot.state.store(0, Ordering::Relaxed);
             swept += 1;
             step!("sweep: a slot cleared");
@@ -339,9 +343,9 @@ impl<T> Segment<T> {
         is_clear
     }
 
-    /// Makes a swept segment as new.
+    /// Resets the header of a swept segment.
     pub(super) fn reset(&self) {
-        // Relaxed: the caller holds the segment alone; published as the slots are. [QU11]
+        // Relaxed: the caller alone owns the segment; published as the slots are. [QU11]
         self.next.store(ptr::null_mut(), Ordering::Relaxed);
         // Relaxed: as above. [QU12]
         self.control.store(2 * SOURCE, Ordering::Relaxed);

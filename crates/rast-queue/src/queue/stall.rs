@@ -1,9 +1,9 @@
-//! Where a test may stop a thread for good: `step!("name")` is between every two accesses that
-//! others can see.
+//! Points at which a test may suspend a thread for ever: there is a `step!("name")` between every
+//! two accesses that other threads can observe.
 //!
-//! Without `--cfg rast_stall` it is no code at all. With it, the program that links this crate
-//! gives the function that is called; `tests/stall.rs` is that program, and stops one thread at one
-//! step while others go on.
+//! Without `--cfg rast_stall` it compiles to nothing. With it, it calls a function that the program
+//! defines; `tests/stall.rs` is that program, and suspends one thread at one step while others
+//! continue.
 
 #[cfg(rast_stall)]
 // SAFETY: `tests/stall.rs` defines it with this signature; nothing else is built under this cfg.

@@ -1,43 +1,47 @@
-//! Waiting for an item: a wait list beside the queue, and a flag in `tail` that says that it is in
-//! use.
+//! Waiting for an item: a wait list beside the queue, and a flag in `tail` that says that it may
+//! have waiters.
 //!
-//! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and looks at the queue
-//! again before it sleeps. Every push changes `tail`, and all changes of one word have one order:
+//! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and checks the queue
+//! again before it sleeps. Every push also changes `tail` by a read-modify-write, and these have
+//! one modification order:
 //!
-//! - the claim came first: the waiter's look, after its own change of `tail`, finds the ticket and
-//!   the waiter does not sleep;
-//! - the flag came first: the claim saw it and, since the read-modify-write publishes the waiter's
-//!   place, the push finds a waiter to wake once its item is queued.
+//! - If the claim of the push is first, the waiter's second check finds the ticket, and the waiter
+//!   does not sleep.
+//! - If the waiter's change is first, the claim loads the flag. The waiter's entry in the list
+//!   happens before that, so the push finds a waiter to wake once its item is queued.
 //!
-//! So no thread sleeps while an item is queued that no waiter was woken for, and a push to a queue
-//! that no thread waits on pays nothing for it, not even a load.
+//! So no thread sleeps while there is a queued item for which no waiter was woken. A push to a
+//! queue without waiters pays nothing for this, not even a load.
 //!
 //! # Clearing the flag
 //!
-//! The flag stays set when the last waiter leaves. A push that sees it and finds no waiter clears
-//! it: it moves `live` of the wait list from 0 to CLEARING, clears the flag, and takes CLEARING
-//! back. A waiter counts itself in `live` before it sets the flag, so:
+//! The flag stays set when the last waiter leaves. A push that loads the flag and finds no waiter
+//! clears the flag. It changes `live` of the wait list from 0 to CLEARING, clears the flag, and
+//! subtracts CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are
+//! three cases:
 //!
-//! - it counted first: the move from 0 fails while it waits, and no thread clears the flag;
-//! - CLEARING came and went first: the flag is cleared before the waiter sets it;
-//! - CLEARING is set as it counts: the flag may be cleared after the waiter sets it. The waiter
-//!   waits a bounded moment for CLEARING to go, before it sets the flag. If the clearing thread is
-//!   stopped there, the waiter does not rely on the flag: a thread sleeps for [`NAP`] at most and
-//!   enters again, and a task wakes itself.
+//! - The waiter is counted first. Then the change from 0 fails while it waits, and no thread clears
+//!   the flag.
+//! - CLEARING was set and subtracted first. Then the flag is cleared before the waiter sets it.
+//! - CLEARING is set when the waiter is counted. Then the flag may be cleared after the waiter sets
+//!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If the clearing
+//!   thread is suspended, the waiter does not rely on the flag: a thread sleeps for at most [`NAP`]
+//!   and enters again, and a task wakes itself.
 //!
 //! # What becomes of a wake-up
 //!
-//! A wake-up is for a look at the queue. It is used by a look that begins after the wake-up was
-//! taken out of the waiter's place, whether that look finds an item, the end, or nothing: then
-//! another thread had the item. A wake-up that is found when a waiter leaves after its look may be
-//! for a later item, and is handed on to the next waiter. So a task that is polled without having
-//! been woken takes no wake-up from others, and a wake-up that arrives while it takes an item goes
-//! on.
+//! A wake-up asks a waiter to check the queue. It is consumed by a check that begins after the
+//! waiter has removed the wake-up from its entry, even if this check finds nothing: then another
+//! thread popped the item. A wake-up that a waiter finds when it leaves after its check may be for
+//! a later item, so the waiter passes it to the next waiter. So a task that is polled without a
+//! wake-up consumes no wake-up of others, and a wake-up that arrives while the task pops an item is
+//! passed on.
 //!
-//! # Stopped threads
+//! # Suspended threads
 //!
-//! No step waits for another thread. A thread that is stopped in here delays the wake-up that it
-//! carries. A waiter that finds the queue closed wakes those that the closer has not woken yet.
+//! No operation of the wait list waits for another thread. A thread that is suspended in one delays
+//! only the wake-up that it carries. A waiter that finds the queue closed wakes the waiters that
+//! the closing thread has not woken yet.
 
 use core::any::Any;
 use core::error::Error;
@@ -57,15 +61,16 @@ use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::thread::panicking;
 use crate::primitive::{Backoff, LocalParker, WaitStrategy};
 
-/// The longest sleep of a thread beside one that was stopped as it cleared the flag.
+/// Maximum sleep of a thread that does not rely on the flag, because another thread may be about to
+/// clear it.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Why a bounded wait gave no item.
+/// Why a bounded wait returned no item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PopError {
     /// The time ran out.
     Elapsed,
-    /// The queue is closed and empty: no item will come.
+    /// The queue is closed and empty.
     Closed,
 }
 
@@ -87,7 +92,7 @@ impl Wake {
                 unparker.unpark();
                 Ok(())
             }
-            // Nothing of the queue is half changed here, and the panic goes on in the end.
+            // The queue is consistent here, and the panic is resumed later.
             Self::Task(waker) => catch_unwind(AssertUnwindSafe(|| waker.wake())),
         }
     }
@@ -96,20 +101,21 @@ impl Wake {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pops an item, waiting until there is one; `None` when the queue is closed and empty.
     ///
-    /// Blocking. It waits as `strategy` says. A push wakes the thread that sleeps longest, or one
-    /// that entered at most one round of the wait list later. If another thread takes the item
-    /// first, the woken thread waits again.
+    /// Blocking; `strategy` says how it waits. Pushes wake waiters in round-robin order of their
+    /// entries in the wait list, so about in the order in which they began to wait. If another
+    /// thread pops the item first, the woken thread waits again.
     ///
-    /// A push that is stopped after it took a waiter out of the list and before it woke it delays
-    /// that waiter until the push goes on. If no other thread waits or pops, items that are pushed
-    /// meanwhile stay queued as long. [`pop_timeout`](Self::pop_timeout) bounds this.
+    /// A pushing thread that is suspended between the removal of a waiter from the list and its
+    /// wake-up delays that waiter until it resumes. If no other thread waits or pops, items that
+    /// are pushed meanwhile stay queued for as long. [`pop_timeout`](Self::pop_timeout) bounds this
+    /// delay.
     ///
-    /// Entering, leaving and waking are lock-free and cost a few read-modify-writes each, whatever
-    /// the number of waiters up to 64, and one load for each further 64 at worst. The wait list
-    /// allocates when more wait at once than ever before, and keeps the memory until the queue is
-    /// dropped.
+    /// Entering, leaving and waking are lock-free. Each costs a few read-modify-writes, and with
+    /// more than 64 waiters at worst one more load for every 64. The wait list allocates when there
+    /// are more waiters than ever before, and keeps the memory until the queue is dropped.
     ///
-    /// It sleeps by `std::thread::park`, so it may take or leave that thread's token.
+    /// It sleeps by `std::thread::park`, so it may consume the thread's park token, or leave one
+    /// set.
     ///
     /// ```
     /// use rast_queue::Queue;
@@ -129,12 +135,13 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, None).ok()
     }
 
-    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout`: it
-    /// waits for no other thread, wherever that was stopped.
+    /// As [`pop_wait`](Self::pop_wait), for at most `timeout`. Blocking, bounded by `timeout` even
+    /// if another thread is suspended.
     ///
     /// # Errors
     ///
-    /// [`PopError::Elapsed`] when no item came in time, [`PopError::Closed`] when none will.
+    /// [`PopError::Elapsed`] if no item was pushed in time, [`PopError::Closed`] if the queue is
+    /// closed and empty.
     ///
     /// ```
     /// use rast_queue::{PopError, Queue};
@@ -146,7 +153,7 @@ impl<T, A: Allocator> Queue<T, A> {
     /// assert_eq!(result, Err(PopError::Elapsed));
     /// ```
     pub fn pop_timeout(&self, strategy: WaitStrategy, timeout: Duration) -> Result<T, PopError> {
-        // A time that the clock cannot say never comes.
+        // A deadline that overflows the clock is none.
         self.pop_until(strategy, Instant::now().checked_add(timeout))
     }
 
@@ -180,25 +187,25 @@ impl<T, A: Allocator> Queue<T, A> {
             let parker: &LocalParker = parker.get_or_insert_with(LocalParker::new);
             let turn = Turn::enter(self, Wake::Thread(parker.unparker()));
             step!("wait: entered");
-            // The look after the flag; only what it does not find lets the thread sleep.
+            // The check after the flag is set: the thread sleeps only if this finds nothing.
             if let Some(end) = self.pop_or_closed() {
                 return self.give_after(end, || drop(turn));
             }
             turn.sleep(parker, deadline);
             step!("wait: slept");
-            // The look at the beginning of the loop uses the wake-up, if one came.
+            // If there was a wake-up, the check at the start of the loop consumes it.
             let _ = turn.leave();
         }
     }
 
-    /// The item, or the end; `None`: the queue is empty and open.
+    /// Pops an item, or returns `Closed`; `None` if the queue is empty and open.
     pub(super) fn pop_or_closed(&self) -> Option<Result<T, PopError>> {
-        // Asked first: once it is closed, an empty look is the end.
+        // Loaded first: once the queue is closed, an empty queue stays empty.
         let is_closed = self.is_closed();
         match self.pop() {
             Some(item) => Some(Ok(item)),
             None if is_closed => {
-                // The closer may have been stopped before it woke them.
+                // The closing thread may be suspended before it wakes them.
                 if !self.waiters.is_idle() {
                     self.wake_all();
                 }
@@ -208,8 +215,8 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Gives `end` out after `last`, in which wakers are called or dropped: if one of them panics,
-    /// an item goes back.
+    /// Calls `last`, which calls or drops wakers, and returns `end`. If a waker panics, the item in
+    /// `end` is pushed back to the queue.
     pub(super) fn give_after(
         &self,
         end: Result<T, PopError>,
@@ -220,15 +227,15 @@ impl<T, A: Allocator> Queue<T, A> {
         mem::replace(&mut in_hand.end, Err(PopError::Closed))
     }
 
-    /// Wakes up to `count` waiters. Lock-free, as everything in here, except for what their wakers
-    /// do.
+    /// Wakes up to `count` waiters. Lock-free, except for what their wakers do.
     #[cold]
     #[inline(never)]
     pub(super) fn wake(&self, count: usize) {
         self.wake_holding(count).go_up();
     }
 
-    /// As [`wake`](Self::wake), but what their wakers panic with is for the caller to let go up.
+    /// As [`wake`](Self::wake), but returns the first panic of a waker, which the caller must
+    /// resume.
     #[cold]
     #[inline(never)]
     pub(super) fn wake_holding(&self, count: usize) -> Held {
@@ -254,13 +261,13 @@ impl<T, A: Allocator> Queue<T, A> {
         self.wake_holding(usize::MAX).go_up();
     }
 
-    /// Sets the flag, by a read-modify-write also if it is set.
+    /// Sets the flag, by a read-modify-write even if it is set.
     fn set_waiting(&self) {
         let mut seen = word::guess(&self.tail);
         loop {
             step!("enter: tail read");
-            // AcqRel: the place in the list is visible to the push that sees the flag; the claims
-            // that came before are visible to the look that follows. [QW23]
+            // AcqRel: the entry in the list is visible to the push that loads the flag; the claims
+            // that came before are visible to the check that follows. [QW23]
             match self.tail.compare_exchange(
                 seen,
                 seen.with_count(seen.count() | WAITING),
@@ -273,7 +280,7 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Clears the flag, unless some thread waits or another thread clears it.
+    /// Clears the flag, unless there is a waiter or another thread clears it.
     fn clear_waiting(&self) {
         if !self.waiters.begin_clearing() {
             return;
@@ -282,7 +289,8 @@ impl<T, A: Allocator> Queue<T, A> {
         let mut seen = word::guess(&self.tail);
         while seen.count() & WAITING != 0 {
             step!("clear: tail read");
-            // AcqRel: passes on what closers and those who moved `tail` published. [QW24]
+            // AcqRel: also publishes what closing threads and threads that moved `tail` published.
+            // [QW24]
             match self.tail.compare_exchange(
                 seen,
                 seen.with_count(seen.count() & !WAITING),
@@ -299,27 +307,27 @@ impl<T, A: Allocator> Queue<T, A> {
 }
 
 fn is_past(deadline: Instant) -> bool {
-    // A model has no clock: there, a bounded wait ends at its first sleep.
+    // A model has no clock: there a bounded wait ends at its first sleep.
     cfg!(any(rast_loom, rast_shuttle)) || Instant::now() >= deadline
 }
 
-/// What a waker panicked with.
+/// The payload of a waker's panic.
 type Panic = Box<dyn Any + Send>;
 
-/// The first panic of a waker, until all are woken and nothing is half done.
+/// The first panic of a waker, kept until all waiters are woken and the operation is complete.
 #[derive(Default)]
 #[must_use = "a panic goes up in the end"]
 pub(super) struct Held(Option<Panic>);
 
 impl Held {
-    /// This one, or the later one; of two the later one ends here. The panic hook was told of both.
+    /// Keeps the first panic of two, and drops the later one. The panic hook has run for both.
     pub(super) fn or(mut self, mut later: Self) -> Self {
-        // If both hold one, `later` ends its own as it is dropped.
+        // If both hold a panic, the drop of `later` discards its own.
         let first = self.0.take();
         Self(first.or_else(|| later.0.take()))
     }
 
-    /// Lets the panic go up, unless another does already, which ends what this one would end.
+    /// Resumes the panic, unless the thread is already unwinding: a second panic would abort.
     pub(super) fn go_up(mut self) {
         if !panicking()
             && let Some(panic) = self.0.take()
@@ -330,7 +338,8 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// Also as another panic goes past it, an allocator's in a batch for instance.
+    /// Discards the panic. This happens while another panic unwinds, for instance an allocator's in
+    /// a batch.
     fn drop(&mut self) {
         if let Some(panic) = self.0.take() {
             end(panic);
@@ -338,15 +347,15 @@ impl Drop for Held {
     }
 }
 
-/// Ends a panic that does not go up. If the drop of what was thrown panics, that ends here as well,
-/// and is leaked, since its drop may do the same.
+/// Discards the payload of a panic. If its drop panics, the new payload is leaked, since its drop
+/// may panic too.
 fn end(panic: Panic) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         mem::forget(another);
     }
 }
 
-/// What was popped, until it is safe to give it out. If a panic comes first, an item goes back to
+/// A popped item, until it can be returned. If a panic unwinds before, the item is pushed back to
 /// the queue.
 struct InHand<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
@@ -361,7 +370,7 @@ impl<T, A: Allocator> Drop for InHand<'_, T, A> {
     }
 }
 
-/// Wakes one as a panic goes up.
+/// Passes a wake-up to the next waiter if a panic unwinds.
 #[cfg(feature = "async")]
 pub(super) struct HandOn<'a, T, A: Allocator>(pub(super) &'a Queue<T, A>);
 
@@ -372,16 +381,16 @@ impl<T, A: Allocator> Drop for HandOn<'_, T, A> {
     }
 }
 
-/// A place in the wait list. Dropping it hands on a wake-up that has come.
+/// An entry in the wait list. Its drop passes a wake-up that it received to the next waiter.
 pub(super) struct Turn<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     place: Place,
-    /// Whether the caller can rely on the flag.
+    /// Whether the caller can rely on the flag in `tail`.
     is_settled: bool,
 }
 
 impl<'a, T, A: Allocator> Turn<'a, T, A> {
-    /// Enters the list and sets the flag; the caller looks at the queue after this and before it
+    /// Enters the list and sets the flag. The caller must check the queue after this and before it
     /// sleeps.
     pub(super) fn enter(queue: &'a Queue<T, A>, wake: Wake) -> Self {
         let Entered { place, is_settled } = queue.waiters.enter(wake);
@@ -393,30 +402,31 @@ impl<'a, T, A: Allocator> Turn<'a, T, A> {
         }
     }
 
-    /// Leaves the list. A wake-up that had come is the caller's, to use by a look after this or to
-    /// hand on. The drop of the caller's waker may panic in here.
+    /// Leaves the list. If it returns `Woken`, the caller must check the queue after this, or pass
+    /// the wake-up on. The drop of the caller's waker may panic.
     pub(super) fn leave(self) -> Left {
         let (queue, place) = (self.queue, self.place);
         mem::forget(self);
         queue.waiters.leave(place)
     }
 
-    /// Whether no wake-up has come yet.
+    /// Returns whether there was no wake-up yet.
     pub(super) fn is_waiting(&self) -> bool {
         self.queue.waiters.is_waiting(self.place)
     }
 
-    /// Whether it is woken by every push that comes; if not, it must enter again soon.
+    /// Returns whether the caller can rely on the flag in `tail`; if not, it must enter again soon.
     #[cfg(feature = "async")]
     pub(super) fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// Sleeps until the wake-up, or the deadline, or, if the turn is not settled, for a nap.
+    /// Sleeps until the wake-up or the deadline, and for at most [`NAP`] if the turn is not
+    /// settled.
     fn sleep(&self, parker: &LocalParker, deadline: Option<Instant>) {
         let nap = (!self.is_settled).then(|| Instant::now() + NAP);
         let end = [deadline, nap].into_iter().flatten().min();
-        // The token may be of another wait: without the wake-up it sleeps again.
+        // The park token may be from another wait: without a wake-up it sleeps again.
         while self.is_waiting() {
             match end {
                 None => parker.park(),
@@ -433,7 +443,7 @@ impl<'a, T, A: Allocator> Turn<'a, T, A> {
 
 impl<T, A: Allocator> Drop for Turn<'_, T, A> {
     fn drop(&mut self) {
-        // The drop of the waker may panic; then no wake-up had come.
+        // The drop of the waker may panic; in that case there was no wake-up.
         if self.queue.waiters.leave(self.place) == Left::Woken {
             self.queue.wake(1);
         }

@@ -1,10 +1,11 @@
-//! The wait list: a table of places, one for each waiter, that is changed without a lock.
+//! The wait list: a table with an entry, here called a place, for each waiter. It is changed
+//! without a lock.
 //!
-//! A place has a bit TAKEN, which its waiter holds from `enter` to `leave`, and a bit WAITING,
-//! which is set until some thread wakes the waiter or the waiter leaves. The read-modify-write that
-//! clears WAITING decides which of the two it is. So a time-out leaves with one such step, nothing
-//! stays behind in the list, and a thread that is stopped at any step holds one place and, if it is
-//! waking, one wake-up.
+//! A place has two bits. TAKEN is set from the waiter's `enter` to its `leave`. WAITING is set
+//! until another thread wakes the waiter or the waiter leaves. The read-modify-write that clears
+//! WAITING decides between these two. So one read-modify-write cancels a waiter whose time is up,
+//! and a cancelled waiter leaves nothing in the list. A thread that is suspended at any step keeps
+//! one place and, if it is waking a waiter, that one wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -15,31 +16,31 @@
 //!   └───┘
 //! ```
 //!
-//! A chunk is made when a search has found each place taken, and freed with the queue. So the memory
-//! follows the greatest number of waiters at one time, not how often they come and go: without a
-//! race it is at most for twice as many. Places change hands while a search goes on, so it may pass
-//! one that is freed behind it, and make a chunk that is needed only later; a thread that lost the
-//! race to make one searches again.
+//! A chunk is allocated when a search has found each place taken, and freed with the queue. So the
+//! memory grows with the greatest number of waiters at one time, not with how often they come and
+//! go. Without a race there are fewer places than twice that number plus 64. A search may miss a
+//! place that is freed behind it, and so allocate a chunk that is needed only later. A thread that
+//! loses the race to allocate a chunk searches again.
 //!
-//! Places are taken and woken in the order of their numbers, round and round: a waiter takes the
-//! first free place behind the one that was taken last, and a wake-up goes to the first waiter
-//! behind the one that was woken last. A waiter is overtaken at most by one round of others.
+//! Places are taken and woken round-robin. A waiter takes the first free place behind the place
+//! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken
+//! last. So at most one round of other waiters overtakes a waiter.
 //!
-//! Both searches look at whole groups, 64 places with one load. A search is a step or two unless
-//! the places are nearly all taken or nearly all free; at 10 000 waiters it is at most 255 loads.
+//! Both searches check a group of 64 places with one load. A search takes one or two loads unless
+//! the places are nearly all taken or nearly all free; with 10,000 waiters it takes at most 255.
 //!
-//! `live` counts the waiters whose bit WAITING is set or about to be, and says whether a thread is
-//! clearing the flag in `tail`:
+//! `live` counts the waiters whose bit WAITING is set or about to be set. It also says whether a
+//! thread is clearing the flag in `tail`.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
-//! | `live` | who enters, wakes, cancels, or clears the flag | the same |
-//! | `enter_at`, `wake_at` | who enters; who wakes: hints | the same |
-//! | `chunks` | who enters, once each | all |
-//! | TAKEN | who enters or leaves; who wakes, after the waiter left | who enters |
-//! | WAITING | who enters, wakes, cancels | who wakes, the waiter |
-//! | `wake` | the waiter before it sets WAITING, then who clears WAITING | - |
-//! | `done` | the waker and the waiter after a wake-up: the later one frees the place | the same |
+//! | `live` | threads that enter, wake, cancel, or clear the flag | the same |
+//! | `enter_at`, `wake_at` (hints) | entering threads; waking threads | the same |
+//! | `chunks` | entering threads, once each | all |
+//! | TAKEN | the waiter; its waker, if the waiter has left before | entering threads |
+//! | WAITING | the waiter; the waking thread | the same |
+//! | `wake` | the waiter before it sets WAITING, then the thread that clears WAITING | - |
+//! | `done` | the waking thread and the waiter after a wake-up: the later one frees the place | the same |
 
 use core::ptr;
 use core::task::Waker;
@@ -50,19 +51,20 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use crate::primitive::{Backoff, LocalUnparker};
 
-/// Places with one word for each bit.
+/// Number of places in a group: one word holds their TAKEN bits, another their WAITING bits.
 const GROUP: usize = if IS_MODEL { 2 } else { usize::BITS as usize };
 const ALL: usize = usize::MAX >> (usize::BITS as usize - GROUP);
 
-/// Chunk `k` has `2^k` groups: together more places than any process has threads or tasks.
+/// Maximum number of chunks. Chunk `k` has `2^k` groups, so together they have more places than any
+/// process has threads or tasks.
 const CHUNKS: usize = if IS_MODEL { 3 } else { 24 };
 
-/// A thread is clearing the flag in `tail`.
+/// Set in `live` while a thread clears the flag in `tail`.
 const CLEARING: usize = 1;
 /// One waiter.
 const LIVE: usize = 2;
 
-/// The waker has taken `wake` out.
+/// Set in `done` when the waking thread has moved `wake` out.
 const FETCHED: u8 = 1;
 /// The waiter has left.
 const LEFT: u8 = 2;
@@ -81,20 +83,21 @@ pub(super) enum Wake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
-/// A place that was entered.
+/// The result of entering the list.
 pub(super) struct Entered {
     pub(super) place: Place,
-    /// False: a thread is clearing the flag in `tail` and may clear it after the caller sets it.
+    /// `false` if a thread is clearing the flag in `tail`, and may clear it after the caller sets
+    /// it.
     pub(super) is_settled: bool,
 }
 
-/// What became of the wake-up of a waiter that has left.
+/// Whether a waiter that has left was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Left {
-    /// It had not been woken and will not be.
+    /// It was not woken and will not be.
     Cancelled,
-    /// It had been woken.
+    /// It was woken.
     Woken,
 }
 
@@ -110,7 +113,7 @@ struct Chunk {
     entries: Box<[Entry]>,
 }
 
-/// One bit for each place.
+/// The bits of the places of a group.
 struct Group {
     taken: AtomicUsize,
     waiting: AtomicUsize,
@@ -121,7 +124,7 @@ struct Entry {
     done: AtomicU8,
 }
 
-/// A place as the parts that hold it.
+/// References to the parts of one place.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     group: &'a Group,
@@ -150,24 +153,25 @@ impl WaitList {
         }
     }
 
-    /// Enters a waiter. The caller then sets the flag in `tail`, by a read-modify-write, and looks
-    /// at the queue before it sleeps.
+    /// Adds a waiter. The caller must then set the flag in `tail` by a read-modify-write, and check
+    /// the queue before it sleeps.
     ///
-    /// Lock-free. Allocates if more wait than ever before.
+    /// Lock-free. Allocates if there are more waiters than ever before.
     pub(super) fn enter(&self, wake: Wake) -> Entered {
         let (place, parts) = self.take_place();
         step!("enter: place taken");
-        // SAFETY: the place is the caller's and is not WAITING, and its last user is through with
-        // it, which the Acquire of the take ordered before this: no other thread touches the cell.
+        // SAFETY: the caller has taken the place, whose WAITING is clear. The Acquire in
+        // `take_place` orders all accesses of its last user before this. So no other thread
+        // accesses the cell.
         parts
             .entry
             .wake
             .with_mut(|cell| unsafe { *cell = Some(wake) });
         // Relaxed: the Release of WAITING publishes it. [QW1]
         parts.entry.done.store(0, Ordering::Relaxed);
-        // AcqRel: pairs with the AcqRel in `end_clearing`: if a thread was clearing the flag
-        // before, it has done so before the caller sets it. Counted before WAITING is set, so that
-        // who clears WAITING can count down. [QW2]
+        // AcqRel: pairs with the AcqRel in `end_clearing`: if a thread has cleared the flag before,
+        // the caller's set comes after that. Counted before WAITING is set, so that the thread that
+        // clears WAITING can subtract. [QW2]
         let live = self.live.fetch_add(LIVE, Ordering::AcqRel);
         step!("enter: counted");
         // Release: pairs with the AcqRel in `take_waiter`; publishes the cell. [QW3]
@@ -179,8 +183,8 @@ impl WaitList {
         }
     }
 
-    /// Waits a bounded moment for the thread that is clearing the flag; none follows it while the
-    /// caller is counted in `live`.
+    /// Waits a bounded time for the thread that is clearing the flag, and returns whether that
+    /// thread has ended. No other thread begins while `live` counts the caller.
     #[cold]
     fn settles_slow(&self) -> bool {
         let backoff = Backoff::new();
@@ -194,24 +198,25 @@ impl WaitList {
         true
     }
 
-    /// Whether the waiter at `place`, the caller, has not been woken.
+    /// Returns whether the caller, the waiter at `place`, has not been woken.
     pub(super) fn is_waiting(&self, place: Place) -> bool {
         let Parts { group, bit, .. } = self.parts(place.0);
-        // Relaxed: if it reads an old value, the wake-up is still to be called. [QW5]
+        // Relaxed: if it reads an old value, the waker is still to be called. [QW5]
         group.waiting.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Ends the caller's use of `place`. Lock-free; runs no code of the user but the drop of its
-    /// waker.
+    /// Ends the caller's use of `place`. Lock-free; the only user code that it runs is the drop of
+    /// its waker.
     pub(super) fn leave(&self, place: Place) -> Left {
         let parts = self.parts(place.0);
         step!("leave: begun");
-        // Acquire: pairs with the AcqRel in `take_waiter`: a look after this finds what the waker
-        // pushed. [QW6]
+        // Acquire: pairs with the AcqRel in `take_waiter`: a check after this finds the item of the
+        // push that woke it. [QW6]
         let waiting = parts.group.waiting.fetch_and(!parts.bit, Ordering::Acquire);
         if waiting & parts.bit == 0 {
             step!("leave: was woken");
-            // Acquire: pairs with the Release in `fetch`: the waker is through with the cell. [QW7]
+            // Acquire: pairs with the Release in `take_waiter`: the waking thread no longer
+            // accesses the cell. [QW7]
             if parts.entry.done.fetch_or(LEFT, Ordering::Acquire) & FETCHED != 0 {
                 step!("leave: last");
                 parts.free();
@@ -223,12 +228,12 @@ impl WaitList {
         self.count_down();
         step!("leave: counted");
         parts.free();
-        // Last, since it may run code of the user.
+        // Last, since it may run user code.
         drop(wake);
         Left::Cancelled
     }
 
-    /// Takes a waiter out that the caller wakes. Lock-free.
+    /// Removes a waiter, which the caller must wake. Lock-free.
     pub(super) fn take_waiter(&self) -> Option<Wake> {
         let from = hint(&self.wake_at);
         let (number, parts) = self.find(self.chunks(), from, |group, mask| {
@@ -240,7 +245,7 @@ impl WaitList {
                 let bit = lowest(waiting);
                 step!("wake: found");
                 // AcqRel: pairs with the Release in `enter`, for the cell; and with the Acquire in
-                // `leave`: what the caller pushed is visible to the woken. [QW9]
+                // `leave`: the item that the caller pushed is visible to the woken waiter. [QW9]
                 if group.waiting.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
                     return Some(bit);
                 }
@@ -248,7 +253,8 @@ impl WaitList {
         })?;
         step!("wake: taken");
         let wake = parts.take_wake();
-        // Release: pairs with the Acquire in `leave`: the caller is through with the cell. [QW10]
+        // Release: pairs with the Acquire in `leave`: the caller no longer accesses the cell.
+        // [QW10]
         if parts.entry.done.fetch_or(FETCHED, Ordering::Release) & LEFT != 0 {
             step!("wake: last");
             parts.free();
@@ -261,10 +267,11 @@ impl WaitList {
         wake
     }
 
-    /// Whether no thread waits, so that the flag in `tail` may be cleared, which the caller then
-    /// does before it calls [`end_clearing`](Self::end_clearing). False if another clears it.
+    /// Returns whether the caller may clear the flag in `tail`; it must then call
+    /// [`end_clearing`](Self::end_clearing). `false` if there is a waiter or another thread is
+    /// clearing the flag.
     pub(super) fn begin_clearing(&self) -> bool {
-        // Acquire: the caller clears the flag after this. [QW12]
+        // Acquire: orders the clearing of the flag after this. [QW12]
         self.live
             .compare_exchange(0, CLEARING, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -276,20 +283,22 @@ impl WaitList {
         self.live.fetch_sub(CLEARING, Ordering::AcqRel);
     }
 
-    /// Whether no thread waits: a guess, true if it happened before.
+    /// Returns whether there is no waiter. A hint, except that it counts each waiter whose entry
+    /// happens before this.
     pub(super) fn is_idle(&self) -> bool {
-        // Relaxed: a waiter whose flag the caller has seen is visible by that. [QW14]
+        // Relaxed: if the caller has loaded a waiter's flag, the waiter's count happens before
+        // this. [QW14]
         self.live.load(Ordering::Relaxed) < LIVE
     }
 
     fn count_down(&self) {
-        // Relaxed: who then clears the flag needs nothing of the waiter; as a read-modify-write it
-        // passes on what the entries before it published. [QW15]
+        // Relaxed: a thread that then clears the flag needs nothing of this waiter; as a
+        // read-modify-write it continues the release sequences of the entries before it. [QW15]
         let before = self.live.fetch_sub(LIVE, Ordering::Relaxed);
         debug_assert!(before >= LIVE, "each waiter is counted down once");
     }
 
-    /// Takes the first free place behind the one taken last.
+    /// Takes the first free place behind the place that was taken last.
     fn take_place(&self) -> (Place, Parts<'_>) {
         let from = hint(&self.enter_at);
         loop {
@@ -302,8 +311,8 @@ impl WaitList {
                     }
                     let bit = lowest(free);
                     step!("enter: place found");
-                    // Acquire: pairs with the Release in `free`: the last user is through with the
-                    // place. [QW16]
+                    // Acquire: pairs with the Release in `free`: the last user no longer accesses
+                    // the place. [QW16]
                     if group.taken.fetch_or(bit, Ordering::Acquire) & bit == 0 {
                         return Some(bit);
                     }
@@ -317,7 +326,7 @@ impl WaitList {
         }
     }
 
-    /// Makes the chunk of number `at`, unless another thread does.
+    /// Allocates the chunk of number `at`, unless another thread does.
     #[cold]
     fn grow_slow(&self, at: usize) {
         assert!(at < CHUNKS, "queue: more waiters than places in memory");
@@ -332,12 +341,12 @@ impl WaitList {
         );
         if put.is_err() {
             step!("enter: chunk not needed");
-            // SAFETY: it came from a box above, and no other thread has seen it.
+            // SAFETY: it is from a box above, and no other thread can reach it.
             drop(unsafe { Box::from_raw(chunk) });
         }
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     fn chunks(&self) -> usize {
         let is_made = |at: &usize| self.chunk(*at).is_some();
         (0..CHUNKS).take_while(is_made).count()
@@ -350,7 +359,7 @@ impl WaitList {
         unsafe { chunk.as_ref() }
     }
 
-    /// The group of this number, which exists, with its entries.
+    /// Returns the group of this number, which exists, with its entries.
     fn group(&self, number: usize) -> (&Group, &[Entry]) {
         let at = (number + 1).ilog2() as usize;
         let within = number + 1 - (1 << at);
@@ -369,8 +378,8 @@ impl WaitList {
         }
     }
 
-    /// Asks each group of the first `chunks`, from the place `from` on and round to it again, for a place among those of
-    /// a mask.
+    /// Calls `ask` for the groups of the first `chunks`, from the place `from` round to it again,
+    /// until `ask` returns a place. The mask has the bits of the places to search.
     fn find(
         &self,
         chunks: usize,
@@ -380,7 +389,8 @@ impl WaitList {
         let groups = (1 << chunks) - 1;
         let from = if from < groups * GROUP { from } else { 0 };
         let behind = ALL << (from % GROUP) & ALL;
-        // The first group is asked twice, for the places from `from` on and for those before.
+        // `ask` is called twice for the first group: for the places from `from` on, and for those
+        // before.
         for turn in 0..=groups {
             let mask = match turn {
                 0 => behind,
@@ -401,7 +411,7 @@ impl WaitList {
         None
     }
 
-    /// Whether no place is taken, no waiter is counted, and nothing is being changed. For tests.
+    /// Returns whether no place is taken and `live` is zero. For tests.
     #[cfg(all(test, feature = "async", not(any(rast_loom, rast_shuttle))))]
     pub(super) fn is_at_rest(&self) -> bool {
         // Relaxed: the test is the only thread.
@@ -413,7 +423,7 @@ impl WaitList {
                 .all(|chunk| chunk.groups.iter().all(is_free))
     }
 
-    /// How many places there is memory for. For tests and models.
+    /// Returns the number of allocated places. For tests and models.
     #[cfg(any(all(test, feature = "async"), rast_loom, rast_shuttle))]
     pub(super) fn places(&self) -> usize {
         ((1 << self.chunks()) - 1) * GROUP
@@ -422,11 +432,12 @@ impl WaitList {
 
 impl Drop for WaitList {
     fn drop(&mut self) {
-        // All of them first: if the drop of a forgotten waker panics, the array frees the others.
+        // All boxes are made first: if the drop of a leaked waiter's waker panics, the array frees
+        // the others.
         drop(self.chunks.each_ref().map(|chunk| {
             // Relaxed: the borrow is exclusive. [QW19]
             let chunk = chunk.load(Ordering::Relaxed);
-            // SAFETY: it came from a box, and nothing else has the list.
+            // SAFETY: it is from a box, and the borrow is exclusive.
             (!chunk.is_null()).then(|| unsafe { Box::from_raw(chunk) })
         }));
     }
@@ -450,11 +461,11 @@ impl Chunk {
 }
 
 impl Parts<'_> {
-    /// Takes the waker out. The caller has cleared WAITING, and this is its one call.
+    /// Moves the waker out. The caller has cleared WAITING, and this is its one call.
     fn take_wake(self) -> Option<Wake> {
-        // SAFETY: who clears WAITING has the cell until it frees the place or says that it is
-        // through with it, and by the order of that clearing after the Release in `enter` it is
-        // written.
+        // SAFETY: the thread that clears WAITING has the cell until it frees the place or sets its
+        // bit in `done`. The waiter wrote the cell before the Release in `enter`, with which that
+        // clearing synchronizes.
         self.entry.wake.with_mut(|cell| unsafe { (*cell).take() })
     }
 
@@ -470,9 +481,9 @@ fn lowest(bits: usize) -> usize {
     bits & bits.wrapping_neg()
 }
 
-/// Where a search begins.
+/// Returns where a search begins.
 fn hint(at: &AtomicUsize) -> usize {
-    // Under loom always at the first place, so that places are used again at once.
+    // Under loom a search begins at the first place, so that places are reused at once.
     if cfg!(rast_loom) {
         0
     } else {
@@ -481,7 +492,7 @@ fn hint(at: &AtomicUsize) -> usize {
     }
 }
 
-/// Moves the hint on, unless another thread did.
+/// Advances the hint, unless another thread did.
 fn go_on(at: &AtomicUsize, from: usize, to: usize) {
     if !cfg!(rast_loom) {
         // Relaxed: a hint. [QW11]
@@ -489,14 +500,14 @@ fn go_on(at: &AtomicUsize, from: usize, to: usize) {
     }
 }
 
-/// What `word` may hold: to be confirmed by a read-modify-write.
+/// Loads `word`; the caller confirms the value by a read-modify-write.
 fn guess(word: &AtomicUsize) -> usize {
     // See `word::guess`.
     if cfg!(rast_loom) {
         // Relaxed: see above. [QW21]
         word.fetch_or(0, Ordering::Relaxed)
     } else {
-        // Relaxed: a guess; what happened before is seen. [QW22]
+        // Relaxed: a hint; it returns every write that happens before this. [QW22]
         word.load(Ordering::Relaxed)
     }
 }

@@ -1,10 +1,10 @@
-//! The wait list alone, without a queue: for the models, not for use.
+//! The wait list without a queue, only for the models.
 
 use core::task::Waker;
 
 use super::wait_list::{Left, Place, WaitList, Wake};
 
-/// A wait list whose waiters are places that no thread sleeps at.
+/// A wait list in which no thread sleeps.
 pub struct Waiters(WaitList);
 
 /// A waiter that has entered.
@@ -23,23 +23,23 @@ impl Waiters {
         (Waiter(entered.place), entered.is_settled)
     }
 
-    /// Ends a waiter; returns whether it had been woken.
+    /// Removes the caller's waiter; returns whether it had been woken.
     pub fn leave(&self, waiter: Waiter) -> bool {
         self.0.leave(waiter.0) == Left::Woken
     }
 
-    /// Takes a waiter out, as a push does that wakes it; returns whether there was one.
+    /// Removes a waiter, as a push does that wakes it; returns whether there was one.
     pub fn take(&self) -> bool {
         self.0.take_waiter().is_some()
     }
 
-    /// How many places there is memory for.
+    /// Returns the number of allocated entries.
     pub fn places(&self) -> usize {
         self.0.places()
     }
 
-    /// Calls `clear` in the place of clearing the flag, unless a waiter is there or another thread
-    /// clears it.
+    /// Calls `clear`, which stands for clearing the flag, unless there is a waiter or another
+    /// thread clears it.
     pub fn clear(&self, clear: impl FnOnce()) {
         if self.0.begin_clearing() {
             clear();

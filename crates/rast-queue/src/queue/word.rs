@@ -1,5 +1,5 @@
-//! The counts that are beside the pointer in `head` and `tail`: an index, and in `tail` two flags
-//! above it.
+//! The count beside the pointer in `head` and `tail`: an index, and in `tail` two flags in the bits
+//! above the index.
 //!
 //! ```text
 //!   bit   15      14        13 … 0
@@ -8,9 +8,9 @@
 //!       └────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
-//! A claim adds one. Below the segment's slots the index of the claim is a ticket; at or past them
-//! it is a pin. Because the flags are above every index, `count < slots` says three things at once:
-//! there is a slot, the queue is open, and no thread waits.
+//! A claim adds one. If the index of the claim is below the number of slots, the claim is a ticket,
+//! and otherwise a pin. Because the flags are higher bits than any index, the one comparison `count
+//! < slots` checks that there is a slot, that the queue is open, and that no thread waits.
 
 use super::segment::Segment;
 use crate::primitive::sync::atomic::Ordering;
@@ -21,58 +21,58 @@ pub(super) type Word<T> = TaggedPtr<Segment<T>>;
 
 const BITS: u32 = if cfg!(rast_tagged_low) { 14 } else { 16 };
 
-/// No push succeeds any more.
+/// Set when the queue is closed, so that no push succeeds.
 pub(super) const CLOSED: u64 = 1 << (BITS - 1);
-/// Some thread sleeps, or is about to; who pushes wakes.
+/// Set when a thread sleeps or is about to; a push that finds it wakes a waiter.
 pub(super) const WAITING: u64 = 1 << (BITS - 2);
 const INDEX: u64 = WAITING - 1;
 
-/// The greatest number of slots in a segment.
+/// Maximum number of slots in a segment.
 pub(super) const MOST_SLOTS: usize = (INDEX as usize).div_ceil(4);
 
-/// The most pins in a word: the index stays below the flags. A thread that finds so many waits
-/// instead of taking one more.
+/// Maximum number of pins that a word counts, so that the index stays below the flags. A thread
+/// that finds this many waits before it pins.
 ///
-/// Each thread takes one pin at a time, so as many threads have to be inside one queue, at the end
-/// of one segment.
+/// A thread accounts for one pin in `tail`, and for at most two in `head` during one use of a
+/// segment: see "Progress" in `docs/algorithms/queue.md`.
 pub(super) const MOST_PINS: usize = INDEX as usize - MOST_SLOTS;
 
-/// The index in a count.
+/// Returns the index of a word.
 #[inline]
 pub(super) fn index<T>(word: Word<T>) -> usize {
     (word.count() & INDEX) as usize
 }
 
-/// The same word, `tickets` further.
+/// Returns the word with its index advanced by `tickets`.
 #[inline]
 pub(super) fn advanced<T>(word: Word<T>, tickets: usize) -> Word<T> {
     const { assert!(Word::<T>::COUNT_BITS >= BITS) };
     word.with_count(word.count() + tickets as u64)
 }
 
-/// What `word` may hold: to be confirmed by an exchange, which acquires what is relied on.
+/// Loads `word` as the expected value of a compare-exchange, which then acquires what the caller
+/// relies on.
 #[inline]
 pub(super) fn guess<T>(word: &AtomicTaggedPtr<Segment<T>>) -> Word<T> {
-    // loom keeps one access of each kind per atomic, so that a load just before an exchange hides
-    // the loads of others from it, and with them the orders in which they come first; an addition
-    // of nothing hides none.
+    // loom remembers one access of each kind per atomic. A load just before a compare-exchange
+    // hides the loads of other threads from it, and so the interleavings in which those are first.
+    // Adding zero hides none.
     if cfg!(rast_loom) {
         // Relaxed: see above. [QU13]
         word.fetch_add_count(0, Ordering::Relaxed)
     } else {
-        // Relaxed: a guess. [QU16]
+        // Relaxed: an expected value. [QU16]
         word.load(Ordering::Relaxed)
     }
 }
 
-/// Whether both name the same segment.
+/// Returns whether both words name the same segment.
 #[inline]
 pub(super) fn same_segment<T>(one: Word<T>, other: Word<T>) -> bool {
     core::ptr::eq(one.ptr(), other.ptr())
 }
 
-/// Whether the word has no room for another pin; if so, gives way to the threads that have the
-/// pins.
+/// Returns whether the word can count no further pin. If so, yields to the threads that have pins.
 #[cold]
 #[inline(never)]
 pub(super) fn waits_for_pins(index: usize, slots: usize) -> bool {

@@ -10,20 +10,20 @@ use super::raw::{Block, Handle, Slot};
 use crate::alloc::{Allocator, Global};
 use crate::primitive::hint;
 
-/// Spin hints after the first lost claim, and at most.
+/// Number of spin hints after the first lost claim, and the maximum.
 const PAUSE_FIRST: u32 = 16;
 const PAUSE_LAST: u32 = 256;
 
 /// A popping half of a queue for many consumers; [`Producer::consumer`](super::Producer::consumer)
 /// and `clone` make more.
 ///
-/// It moves between threads with its owner; popping takes `&mut self`, so each thread has a
-/// consumer of its own. All methods are lock-free: a thread that is stopped in one, wherever,
-/// delays no other thread. None allocates, except for the room that [`pop_into`](Self::pop_into)
-/// makes in its vector. What one consumer pops is in the order of the pushes.
+/// Pops take `&mut self`, so each thread needs a consumer of its own, which is `Send`. All methods
+/// are lock-free: a thread that is suspended anywhere in one delays no other thread. None
+/// allocates, except that [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer
+/// pops items in the order of the pushes.
 ///
-/// A consumer that has popped keeps the block it popped from until it comes to another one, finds
-/// the queue empty after the end of its block, or is dropped.
+/// A consumer keeps the block from which it popped last. It releases the block when it reaches
+/// another one, when it finds the queue empty after the end of the block, or when it is dropped.
 ///
 /// ```
 /// use std::thread;
@@ -56,7 +56,7 @@ const PAUSE_LAST: u32 = 256;
 /// send(consumer);
 /// ```
 ///
-/// One consumer is not for two threads at once:
+/// Two threads cannot use one consumer at once:
 ///
 /// ```compile_fail
 /// let (_producer, mut consumer) = rast_queue::spmc::queue::<u8>();
@@ -69,7 +69,7 @@ pub struct Consumer<T, A: Allocator = Global> {
     handle: Handle<T, A>,
     /// A past value of the claimed index; the next claim is tried from here.
     head: u64,
-    /// The lesser of `tail` and `end`: up to here a claim needs no look at anything else.
+    /// The minimum of `tail` and `end`: a claim below it needs no other load.
     limit: u64,
     /// A past value of the published index.
     tail: u64,
@@ -88,11 +88,11 @@ pub struct Consumer<T, A: Allocator = Global> {
 // rules of the queue keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
-// SAFETY: what takes `&self` uses the shared words, which are atomic, reads fields that only `&mut
-// self` changes, and makes new consumers, for which Send holds; no item is reached.
+// SAFETY: methods with `&self` use the shared words, which are atomic, read fields that only
+// methods with `&mut self` change, and make new consumers, which are Send; they access no item.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Consumer<T, A> {}
 
-// A panic in user code leaves a queue as it was after a whole number of items.
+// A panic in user code leaves the queue consistent, after a whole number of items.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -124,10 +124,10 @@ impl<T, A: Allocator> Consumer<T, A> {
         unsafe { Self::new(handle.duplicate()) }
     }
 
-    /// Pops the oldest item, or gives `None` if the queue is empty.
+    /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// Lock-free; one exchange on the consumers' index, and a load of the producer's only when the
-    /// copy kept of it says that nothing is queued.
+    /// Lock-free: one compare-exchange on the consumers' index, and a load of the producer's index
+    /// only if the cached one says that no item is queued.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let (offset, _) = self.claim(1)?;
@@ -136,12 +136,12 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { Handle::<T, A>::read(self.slots, offset) })
     }
 
-    /// Pops up to `max` items, gives each to `each`, and returns how many.
+    /// Pops up to `max` items, passes each to `each`, and returns how many.
     ///
-    /// An item is claimed when its turn comes, so a slow closure holds no other item back from
-    /// other consumers; to claim many at once, see [`pop_into`](Self::pop_into). A call is bounded
-    /// by what was queued at its start. If `each` panics, the item that it was given is its own,
-    /// the ones before are popped, and the ones after stay queued.
+    /// Each item is claimed just before its call of `each`, so a slow closure keeps no other item
+    /// from other consumers; [`pop_into`](Self::pop_into) claims many at once. A call pops at most
+    /// the number of items that were queued at its start. If `each` panics, it owns the item that
+    /// it was called with, the items before are popped, and the items after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -164,8 +164,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` items to the end of `out`, and returns how many.
     ///
-    /// Items are claimed many at once: one exchange per block. A call is bounded by what was queued
-    /// at its start. Room in `out` is made before anything is claimed.
+    /// One compare-exchange per block claims many items at once. A call pops at most the number of
+    /// items that were queued at its start. Room in `out` is reserved before items are claimed.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -195,9 +195,9 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, and returns how many.
+    /// Pops up to `out.len()` items into the front of `out`, and returns how many.
     ///
-    /// Items are claimed many at once: one exchange per block.
+    /// One compare-exchange per block claims many items at once.
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
         T: Copy,
@@ -216,19 +216,17 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Returns how many items are queued, by one look at each index.
-    ///
-    /// Other consumers may make it less and the producer more at once; it is exact while nothing
-    /// else is at work.
+    /// Loads both indices and returns how many items are queued. It is exact while no other thread
+    /// pushes or pops.
     #[inline]
     pub fn len(&self) -> usize {
-        // A tail may be loaded that is older than the head, whose load orders nothing; then nothing
+        // The load of the head orders nothing, so the tail may be older than the head; then no item
         // is queued.
         let head = self.handle.load_head();
         self.handle.load_tail().saturating_sub(head) as usize
     }
 
-    /// Returns whether no item is queued, by one look at each index.
+    /// Loads both indices and returns whether no item is queued.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let head = self.handle.load_head();
@@ -236,20 +234,21 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.handle.load_tail() <= head
     }
 
-    /// Returns whether the producer is gone.
+    /// Returns whether the producer was dropped.
     ///
-    /// Items may still stand: all that were pushed before are popped by the calls that follow a
-    /// `true`. To leave a loop, ask [`is_finished`](Self::is_finished).
+    /// Items may still be queued; after `true` the following pops return all of them. To leave a
+    /// loop, check [`is_finished`](Self::is_finished).
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.handle.producer_is_gone()
     }
 
-    /// Returns whether the producer is gone and the queue is empty: no pop of any consumer will
-    /// ever give an item again.
+    /// Returns whether the producer was dropped and the queue is empty, so that no later pop of any
+    /// consumer returns an item.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // The order matters: a tail loaded after the producer is seen gone is its last.
+        // The order matters: a tail that is loaded after the producer was found dropped is its
+        // last.
         self.is_closed() && self.is_empty()
     }
 
@@ -263,8 +262,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.handle.allocator()
     }
 
-    /// Claims up to `max` items, at least one, and returns the first one's place in the block and
-    /// how many they are; `None` if the queue is empty.
+    /// Claims up to `max` items, at least one, and returns the offset of the first one in the block
+    /// and their number; `None` if the queue is empty.
     #[inline(always)]
     fn claim(&mut self, max: usize) -> Option<(usize, usize)> {
         let mut pause = PAUSE_FIRST;

@@ -1,16 +1,18 @@
-//! An unbounded queue for one producer and many consumers, in blocks: a scheduler's ready queue.
+//! An unbounded queue for one producer and many consumers, in blocks, for instance a scheduler's
+//! ready queue.
 //!
-//! One thread hands out work, in batches, and many take it. The producer writes items into the
-//! slots of a block and publishes them by one store of its index; consumers claim them by one
-//! exchange on theirs, each from a block that it is attached to, so that neither side knows a state
-//! per slot, a lock or a wait. Blocks that are used up are found by counting, at once, and go back
-//! to the producer or to the allocator.
+//! The producer writes items into the slots of a block and publishes them, one or many, by one
+//! store of its index. A consumer claims them by a compare-exchange on the consumers' index, and
+//! moves them out of the block that it is attached to. There is no state per slot, no lock and no
+//! wait. Reference counts show at once that a block is used up; the producer then reuses it, or it
+//! is freed.
 //!
-//! The source, the task scheduler's multi-consumer queue, guards its list of blocks by a mutex,
-//! taken by every consumer at the end of each block, and keeps its blocks for ever; here the front
-//! of the list is a counted pointer, by the multi-counters of RAST 2.3, and nothing waits.
+//! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
+//! consumer locks a mutex at the end of each block, and blocks are never freed. Here the front of
+//! the list is a counted pointer, by the multi-counters of the original RAST design, 2.3, and no
+//! thread waits.
 //!
-//! When not: for one consumer, [`spsc`](crate::spsc) is quicker; for many producers there is
+//! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the
 //! argument.
 
@@ -26,11 +28,11 @@ use std_alloc::alloc::handle_alloc_error;
 
 use crate::alloc::{AllocError, Allocator, Global};
 
-/// The least and the most slots per block.
+/// Minimum and maximum number of slots per block.
 const SLOTS: core::ops::RangeInclusive<usize> = 1..=1 << 20;
 
-/// The number of slots per block that [`queue`] takes for items of type `T`: 1024, and fewer for
-/// large items, so that a block is about 32 KiB at most, but 32 at least.
+/// Number of slots per block in [`queue`] for items of type `T`: 1024, but fewer for large items,
+/// so that a block is at most about 32 KiB, and at least 32.
 #[must_use]
 pub const fn default_block_slots<T>() -> usize {
     let size = size_of::<T>();
@@ -63,12 +65,11 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 
 /// Makes a queue that takes all its memory from `alloc`.
 ///
-/// Lack of memory aborts, as in std. Consumers give blocks back to `alloc` from their threads, so
-/// halves are `Send` if it is `Send` and `Sync`.
+/// Lack of memory aborts, as in std. Consumers free blocks on their threads, so the halves are
+/// `Send` only if `alloc` is `Send` and `Sync`.
 ///
-/// Where the platform hands out addresses wider than a pointer and a count have room for in one
-/// word, taking a block panics and names the layout; see
-/// [`TaggedPtr`](crate::primitive::TaggedPtr).
+/// If the address of a block does not fit beside a count in one word, its allocation panics and
+/// names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
 #[must_use]
 pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
     with_block_slots_in(default_block_slots::<T>(), alloc)
@@ -76,8 +77,8 @@ pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
 
 /// Makes a queue with `slots` slots per block.
 ///
-/// Small blocks suit many small queues; large ones let consumers meet less often at the ends of
-/// blocks.
+/// Small blocks suit a program with many small queues; with large blocks consumers contend less
+/// often at the ends of blocks.
 ///
 /// # Panics
 ///
@@ -109,7 +110,7 @@ pub fn with_block_slots_in<T, A: Allocator>(
 ///
 /// # Errors
 ///
-/// [`AllocError`] if the allocator refuses.
+/// [`AllocError`] if the allocator fails.
 ///
 /// # Panics
 ///

@@ -13,11 +13,11 @@ use crate::alloc::{AllocError, Allocator, Global};
 
 /// The pushing half of a queue for many consumers.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
-/// neither `Sync` nor `Clone`. Its methods are wait-free, except for the allocator that is asked
-/// for a block now and then; none is an atomic read-modify-write, except for one per block, and
-/// [`consumer`](Self::consumer). Dropping it publishes what is pending and closes the queue for the
-/// consumers, who still get all that was pushed.
+/// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. Its methods are
+/// wait-free, except for the allocator, which they call for new blocks. They execute one atomic
+/// read-modify-write per block; [`consumer`](Self::consumer) also executes one. Dropping the
+/// producer publishes the pending items and closes the queue; consumers can still pop all pushed
+/// items.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -48,7 +48,7 @@ use crate::alloc::{AllocError, Allocator, Global};
 /// send(producer);
 /// ```
 ///
-/// Consumers of long-lived items get no others:
+/// The type is invariant in `T`, because consumers pop what the producer pushes:
 ///
 /// ```compile_fail
 /// use rast_queue::spmc::Producer;
@@ -65,11 +65,11 @@ pub struct Producer<T, A: Allocator = Global> {
     written: usize,
     /// Slots per block.
     capacity: usize,
-    /// The true tail; the published one is behind it by what is pending.
+    /// The true tail; the published one lags behind it by the number of pending items.
     tail: u64,
     /// The published tail.
     published: u64,
-    /// The tail at the last `publish`: of what is before it, the caller was told.
+    /// The tail at the last `publish`, which told the caller about the items before it.
     told: u64,
     /// Blocks of our own, chained.
     stock: *mut Block<T>,
@@ -82,7 +82,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // rules of the queue keep the slots apart.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
-// A panic in user code leaves a queue as it was after a whole number of items.
+// A panic in user code leaves the queue consistent, after a whole number of items.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -160,13 +160,16 @@ impl<T, A: Allocator> Producer<T, A> {
     /// Publishes what is pending, all of it by one store, and returns whether consumers may be
     /// waiting for it.
     ///
-    /// That is so if items came since the last call of `publish`, by a push or a batch too, which
-    /// tell nothing themselves, and, right after the store, every older one was claimed: the queue
-    /// has become non-empty. On `false` nothing came, or an older item stood still, and the thread
-    /// that takes that one will find these. A consumer whose pop of any form, or whose `is_empty`,
-    /// found nothing before this publication is never missed, so a caller may wake one upon `true`
-    /// only, if each push and batch is followed by a `publish` before the caller rests. The end of
-    /// the producer publishes and closes without telling: wake all consumers then.
+    /// It returns `true` if items were pushed since the last `publish`, and right after the store
+    /// every older item was claimed, so that the queue has become non-empty. Pushes and batches
+    /// publish too but return no such hint, so their items count here. On `false` there are no new
+    /// items, or an older item was still queued, and the consumer that pops that item will also
+    /// find the new ones.
+    ///
+    /// So it is enough to wake a consumer on `true`, if each push and batch is followed by a
+    /// `publish` before the producer rests. No consumer is missed whose pop or `is_empty` found
+    /// nothing before this publication. The drop of the producer publishes and closes without a
+    /// hint: wake all consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///
@@ -189,11 +192,11 @@ impl<T, A: Allocator> Producer<T, A> {
         self.handle.was_drained_before(first)
     }
 
-    /// Pushes all items of `items`, publishes them once with all that is pending, and returns how
-    /// many.
+    /// Pushes all items of `items`, publishes them and all pending items at once, and returns how
+    /// many it pushed.
     ///
-    /// If the iterator panics, the items that it gave before are pushed.
-    /// Lack of memory aborts; to be told instead, call [`try_reserve`](Self::try_reserve) before.
+    /// If the iterator panics, the items that it had yielded are pushed. Lack of memory aborts; to
+    /// get an error instead, call [`try_reserve`](Self::try_reserve) before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -209,7 +212,7 @@ impl<T, A: Allocator> Producer<T, A> {
         (batch.producer.tail - first) as usize
     }
 
-    /// Pushes copies of all items of `items` and publishes them once, with all that is pending.
+    /// Pushes copies of all items of `items` and publishes them and all pending items at once.
     pub fn push_slice(&mut self, items: &[T])
     where
         T: Copy,
@@ -230,11 +233,10 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish_quietly();
     }
 
-    /// Takes blocks from the allocator until the next `count` pushes need none; lack of memory
-    /// aborts.
+    /// Allocates blocks until the next `count` pushes need none; lack of memory aborts.
     ///
-    /// A block taken here stays with the producer until it is filled; afterwards it is kept or
-    /// freed like any other.
+    /// The producer keeps these blocks until they are filled; afterwards each is kept or freed like
+    /// any other block.
     pub fn reserve(&mut self, count: usize) {
         if self.try_reserve(count).is_err() {
             handle_alloc_error(Block::<T>::layout(self.capacity));
@@ -245,7 +247,7 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`AllocError`] if the allocator refused; what it gave before is kept.
+    /// [`AllocError`] if the allocator fails; the blocks allocated before are kept.
     ///
     /// ```
     /// let (mut producer, _consumer) = rast_queue::spmc::queue();
@@ -267,7 +269,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Makes one more consumer.
     ///
-    /// If all were gone, the queue is open again.
+    /// If all consumers were dropped, the queue has one again.
     ///
     /// # Panics
     ///
@@ -285,7 +287,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Returns whether no consumer is left.
     ///
-    /// Pushes still succeed then; what is queued is dropped with the producer, unless it makes a
+    /// Pushes then still succeed; the queued items are dropped with the producer, unless it makes a
     /// new consumer.
     #[inline]
     pub fn is_closed(&self) -> bool {
@@ -298,13 +300,13 @@ impl<T, A: Allocator> Producer<T, A> {
         (self.tail - self.published) as usize
     }
 
-    /// Returns how many published items are not claimed; consumers may make it less at once.
+    /// Returns how many published items are not claimed; consumers may claim some meanwhile.
     #[inline]
     pub fn len(&self) -> usize {
         (self.published - self.handle.load_head()) as usize
     }
 
-    /// Returns whether every published item is claimed; what is pending does not count.
+    /// Returns whether every published item is claimed; pending items are not counted.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -376,7 +378,7 @@ impl<T, A: Allocator> Producer<T, A> {
     }
 }
 
-/// A batch under way: publishes on drop, so by a panic of the iterator too.
+/// A batch under way: publishes on drop, so also if the iterator panics.
 struct Batch<'a, T, A: Allocator> {
     producer: &'a mut Producer<T, A>,
 }

@@ -1,8 +1,8 @@
-//! What the halves share: two indices, a counted pointer to the front block, the chain of blocks,
-//! and who is gone.
+//! The memory that the halves share: two indices, a counted pointer to the front block, the chain
+//! of blocks, and which halves are dropped.
 //!
-//! Everything unsafe of the queue is here or one call away; every atomic operation of the queue is
-//! here. The rules that the comments name are in `docs/algorithms/queue-spmc.md`.
+//! All atomic operations of the queue are in this file. All of its unsafe code is in this file or
+//! directly calls into it. The rules that the comments name are in `docs/algorithms/queue-spmc.md`.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -14,11 +14,11 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::primitive::{AtomicTaggedPtr, CachePadded, TaggedPtr};
 
-/// Stands in `Block::refs` while the block is the front or comes after it; far above any count of
+/// Part of `Block::refs` while the block is the front or comes after it; far above any number of
 /// consumers.
 const AHEAD: usize = 1 << 30;
 
-/// The producer's part of `Cold::handles`; a consumer counts two.
+/// What the producer adds to `Cold::handles`; a consumer adds two.
 const PRODUCER: usize = 1;
 const CONSUMER: usize = 2;
 
@@ -59,7 +59,7 @@ impl<T> Block<T> {
 
 /// The words that all handles share; one allocation.
 struct Shared<T, A> {
-    /// Items before it are claimed by consumers.
+    /// Consumers have claimed the items before it.
     head: CachePadded<AtomicU64>,
     /// Published by the producer: items before it are in their slots, or were claimed.
     tail: CachePadded<AtomicU64>,
@@ -78,7 +78,7 @@ struct Cold<T, A> {
     alloc: A,
 }
 
-/// A handle on the shared words; one in the producer and one in each consumer. The last to leave
+/// A handle on the shared words, in the producer and in each consumer. The last one that is dropped
 /// frees everything.
 pub(super) struct Handle<T, A> {
     shared: NonNull<Shared<T, A>>,
@@ -87,7 +87,7 @@ pub(super) struct Handle<T, A> {
 }
 
 impl<T, A> Handle<T, A> {
-    /// The most consumers that live at once: each may be attached to the front, whose count must
+    /// Maximum number of consumers at one time. Each may be attached to the front, whose count must
     /// not wrap.
     pub(super) const CONSUMERS_MAX: usize = if TaggedPtr::<Block<T>>::COUNT_MAX < 65_535 {
         TaggedPtr::<Block<T>>::COUNT_MAX as usize
@@ -114,12 +114,12 @@ impl<T, A> Handle<T, A> {
     /// The published index, for consumers.
     #[inline(always)]
     pub(super) fn load_tail(&self) -> u64 {
-        // Acquire: pairs with the Release in publish_tail; the slots before it are seen written,
-        // and the blocks that they are in are seen initialised and linked. [SQ1]
+        // Acquire: pairs with the Release in publish_tail; the slots before the index, and their
+        // initialised and linked blocks, are visible. [SQ1]
         self.shared().tail.load(Ordering::Acquire)
     }
 
-    /// Makes the items before `tail` the consumers'.
+    /// Publishes the items before `tail` to the consumers.
     #[inline(always)]
     pub(super) fn publish_tail(&self, tail: u64) {
         // Release: pairs with the Acquire in load_tail; publishes slots and blocks. [SQ2]
@@ -129,18 +129,19 @@ impl<T, A> Handle<T, A> {
     /// A past value of the claimed index.
     #[inline(always)]
     pub(super) fn load_head(&self) -> u64 {
-        // Relaxed: a guess, which claim checks, or one half of a length; nothing is reached through
-        // it. [SQ3]
+        // Relaxed: an expected value for claim, or one half of a length; nothing is accessed
+        // through it. [SQ3]
         self.shared().head.load(Ordering::Relaxed)
     }
 
-    /// Claims the items `from..to`, or says where the head was instead.
+    /// Claims the items `from..to`, or returns the actual head as the error.
     ///
-    /// `to` is at most a tail that `load_tail` returned; who claims an item alone moves it out.
+    /// `to` is at most a tail that `load_tail` returned. Only the thread that claimed an item moves
+    /// it out.
     #[inline(always)]
     pub(super) fn claim(&self, from: u64, to: u64) -> Result<(), u64> {
-        // Relaxed: the one order of this word makes the claim exclusive; the tail's Acquire shows
-        // the item, and the counts of the block keep it in place. [SQ4]
+        // Relaxed: the modification order of this word makes the claim exclusive; the Acquire of
+        // the tail makes the item visible, and the counts of the block keep the block alive. [SQ4]
         let claimed =
             self.shared()
                 .head
@@ -148,16 +149,17 @@ impl<T, A> Handle<T, A> {
         claimed.map(|_| ())
     }
 
-    /// The consumer's side of the either-or with `was_drained_before`.
+    /// The consumer's side of the store-buffer argument with `was_drained_before`.
     #[inline]
     pub(super) fn fence_before_empty(&self) {
-        // SeqCst: either the producer, which fences between its publication and its look at the
-        // head, sees how far the head was when this consumer found nothing, or this consumer's next
-        // load of the tail sees the publication. [SQ5]
+        // SeqCst: either the producer, which fences between its publication and its load of the
+        // head, loads at least the head with which this consumer found nothing, or this consumer's
+        // next load of the tail returns the publication. [SQ5]
         fence(Ordering::SeqCst);
     }
 
-    /// Whether all before `index` is claimed, for the producer, who has just published past it.
+    /// Returns whether all items before `index` are claimed, for the producer, which has just
+    /// published past it.
     #[inline]
     pub(super) fn was_drained_before(&self, index: u64) -> bool {
         // SeqCst: the other side of fence_before_empty. [SQ6]
@@ -167,8 +169,8 @@ impl<T, A> Handle<T, A> {
 
     /// Attaches the caller to the front block, which stays until it is given to `detach` or `pass`.
     pub(super) fn attach(&self) -> NonNull<Block<T>> {
-        // Acquire: pairs with the release half of the AcqRel in pass; the block's base is seen, and
-        // a head at or past it. [SQ7]
+        // Acquire: pairs with the release half of the AcqRel in pass; the block's base is visible,
+        // and a head at or past it. [SQ7]
         let front = self.shared().front.fetch_add_count(1, Ordering::Acquire);
         debug_assert!(
             front.count() < Self::CONSUMERS_MAX as u64,
@@ -208,9 +210,9 @@ impl<T, A> Handle<T, A> {
         // cells of nothing.
         let slot = unsafe { slot.as_ref() };
         slot.with(|slot| {
-            // SAFETY: by (2) the item was published, the tail before which it stands was loaded
-            // with acquire, and no other consumer has claimed it; the producer writes here only
-            // after this attachment has ended.
+            // SAFETY: by (2) the item was published, a tail past it was loaded with Acquire, and no
+            // other consumer has claimed it; the producer writes here only after this attachment
+            // has ended.
             unsafe { slot.cast::<T>().read() }
         })
     }
@@ -244,15 +246,15 @@ impl<T, A> Handle<T, A> {
     pub(super) unsafe fn link(block: NonNull<Block<T>>, next: NonNull<Block<T>>) {
         // SAFETY: by the caller, the block is the last, so it is alive (rule 4).
         let block = unsafe { block.as_ref() };
-        // Relaxed: consumers come here only after they have seen an item of `next` published, and
-        // SQ2 publishes this store with it. [SQ8]
+        // Relaxed: consumers load this only after they have loaded a tail past an item of `next`,
+        // and SQ2 publishes this store with it. [SQ8]
         block.next.store(next.as_ptr(), Ordering::Relaxed);
     }
 
     /// Takes the block that a consumer left for the producer, if there is one.
     fn take_spare(&self) -> Option<NonNull<Block<T>>> {
-        // Acquire: pairs with the Release in retire; all that consumers did with the block is over.
-        // [SQ9]
+        // Acquire: pairs with the Release in retire; all accesses of consumers to the block happen
+        // before this. [SQ9]
         let spare = self
             .shared()
             .cold
@@ -261,10 +263,10 @@ impl<T, A> Handle<T, A> {
         NonNull::new(spare)
     }
 
-    /// Counts one consumer more; false if there are too many.
+    /// Counts one more consumer; returns `false` if there are too many.
     pub(super) fn enter(&self) -> bool {
-        // Relaxed: the caller has a handle, which keeps the words alive, and hands the new one on
-        // by its own means. [SQ10]
+        // Relaxed: the caller has a handle, which keeps the words alive, and synchronizes itself
+        // with the thread that gets the new one. [SQ10]
         let handles = self
             .shared()
             .cold
@@ -273,7 +275,7 @@ impl<T, A> Handle<T, A> {
         if handles / CONSUMER < Self::CONSUMERS_MAX {
             return true;
         }
-        // Relaxed: takes back the addition above; the caller's own handle remains counted. [SQ11]
+        // Relaxed: undoes the addition above; the caller's own handle remains counted. [SQ11]
         self.shared()
             .cold
             .handles
@@ -281,7 +283,7 @@ impl<T, A> Handle<T, A> {
         false
     }
 
-    /// Whether the producer is gone; if so, its last index is seen from here on.
+    /// Returns whether the producer was dropped. If so, later loads return its last index.
     #[inline]
     pub(super) fn producer_is_gone(&self) -> bool {
         // Acquire: pairs with the release half of the AcqRel in leave; the next load of the tail
@@ -293,7 +295,7 @@ impl<T, A> Handle<T, A> {
     /// How many consumers there are.
     #[inline]
     pub(super) fn consumers(&self) -> usize {
-        // Relaxed: a number that may change at once; nothing is reached through it. [SQ13]
+        // Relaxed: a snapshot; nothing is accessed through it. [SQ13]
         self.shared().cold.handles.load(Ordering::Relaxed) / CONSUMER
     }
 
@@ -307,7 +309,8 @@ impl<T, A> Handle<T, A> {
 }
 
 impl<T, A: Allocator> Handle<T, A> {
-    /// Takes the shared words and a first block from `alloc`; counts the producer and one consumer.
+    /// Allocates the shared words and a first block from `alloc`; counts the producer and one
+    /// consumer.
     pub(super) fn new(slots: usize, alloc: A) -> Result<(Self, NonNull<Block<T>>), AllocError> {
         // First, because it panics if a block is too large, or its address too wide.
         let block = allocate_block::<T, A>(slots, &alloc)?;
@@ -373,8 +376,8 @@ impl<T, A: Allocator> Handle<T, A> {
         block.refs.store(AHEAD, Ordering::Relaxed);
     }
 
-    /// Moves the caller from `block`, of which every item is claimed, to a later one, and the front
-    /// along if it stands there still.
+    /// Moves the caller's attachment from `block`, of which every item is claimed, to a later
+    /// block. Also moves the front, if it is still at `block`.
     ///
     /// # Safety
     ///
@@ -388,7 +391,7 @@ impl<T, A: Allocator> Handle<T, A> {
         let next = next.next.load(Ordering::Relaxed);
         debug_assert!(!next.is_null(), "spmc: rule 3");
         loop {
-            // Relaxed: only a comparison follows; the exchange below looks again. [SQ17]
+            // Relaxed: only compared; the compare-exchange below checks it. [SQ17]
             let front = self.shared().front.load(Ordering::Relaxed);
             if front.ptr() != block.as_ptr() {
                 // SAFETY: the caller is attached by (1), and the front, which was at the block when
@@ -423,7 +426,7 @@ impl<T, A: Allocator> Handle<T, A> {
     /// The caller is attached to `block`, and it does not touch it again.
     pub(super) unsafe fn detach(&self, block: NonNull<Block<T>>) {
         loop {
-            // Relaxed: only a comparison follows; the exchange below looks again. [SQ19]
+            // Relaxed: only compared; the compare-exchange below checks it. [SQ19]
             let front = self.shared().front.load(Ordering::Relaxed);
             if front.ptr() != block.as_ptr() {
                 // SAFETY: the caller is attached, and the front is not at the block any more.
@@ -452,15 +455,15 @@ impl<T, A: Allocator> Handle<T, A> {
     unsafe fn release(&self, block: NonNull<Block<T>>) {
         // SAFETY: the caller is attached, so the block is alive.
         let refs = &unsafe { block.as_ref() }.refs;
-        // AcqRel: pairs with itself and with SQ22; the caller is done with the block, and who ends
-        // it sees that all others are. [SQ21]
+        // AcqRel: pairs with itself and with SQ22; all accesses to the block happen before the
+        // thread that ends it continues. [SQ21]
         if refs.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the count has come to nothing, which happens once.
             unsafe { self.retire(block) };
         }
     }
 
-    /// Adds to a block how many were attached when the front left it.
+    /// Adds to a block the number of consumers that were attached when the front left it.
     ///
     /// # Safety
     ///
@@ -478,12 +481,12 @@ impl<T, A: Allocator> Handle<T, A> {
         }
     }
 
-    /// Keeps a block for the producer, or frees it if one is kept.
+    /// Keeps a block as the spare for the producer, or frees it if there is a spare.
     ///
     /// # Safety
     ///
-    /// The front has left the block and no thread is attached to it; all that was done with it
-    /// happened before.
+    /// The front has left the block and no thread is attached to it; all accesses to it happened
+    /// before.
     unsafe fn retire(&self, block: NonNull<Block<T>>) {
         let cold = &self.shared().cold;
         // Release: pairs with the Acquire in take_spare; all consumers are done with the block.
@@ -500,7 +503,7 @@ impl<T, A: Allocator> Handle<T, A> {
         }
     }
 
-    /// Gives a block back to the allocator.
+    /// Frees a block.
     ///
     /// # Safety
     ///
@@ -557,19 +560,20 @@ impl<T, A: Allocator> Handle<T, A> {
         unsafe { self.leave(CONSUMER) };
     }
 
-    /// Ends a handle that counts `part`; the last drops what is queued and frees everything.
+    /// Ends a handle that counts `part`. The last one drops the queued items and frees everything.
     ///
     /// # Safety
     ///
     /// As for `leave_producer` and `leave_consumer`.
     unsafe fn leave(&self, part: usize) {
-        // AcqRel: pairs with itself and with SQ12; all that the others did comes before the last
-        // frees, and a consumer that sees the producer gone finds its last tail. [SQ26]
+        // AcqRel: pairs with itself and with SQ12; all accesses of the other handles happen before
+        // the last one frees, and a consumer that finds the producer dropped loads its last tail.
+        // [SQ26]
         if self.shared().cold.handles.fetch_sub(part, Ordering::AcqRel) != part {
             return;
         }
         let front = {
-            // Relaxed: this is the last handle, and SQ26 has shown it all. [SQ27]
+            // Relaxed: this is the last handle, and SQ26 has acquired everything. [SQ27]
             let front = self.shared().front.load(Ordering::Relaxed);
             debug_assert!(front.count() == 0, "spmc: rule 5");
             // SAFETY: the front is never null.
@@ -583,8 +587,8 @@ impl<T, A: Allocator> Handle<T, A> {
             head: self.load_head(),
             tail: self.load_tail(),
         };
-        // If the drop of an item panics, `Rest` drops the others and frees the blocks as the panic
-        // goes up.
+        // If the drop of an item panics, `Rest` drops the others and frees the blocks while the
+        // panic unwinds.
         rest.drop_items();
     }
 }
@@ -594,7 +598,7 @@ impl<T, A: Allocator> Handle<T, A> {
 /// The block came from `allocate_block` with this allocator and number of slots, holds no item, and
 /// nothing else has it.
 unsafe fn free_block<T, A: Allocator>(block: NonNull<Block<T>>, slots: usize, alloc: &A) {
-    // This matters to cells that keep books, under loom; a plain cell of `MaybeUninit` has no drop.
+    // Only the cells of a model need the drop; a plain cell of `MaybeUninit` has none.
     if core::mem::needs_drop::<Slot<T>>() {
         let slots = NonNull::slice_from_raw_parts(Block::slots(block), slots);
         // SAFETY: the slots were initialised when the block was made and are not used again.
@@ -637,7 +641,7 @@ fn allocate_block<T, A: Allocator>(
     Ok(block)
 }
 
-/// The end of a queue: items still to be dropped, then memory to be freed.
+/// The rest of a queue whose last handle is dropped: items to drop, then memory to free.
 struct Rest<'a, T, A: Allocator> {
     handle: &'a Handle<T, A>,
     block: NonNull<Block<T>>,

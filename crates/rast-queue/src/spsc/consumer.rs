@@ -12,23 +12,22 @@ use crate::alloc::{Allocator, Global};
 
 /// The popping half of a ring.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
-/// neither `Sync` nor `Clone`. All methods are wait-free; none allocates; none is an atomic
-/// read-modify-write. Dropping it closes the ring for the producer; queued items are dropped when
-/// both halves are gone.
+/// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. All methods are
+/// wait-free. No method allocates or executes an atomic read-modify-write. Dropping the consumer
+/// closes the ring for the producer; queued items are dropped when both halves are dropped.
 ///
-/// A consumer that keeps up with its producer takes from it the cache lines that it is about to
-/// write, which slows both. So, when it has taken 64 items or more since it last did, it waits a
-/// little in two places, each with a count of its own:
+/// A consumer that keeps up with its producer reads the cache lines that the producer is about to
+/// write, which slows both. So the consumer pauses in two cases, if it has popped at least 64 items
+/// since the last such pause of the same case:
 ///
-/// - A `pop` that finds nothing pauses once, with 4 to 64 of the processor's spin hints (10 ns each
-///   where it was measured), and looks again.
-/// - A batch (`pop_*`, `read_chunk*`) that must look at the producer's index and finds fewer than
-///   128 items, and than a quarter of the capacity, waits for 16 spin hints, and for as many again
-///   while each such step brings 16 items, eight times at most.
+/// - A `pop` that finds the ring empty pauses once, for 4 to 64 spin hints (10 ns each where it was
+///   measured), and checks again.
+/// - A batch (`pop_*`, `read_chunk*`) that must load the producer's index, and finds fewer than 128
+///   items and fewer than a quarter of the capacity, pauses for 16 spin hints. It repeats this
+///   while each pause brings 16 items, at most eight times.
 ///
-/// If that brings few items, as from a producer that is slow, done, or on the same thread, the next
-/// time comes after twice as many items, up to 65,536. `peek`, `len` and `is_empty` never wait.
+/// If a pause brings few items, because the producer is slow, done, or on the same thread, the next
+/// pause comes after twice as many items, up to 65,536. `peek`, `len` and `is_empty` never pause.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(8);
@@ -53,7 +52,7 @@ use crate::alloc::{Allocator, Global};
 /// share(consumer);
 /// ```
 ///
-/// A borrowed item keeps the consumer from moving on:
+/// While an item is borrowed, the consumer cannot pop:
 ///
 /// ```compile_fail
 /// let (_producer, mut consumer) = rast_queue::spsc::ring::<String>(2);
@@ -67,24 +66,24 @@ pub struct Consumer<T, A: Allocator = Global> {
     head: Cell<usize>,
     /// A past value of the producer's published tail.
     tail: Cell<usize>,
-    /// Where the head must have come to for a pause of `pop` at an empty ring; this and the next
-    /// are touched there alone.
+    /// Head index from which `pop` may pause at an empty ring. Only that code accesses this field
+    /// and the next.
     pause_due: Cell<usize>,
     /// How to pause.
     pace: Cell<Pace>,
-    /// Where the head must have come to for a wait of a batch; this and the next are touched at its
-    /// reloads alone.
+    /// Head index from which a batch may wait. Only the reload of a batch accesses this field and
+    /// the next.
     wait_due: Cell<usize>,
     /// How rarely to wait.
     wait: Cell<Wait>,
 }
 
-// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped
-// there, and the allocator, which the last half uses and drops wherever it is; both are Send. The
-// words it shares with the producer are atomic, and the rules of the block keep the slots apart.
+// SAFETY: on another thread a consumer moves or drops items, and the half that is dropped last uses
+// and drops the allocator; both are Send. The words that both halves access are atomic, and by the
+// rules of the block they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send> Send for Consumer<T, A> {}
 
-// A panic in user code leaves a ring as it was after a whole number of items.
+// A panic in user code leaves the ring consistent, after a whole number of items.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -105,10 +104,10 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Pops the oldest item, or gives `None` if the ring is empty.
+    /// Pops the oldest item, or returns `None` if the ring is empty.
     ///
-    /// Wait-free; one atomic store, and a load of the producer's index only when the ring looks
-    /// empty. In a stream a look at an empty ring may pause, as [`Consumer`] says.
+    /// Wait-free: one atomic store, and a load of the producer's index only if the cached index
+    /// says that the ring is empty. It may pause at an empty ring, as [`Consumer`] says.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() && self.gather() == 0 {
@@ -123,7 +122,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Moves the oldest item out and keeps its slot until [`release`](Self::release), or the next
     /// pop.
     ///
-    /// For who takes items one by one and returns their slots together. It never pauses.
+    /// Use it to pop items one by one and release their slots together. It never pauses.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(1);
@@ -142,12 +141,12 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.read_next() })
     }
 
-    /// Pops up to `max` of the queued items, gives each to `each`, publishes once, and returns how
+    /// Pops up to `max` of the queued items, passes each to `each`, publishes once, and returns how
     /// many.
     ///
-    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued
-    /// at its start. If `each` panics, the item that it was given is its own, the ones before are
-    /// popped, and the ones after stay queued.
+    /// A call pops at most the items that were queued at its start; items pushed meanwhile stay for
+    /// the next call. If `each` panics, it owns the item that it was called with, the items before
+    /// are popped, and the items after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -168,8 +167,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` of the queued items to the end of `out`, publishes once, and returns how
     /// many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or
-    /// panics, the items that it did not take stay queued.
+    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
+    /// early or panics, the items that it did not consume stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let mut items = self.read_chunk(max).into_iter();
@@ -177,8 +176,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         items.given()
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, publishes once, and returns
-    /// how many.
+    /// Pops up to `out.len()` of the queued items into the front of `out`, publishes once, and
+    /// returns how many.
     #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
@@ -210,13 +209,13 @@ impl<T, A: Allocator> Consumer<T, A> {
         ReadChunk::new(self, len)
     }
 
-    /// Borrows the oldest `count` items, or gives `None` if fewer are queued.
+    /// Borrows the oldest `count` items, or returns `None` if fewer are queued.
     #[inline]
     pub fn read_chunk_exact(&mut self, count: usize) -> Option<ReadChunk<'_, T, A>> {
         (self.standing(count) == count).then(|| ReadChunk::new(self, count))
     }
 
-    /// Borrows the oldest item, or gives `None` if the ring is empty.
+    /// Borrows the oldest item, or returns `None` if the ring is empty.
     #[inline]
     pub fn peek(&self) -> Option<&T> {
         if self.is_empty() {
@@ -227,42 +226,42 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.block.peek(self.head.get()) })
     }
 
-    /// Returns how many items are queued, by a fresh look at the producer's index.
-    ///
-    /// The producer can only make it more, so this many pops will succeed.
+    /// Loads the producer's index and returns how many items are queued. The producer can only add
+    /// items, so this many pops will succeed.
     #[inline]
     pub fn len(&self) -> usize {
         self.tail.set(self.block.load_tail());
         self.cached_len()
     }
 
-    /// Returns whether the queue is empty; looks at the producer's index unless the copy kept of it
-    /// shows an item.
+    /// Returns whether the queue is empty. Loads the producer's index unless the cached index shows
+    /// an item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.cached_len() == 0 && self.len() == 0
     }
 
-    /// Returns how many items the ring holds at most.
+    /// Returns the maximum number of items in the ring.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.block.capacity()
     }
 
-    /// Returns whether the producer is gone.
+    /// Returns whether the producer was dropped.
     ///
-    /// Items may still stand: all that were pushed before are popped by the calls that follow a
-    /// `true`. To leave a loop, ask [`is_finished`](Self::is_finished).
+    /// Items may still be queued; after `true` the following pops return all of them. To leave a
+    /// loop, check [`is_finished`](Self::is_finished).
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.other_is_gone(Side::Consumer)
     }
 
-    /// Returns whether the producer is gone and the queue is empty: no pop will ever give an item
-    /// again.
+    /// Returns whether the producer was dropped and the queue is empty, so that no later pop
+    /// returns an item.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // The order matters: an index loaded after the producer is seen gone is its last.
+        // The order matters: an index that is loaded after the producer was found dropped is its
+        // last.
         self.is_closed() && self.is_empty()
     }
 
@@ -273,8 +272,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         len
     }
 
-    /// Called when nothing is queued: pauses if that is due, looks again, and tells how many items
-    /// are queued now.
+    /// Called when the ring is empty: pauses if a pause is due, checks again, and returns how many
+    /// items are queued.
     #[inline(always)]
     fn gather(&self) -> usize {
         let head = self.head.get();
@@ -288,7 +287,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len()
     }
 
-    /// How many items are queued, at most `max`; looked at afresh if the copy shows fewer.
+    /// Returns how many items are queued, at most `max`. Loads the producer's index if the cached
+    /// index shows fewer.
     #[inline(always)]
     fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
@@ -300,7 +300,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         len.min(max)
     }
 
-    /// Looks at the producer's index, waits if that is due and few items are queued, and tells how
+    /// Loads the producer's index, waits if a wait is due and few items are queued, and returns how
     /// many are queued.
     #[inline(always)]
     fn reload(&self) -> usize {
@@ -316,7 +316,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len()
     }
 
-    /// The `len` slots from the head on; no more than stand.
+    /// Returns the `len` slots from the head on; at least `len` items must be queued.
     #[inline(always)]
     pub(super) fn span(&self, len: usize) -> Span<T> {
         let head = self.head.get();
@@ -324,29 +324,29 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.block.span(head, len)
     }
 
-    /// Makes the next `count` slots the producer's.
+    /// Returns the next `count` slots to the producer.
     ///
     /// # Safety
     ///
-    /// They stood, and their items were moved out or dropped since the head last moved.
+    /// They held items, which were moved out or dropped since the head last moved.
     #[inline(always)]
     pub(super) unsafe fn advance(&self, count: usize) {
         self.head.set(self.head.get().wrapping_add(count));
         self.publish();
     }
 
-    /// Moves the true head past `count` queued items, unpublished: a chunk gives them out and then
-    /// settles.
+    /// Moves the true head past `count` queued items without publishing it. The iterator of a chunk
+    /// does so before it yields them, and calls `settle` at its end.
     #[inline(always)]
     pub(super) fn skip(&mut self, count: usize) {
         self.head.set(self.head.get().wrapping_add(count));
     }
 
-    /// Takes the last `left` of the items back that `skip` went past, and pops the `given` before
-    /// them.
+    /// Moves the head back by the last `left` of the items that `skip` went past, and pops the
+    /// `given` items before them.
     ///
-    /// Publishes nothing if none was given: a look at an empty ring leaves the line of the head
-    /// alone.
+    /// Publishes nothing if `given` is zero, so that a check of an empty ring does not write the
+    /// cache line of the head.
     ///
     /// # Safety
     ///
@@ -360,11 +360,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Moves the item at the head out and advances the head, unpublished.
+    /// Moves the item at the head out and advances the head without publishing it.
     ///
     /// # Safety
     ///
-    /// The ring is not empty, and nothing was read since that was found.
+    /// The ring is not empty, and the caller has popped nothing since it checked that.
     #[inline(always)]
     unsafe fn read_next(&self) -> T {
         let head = self.head.get();
@@ -387,19 +387,17 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 }
 
-/// Whether the head has yet to come to `due`, by the shorter way between the two on the circle of
-/// the indices.
+/// Returns whether the head is before `due`, measured the shorter way round the wrapping indices.
 ///
-/// `due` is ahead of the head by 65,536 at most, and behind it by all that was popped without
-/// asking; when that is more than half of the circle, 2^31 items on a 32-bit target, a wait that is
-/// due is left out until the head has gone around.
+/// `due` is at most 65,536 ahead of the head, and may be behind it by any number of items that were
+/// popped without this check. If that is more than half of the index range, 2^31 items on a 32-bit
+/// target, no wait happens until the head has wrapped.
 #[inline(always)]
 fn is_before(head: usize, due: usize) -> bool {
     head.wrapping_sub(due) > usize::MAX / 2
 }
 
-/// Everything goes through registers, so that the consumer may live in registers where this is
-/// called.
+/// All arguments are passed in registers, so that the caller can keep the consumer in registers.
 #[cold]
 #[inline(never)]
 fn gather_slow<T, A>(block: Block<T, A>, head: usize, pace: Pace) -> (usize, Pace) {
@@ -408,7 +406,7 @@ fn gather_slow<T, A>(block: Block<T, A>, head: usize, pace: Pace) -> (usize, Pac
     (tail, pace.after(tail.wrapping_sub(head), block.capacity()))
 }
 
-/// Everything goes through registers, as above.
+/// All arguments are passed in registers, as above.
 #[cold]
 #[inline(never)]
 fn wait_slow<T, A>(block: Block<T, A>, head: usize, standing: usize, wait: Wait) -> (usize, Wait) {
@@ -420,7 +418,7 @@ fn wait_slow<T, A>(block: Block<T, A>, head: usize, standing: usize, wait: Wait)
 impl<T, A: Allocator> Drop for Consumer<T, A> {
     #[inline(always)]
     fn drop(&mut self) {
-        // A chunk's iterator that was forgotten has left the true head ahead.
+        // An iterator of a chunk that was leaked has left the true head ahead.
         self.publish();
         // SAFETY: (1) the consumer ends here; (2) its head was published just now.
         unsafe { self.block.close(Side::Consumer, self.head.get()) };
@@ -442,7 +440,7 @@ mod tests {
     use super::super::{Producer, ring, ring_at};
     use super::*;
 
-    /// How far the head must move for the next wait of a batch, and for the next pause of a `pop`.
+    /// Number of items until the next wait of a batch, and until the next pause of a `pop`.
     fn due(consumer: &Consumer<u32>) -> (usize, usize) {
         let head = consumer.head.get();
         (

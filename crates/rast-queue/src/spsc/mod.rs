@@ -1,14 +1,15 @@
-//! Between one producer and one consumer: a bounded ring, here, and an unbounded queue, in
-//! [`segmented`].
+//! Queues for one producer and one consumer: a bounded ring in this module, and an unbounded queue
+//! in [`segmented`].
 //!
-//! The ring is wait-free, takes one allocation, and moves items singly, in batches, or in place as
-//! slices of its own memory: [`Producer::write_chunk`], [`Consumer::read_chunk`].
+//! The ring is wait-free and uses one allocation. Items are pushed and popped one by one, in
+//! batches, or in place as slices of the ring's memory: [`Producer::write_chunk`],
+//! [`Consumer::read_chunk`].
 //!
-//! The ring is Lamport's, with the two refinements that measure best: each half keeps a copy of the
-//! index that the other half publishes and reloads it only when the copy says "full" or "empty",
-//! and a batch publishes its index once. Indices run over the whole of `usize` and wrap; the slot
-//! of an index is its low bits, which is why capacities are powers of two. No operation of a half
-//! is a read-modify-write; the one in the ring happens when a half is dropped.
+//! The ring is Lamport's, with the two refinements that measured best. Each half caches the index
+//! that the other half publishes, and reloads it only when the cached value says "full" or "empty".
+//! A batch publishes its index once. Indices use all values of `usize` and wrap; the low bits of an
+//! index are its slot, so capacities are powers of two. A half executes no read-modify-write except
+//! when it is dropped.
 //!
 //! ```text
 //!            one allocation from A
@@ -24,11 +25,11 @@
 //! | --- | --- | --- | --- |
 //! | header `tail` | producer | consumer | after the slots before it are written |
 //! | header `head` | consumer | producer | after the slots before it are moved out |
-//! | header `gone` | each half, once | both | as the last act of a half |
-//! | `Producer::tail`, `Consumer::head` | its half | its half | the truth; `head` is ahead of the header's while an iterator holds a chunk |
+//! | header `gone` | each half, once | both | when the half is dropped, last |
+//! | `Producer::tail`, `Consumer::head` | its half | its half | the true index; it is ahead of the published one inside a batch or chunk |
 //! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word, for `limit` plus the capacity |
 //! | `Consumer::pace` | consumer | consumer | when a `pop` finds nothing |
-//! | `Consumer::wait` | consumer | consumer | when a batch must look at the header's `tail` |
+//! | `Consumer::wait` | consumer | consumer | when a batch must load the header's `tail` |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
 //!
 //! Rules:
@@ -38,8 +39,8 @@
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
 //! 3. Only the producer moves `tail`, only the consumer moves `head`, and what is published only
 //!    moves forward.
-//! 4. A batch counts an item before user code runs again, and moves and publishes the index when it
-//!    ends, by a panic too.
+//! 4. A batch counts an item before user code runs again. It updates and publishes the index when
+//!    it ends, even by a panic.
 //! 5. The half that leaves second drops the queued items and frees the block.
 //!
 //! The argument for each rule, and what each ordering is for, is in
@@ -122,7 +123,7 @@ pub fn ring_in<T, A: Allocator>(capacity: usize, alloc: A) -> (Producer<T, A>, C
     }
 }
 
-/// Makes a ring as [`ring_in`] does, and gives an error on lack of memory.
+/// Makes a ring as [`ring_in`] does, but returns an error on lack of memory.
 ///
 /// # Panics
 ///
@@ -142,7 +143,7 @@ pub fn try_ring_in<T, A: Allocator>(
     Ok(halves(Block::new(rounded(capacity), 0, alloc)?, 0))
 }
 
-/// A ring whose indices begin at `start`: tests put it just below the wrap of `usize`.
+/// Makes a ring whose indices begin at `start`. Tests use a value just below the wrap of `usize`.
 #[doc(hidden)]
 #[must_use]
 pub fn ring_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {

@@ -1,14 +1,14 @@
-//! When a `pop` that finds nothing pauses, so that the producer is let alone and items gather.
+//! Decides when a `pop` that finds the ring empty pauses, so that the producer gets ahead.
 //!
 //! `wait` is the same for batches.
 //!
-//! A consumer that is quicker than its producer catches up with it. From then on each of its looks
-//! takes the line of the tail away from the producer, and each item or two are a line that crosses
-//! for so little. A pause at the empty ring gives the producer a lead, and both then run on lines
-//! of their own.
+//! A consumer that is faster than its producer catches up with it. From then on each of its checks
+//! moves the cache line of the tail away from the producer, and each transfer of a line brings only
+//! an item or two. A pause at the empty ring lets the producer get ahead, and both then use
+//! different lines.
 //!
-//! Whether a pause pays is learned from what is queued after it, as counts of items, since the
-//! clock costs more:
+//! The number of items that are queued after a pause decides about the next one; reading the clock
+//! would cost more:
 //!
 //! | queued after the pause | the next pause | comes when the head has moved by |
 //! | --- | --- | --- |
@@ -17,15 +17,16 @@
 //! | up to a half | is as long | 64 items |
 //! | more than a half | is half as long, 4 hints at least | 64 items |
 //!
-//! So a stream that is not worth it meets ten pauses, and then one in 65,536 items.
-//! The figures behind the numbers are in `docs/performance.md`.
+//! So a stream for which pauses do not pay has ten pauses, and then one in 65,536 items. The
+//! figures behind the numbers are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 
-/// How many items are popped between two pauses, at least; all numbers but the last are logarithms.
+/// Minimum number of items popped between two pauses. All these constants except the last are
+/// binary logarithms.
 const GAP: u32 = 6;
 
-/// How many at most, when pauses do not pay.
+/// Maximum number of items popped between two pauses, reached when pauses do not pay.
 const GAP_MOST: u32 = 16;
 
 /// The spin hints of a first pause.
@@ -33,15 +34,13 @@ const PAUSES: u32 = 4;
 const PAUSES_LEAST: u32 = 2;
 const PAUSES_MOST: u32 = 6;
 
-/// How many items must be queued after a pause that has paid.
+/// Number of items that must be queued after a pause for it to count as worth its time.
 const PAYS: usize = 16;
 
-/// What a consumer has learned about pauses: how far the head moves between two, and how long one
-/// is.
+/// A consumer's state about pauses: the number of items between two pauses, and the length of one.
 ///
-/// Two logarithms in one word, which goes through registers into the slow path and back: were it
-/// passed by its address, the whole consumer would have one, and could not itself live in
-/// registers.
+/// Two logarithms in one word, which is passed in registers. If it were passed by address, the
+/// consumer would need an address too and could not be kept in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Pace(u32);
 
@@ -68,7 +67,7 @@ impl Pace {
         }
     }
 
-    /// What is known after a pause, after which `gathered` items were in a ring of `capacity`.
+    /// Returns the state after a pause after which `gathered` items were in a ring of `capacity`.
     pub(super) fn after(self, gathered: usize, capacity: usize) -> Self {
         let (gap, pauses) = (self.0 >> 8, self.0 & 0xff);
         if gathered < PAYS {

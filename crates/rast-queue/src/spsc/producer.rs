@@ -10,26 +10,25 @@ use crate::Full;
 use crate::alloc::{Allocator, Global};
 use crate::primitive::hint::prefetch_write;
 
-/// How many lines ahead of the tail the producer asks for, to write there later.
+/// Number of cache lines ahead of the tail that the producer prefetches for later writes.
 ///
-/// The consumer has just read these lines, so each first write to one waits for it to come back.
-/// Single pushes and batches of 64 gain by it, and at this distance batches of 8 do not lose
-/// (`docs/algorithms/queue-spsc.md`).
+/// The consumer has just read these lines, so without it each first write to a line waits for the
+/// transfer of the line. Single pushes and batches of 64 become faster, and at this distance
+/// batches of 8 do not become slower (`docs/algorithms/queue-spsc.md`).
 const AHEAD: usize = 8;
 
-/// How many lines a chunk asks for at most.
+/// Maximum number of lines that a chunk prefetches.
 const MOST: usize = 16;
 
 /// The pushing half of a ring.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
-/// neither `Sync` nor `Clone`. All methods are wait-free; none allocates; none is an atomic
-/// read-modify-write. Dropping it closes the ring for the consumer, who still gets all that was
-/// pushed.
+/// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. All methods are
+/// wait-free. No method allocates or executes an atomic read-modify-write. Dropping the producer
+/// closes the ring; the consumer can still pop all pushed items.
 ///
-/// The half is four words and holds its own index and a copy of the other's; two halves for two
-/// threads that stand side by side in one struct share a cache line, so pad them there, or better,
-/// keep each with its owner.
+/// The half is four words, with its own index and a cached copy of the other half's. If one struct
+/// contains two halves that two threads use, they share a cache line: pad them, or better, keep
+/// each half with its owner.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -58,7 +57,7 @@ const MOST: usize = 16;
 /// send(producer);
 /// ```
 ///
-/// What goes in is what comes out, so the type of the items is not weakened on one side alone:
+/// The type is invariant in `T`, because the other half pops what this half pushes:
 ///
 /// ```compile_fail
 /// use rast_queue::spsc::Producer;
@@ -74,12 +73,12 @@ pub struct Producer<T, A: Allocator = Global> {
     limit: Cell<usize>,
 }
 
-// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped
-// there, and the allocator, which the last half uses and drops wherever it is; both are Send. The
-// words it shares with the consumer are atomic, and the rules of the block keep the slots apart.
+// SAFETY: on another thread a producer moves or drops items, and the half that is dropped last uses
+// and drops the allocator; both are Send. The words that both halves access are atomic, and by the
+// rules of the block they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send> Send for Producer<T, A> {}
 
-// A panic in user code leaves a ring as it was after a whole number of items.
+// A panic in user code leaves the ring consistent, after a whole number of items.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -98,13 +97,13 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item.
     ///
-    /// Wait-free; one atomic store, and a load of the consumer's index only when the ring looks
-    /// full.
+    /// Wait-free: one atomic store, and a load of the consumer's index only if the cached index
+    /// says that the ring is full.
     ///
     /// # Errors
     ///
-    /// [`Full`] with the item if the ring has no room. A full ring whose consumer is gone stays
-    /// full, so a loop that waits for room asks [`is_closed`](Self::is_closed).
+    /// [`Full`] with the item if the ring has no room. A full ring whose consumer was dropped stays
+    /// full, so a loop that waits for room must check [`is_closed`](Self::is_closed).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), Full<T>> {
         if !self.has_room(1) {
@@ -119,14 +118,14 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Writes an item that the consumer does not see before [`publish`](Self::publish), or the next
+    /// Writes an item that the consumer cannot pop before [`publish`](Self::publish) or the next
     /// push.
     ///
-    /// For who writes many items, one here and one there, and announces them together.
+    /// Use it to write several items one by one and publish them together.
     ///
     /// # Errors
     ///
-    /// [`Full`] with the item; the staged ones count.
+    /// [`Full`] with the item if the ring has no room; staged items use room.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -150,10 +149,9 @@ impl<T, A: Allocator> Producer<T, A> {
     /// Pushes items of `items` until the ring is full or the iterator ends, publishes them once,
     /// and returns how many.
     ///
-    /// Room is found first and the iterator is asked for no more than fits, so no item is taken
-    /// that cannot be pushed. Lend the iterator by `&mut` to keep the items that did not fit; one
-    /// that is given away drops them. If the iterator panics, the items that it gave before are
-    /// pushed.
+    /// It calls the iterator only while there is room, so the iterator yields no item that cannot
+    /// be pushed. Pass the iterator by `&mut` to keep the items that did not fit; otherwise they
+    /// are dropped with it. If the iterator panics, the items that it had yielded are pushed.
     ///
     /// Wait-free; one atomic store for all items.
     ///
@@ -193,8 +191,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.write_chunk(items.len()).copy_from_slice(items)
     }
 
-    /// Borrows up to `max` free slots to be written in place: as many as fit, if they are fewer, or
-    /// none.
+    /// Borrows up to `max` free slots to be written in place; fewer, or none, if the ring has less
+    /// room.
     ///
     /// ```
     /// let (mut producer, consumer) = rast_queue::spsc::ring(4);
@@ -211,15 +209,14 @@ impl<T, A: Allocator> Producer<T, A> {
         WriteChunk::new(self, len)
     }
 
-    /// Borrows `count` free slots to be written in place, or gives `None` if there are fewer.
+    /// Borrows `count` free slots to be written in place, or returns `None` if there are fewer.
     #[inline]
     pub fn write_chunk_exact(&mut self, count: usize) -> Option<WriteChunk<'_, T, A>> {
         self.has_room(count).then(|| WriteChunk::new(self, count))
     }
 
-    /// Returns how many items fit now, by a fresh look at the consumer's index.
-    ///
-    /// The consumer can only make it more, so this many pushes will succeed.
+    /// Loads the consumer's index and returns how many items fit. The consumer can only make room,
+    /// so this many pushes will succeed.
     #[inline]
     pub fn room(&self) -> usize {
         let head = self.block.load_head();
@@ -227,9 +224,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.cached_room()
     }
 
-    /// Returns how many items are queued at most, by a fresh look at the consumer's index.
-    ///
-    /// The consumer can only make it fewer.
+    /// Loads the consumer's index and returns an upper bound of the number of queued items, since
+    /// the consumer may pop meanwhile.
     #[inline]
     pub fn len(&self) -> usize {
         self.capacity() - self.room()
@@ -241,10 +237,9 @@ impl<T, A: Allocator> Producer<T, A> {
         self.len() == 0
     }
 
-    /// Returns whether `count` items fit; looks at the consumer's index only if the copy kept of it
-    /// does not say so.
-    ///
-    /// The consumer can only make room, so after `true` that many pushes will succeed.
+    /// Returns whether `count` items fit. Loads the consumer's index only if the cached index does
+    /// not show enough room. The consumer can only make room, so after `true` that many pushes will
+    /// succeed.
     #[inline]
     pub fn has_room(&self, count: usize) -> bool {
         self.cached_room() >= count || self.room() >= count
@@ -256,16 +251,14 @@ impl<T, A: Allocator> Producer<T, A> {
         !self.has_room(1)
     }
 
-    /// Returns how many items the ring holds at most.
+    /// Returns the maximum number of items in the ring.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.block.capacity()
     }
 
-    /// Returns whether the consumer is gone.
-    ///
-    /// Pushes still succeed then until the ring is full; what is queued is dropped with the
-    /// producer.
+    /// Returns whether the consumer was dropped. Pushes then still succeed until the ring is full;
+    /// the items are dropped with the producer.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.other_is_gone(Side::Producer)
@@ -278,7 +271,7 @@ impl<T, A: Allocator> Producer<T, A> {
         room
     }
 
-    /// The room, looked at afresh if the copy shows less than `wanted`.
+    /// Returns the room. Loads the consumer's index if the cached index shows less than `wanted`.
     #[inline(always)]
     fn room_for(&self, wanted: usize) -> usize {
         let room = self.cached_room();
@@ -289,11 +282,11 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Writes the slot at the tail and advances the tail, unpublished.
+    /// Writes the slot at the tail and advances the tail without publishing it.
     ///
     /// # Safety
     ///
-    /// 1. The ring has room, and nothing was written since that was found.
+    /// 1. The ring has room, and the caller has written nothing since it checked that.
     /// 2. `publish` follows before the producer is dropped.
     #[inline(always)]
     unsafe fn write_next(&self, item: T) {
@@ -303,16 +296,16 @@ impl<T, A: Allocator> Producer<T, A> {
         self.tail.set(tail.wrapping_add(1));
     }
 
-    /// How many items begin in a cache line, rounded down to a power of two.
+    /// Number of items that begin in one cache line, rounded down to a power of two.
     const LINE: usize = match size_of::<T>() {
         0 => usize::MAX,
         size if size >= 64 => 1,
         size => 1 << (64 / size).ilog2(),
     };
 
-    /// Asks for as many lines of slots as `len` items take, past those that were asked for before,
-    /// so that they are here to be written when the tail comes to them; those that the copy of the
-    /// head does not show to be free, by the `room` after the tail, are left.
+    /// Prefetches as many lines of slots as `len` items fill, after the lines that were prefetched
+    /// before, so that the tail finds them in the cache. Skips lines that are not free according to
+    /// the cached head, which shows `room` free slots after the tail.
     #[inline(always)]
     fn prefetch(&self, room: usize, len: usize) {
         let Some(ahead) = AHEAD.checked_mul(Self::LINE) else {
@@ -331,7 +324,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// The `len` slots from the tail on; no more than there is room.
+    /// Returns the `len` slots from the tail on; `len` must be at most the room.
     #[inline(always)]
     pub(super) fn span(&self, len: usize) -> Span<T> {
         let tail = self.tail.get();
@@ -339,18 +332,19 @@ impl<T, A: Allocator> Producer<T, A> {
         self.block.span(tail, len)
     }
 
-    /// Makes the next `count` slots the consumer's.
+    /// Publishes the next `count` slots to the consumer.
     ///
     /// # Safety
     ///
-    /// They were written since the tail last moved, and are before what there was room for.
+    /// The caller has written them since the tail last moved, and they are inside the room that it
+    /// found.
     #[inline(always)]
     pub(super) unsafe fn advance(&self, count: usize) {
         self.tail.set(self.tail.get().wrapping_add(count));
         self.publish();
     }
 
-    /// Makes what was staged the consumer's. One store.
+    /// Publishes the staged items. One store.
     #[inline(always)]
     pub fn publish(&self) {
         self.block.publish_tail(self.tail.get());
@@ -360,7 +354,7 @@ impl<T, A: Allocator> Producer<T, A> {
 impl<T, A: Allocator> Drop for Producer<T, A> {
     #[inline(always)]
     fn drop(&mut self) {
-        // What was staged and not published counts as pushed.
+        // Staged items that are not published count as pushed.
         self.publish();
         // SAFETY: (1) the producer ends here; (2) its tail was published just now.
         unsafe { self.block.close(Side::Producer, self.tail.get()) };

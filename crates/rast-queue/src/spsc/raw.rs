@@ -1,7 +1,8 @@
-//! The block that both halves of a ring share: two published indices, the slots, and who is gone.
+//! The block that both halves of a ring share: two published indices, the slots, and which halves
+//! are dropped.
 //!
-//! Everything unsafe of the ring is here or one call away; every atomic operation of the ring is
-//! here.
+//! All atomic operations of the ring are in this file. All of its unsafe code is in this file or
+//! directly calls into it.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -17,9 +18,9 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::hint::opaque;
 use crate::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-/// Beside each slot, where a model keeps its books on it; of no size otherwise.
+/// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
 ///
-/// The slots themselves are plain memory, so that a stretch of them is a slice.
+/// The slots themselves are plain memory, so that a range of them is a slice.
 type Mark = UnsafeCell<()>;
 
 /// Which half.
@@ -54,12 +55,13 @@ struct Cold<A> {
     alloc: A,
 }
 
-/// A handle on the shared block; two exist per ring, and the half that leaves second frees it.
+/// A handle on the shared block. Two exist per ring, and the half that is dropped second frees the
+/// block.
 pub(super) struct Block<T, A> {
     header: NonNull<Header<A>>,
     /// Capacity - 1.
     mask: usize,
-    /// The block owns items of type `T`, and what one half puts in the other takes out: `T` is
+    /// The block owns items of type `T`. One half pushes them and the other pops them, so `T` is
     /// invariant.
     owns: PhantomData<Cell<T>>,
 }
@@ -164,10 +166,10 @@ impl<T> Span<T> {
 
     /// Borrows the slots to write them, whether they hold items or not.
     ///
-    /// The number of the first ones is `opaque` from `VECTOR` on: a loop over a small batch of a
-    /// constant size is to be one of vectors and no ladder, but that of a batch of less has no
-    /// vectors and is quickest as a ladder. The second ones come once in a lap, where a ladder will
-    /// do.
+    /// The length of the first slice is made `opaque` to the compiler from `VECTOR` on. So a loop
+    /// over a small batch of constant size is vectorised instead of unrolled. A smaller batch has
+    /// no vectors, and is fastest unrolled. The second slice is used once per round of the ring,
+    /// where an unrolled loop suffices.
     ///
     /// # Safety
     ///
@@ -183,20 +185,20 @@ impl<T> Span<T> {
         } else {
             opaque(first.1)
         };
-        // SAFETY: the slots of a stretch lie in a row in one block, and one may hold nothing, as a
-        // `MaybeUninit` may; (1) by the caller.
+        // SAFETY: the slots of a stretch lie in a row in one block, and slots may be uninitialised,
+        // as `MaybeUninit` may; (1) by the caller.
         let first = unsafe { core::slice::from_raw_parts_mut(first.0.cast().as_ptr(), first_len) };
         // SAFETY: likewise; the two stretches have no slot in common.
         let second = unsafe { core::slice::from_raw_parts_mut(second.0.cast().as_ptr(), second.1) };
         (first, second)
     }
 
-    /// Drops the items; if the drop of one panics, the others are dropped as the panic goes up.
+    /// Drops the items. If the drop of one panics, the others are dropped while the panic unwinds.
     ///
     /// # Safety
     ///
     /// 1. All slots hold items, and nothing else reaches them.
-    /// 2. They count as empty from here on.
+    /// 2. The slots count as empty from here on.
     #[inline(always)]
     pub(super) unsafe fn drop_items(self) {
         struct Stretch<T>(NonNull<T>, usize);
@@ -218,7 +220,7 @@ impl<T> Span<T> {
 }
 
 impl<T, A> Block<T, A> {
-    /// Where the slots begin; as a constant, so that the halves need no word for it.
+    /// Offset of the slots. A constant, so that the halves need no field for it.
     const SLOTS: usize = size_of::<Header<A>>().next_multiple_of(align_of::<T>());
 
     /// The layout of a block of `capacity` slots, and where the marks begin.
@@ -237,7 +239,7 @@ impl<T, A> Block<T, A> {
         self.mask + 1
     }
 
-    /// The second handle; the two are told apart by the half that holds them.
+    /// Returns the second handle, for the other half.
     pub(super) fn duplicate(&self) -> Self {
         Self {
             header: self.header,
@@ -325,9 +327,9 @@ impl<T, A> Block<T, A> {
     #[inline(always)]
     pub(super) unsafe fn write(&self, index: usize, item: T) {
         self.note_write(index, 1);
-        // SAFETY: by (2) the consumer has moved out what was here and published that, and it
-        // touches no slot at or past the tail, which by (1) only the caller moves: the slot is ours
-        // alone and holds nothing.
+        // SAFETY: by (2) the consumer has moved the previous item out and published that. It
+        // accesses no slot at or past the tail, which by (1) only the caller moves. So only the
+        // caller accesses the slot, which is empty.
         unsafe { self.slot(index).write(item) };
     }
 
@@ -365,11 +367,11 @@ impl<T, A> Block<T, A> {
     #[inline(always)]
     pub(super) fn load_head(&self) -> usize {
         // Acquire: pairs with the Release in publish_head; the consumer's reads of the slots before
-        // `head` are over before the producer writes there again. [RG1]
+        // `head` happen before the producer writes there again. [RG1]
         self.header().head.load(Ordering::Acquire)
     }
 
-    /// Makes the items before `tail` the consumer's.
+    /// Publishes the items before `tail` to the consumer.
     #[inline(always)]
     pub(super) fn publish_tail(&self, tail: usize) {
         // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`.
@@ -380,12 +382,12 @@ impl<T, A> Block<T, A> {
     /// The producer's published index, for the consumer.
     #[inline(always)]
     pub(super) fn load_tail(&self) -> usize {
-        // Acquire: pairs with the Release in publish_tail; the slots before `tail` are seen
-        // written. [RG3]
+        // Acquire: pairs with the Release in publish_tail; the writes of the slots before `tail`
+        // are visible. [RG3]
         self.header().tail.load(Ordering::Acquire)
     }
 
-    /// Makes the slots before `head` the producer's.
+    /// Returns the slots before `head` to the producer.
     #[inline(always)]
     pub(super) fn publish_head(&self, head: usize) {
         // Release: pairs with the Acquire in load_head; the items before `head` are moved out.
@@ -393,22 +395,22 @@ impl<T, A> Block<T, A> {
         self.header().head.store(head, Ordering::Release);
     }
 
-    /// Whether the half opposite of `side` is gone; if so, its last index is seen from here on.
+    /// Returns whether the half opposite of `side` was dropped. If so, later loads return its last
+    /// index.
     #[inline]
     pub(super) fn other_is_gone(&self, side: Side) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; what the other half
-        // published before it left is seen by the next load of its index. [RG5]
+        // Acquire: pairs with the release half of the AcqRel in leave; the next load of the other
+        // half's index returns its last one. [RG5]
         let gone = self.header().cold.gone.load(Ordering::Acquire);
         gone & side.other() as u8 != 0
     }
 
-    /// Says that `side` is gone; true if the other was gone before, and the caller now owns the
-    /// block alone.
+    /// Records that `side` is dropped. Returns `true` if the other half was dropped before; the
+    /// caller then owns the block.
     #[inline(always)]
     fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; all that the first to leave did with the
-        // block comes before the second frees it, and the second finds the first's last index.
-        // [RG6]
+        // AcqRel: pairs with itself in the other half; all accesses of the first half happen before
+        // the second half frees the block, and the second finds the first's last index. [RG6]
         let gone = self
             .header()
             .cold
@@ -420,7 +422,7 @@ impl<T, A> Block<T, A> {
 }
 
 impl<T, A: Allocator> Block<T, A> {
-    /// Takes a block for `capacity` slots, a power of two, from `alloc`; both indices begin at
+    /// Allocates a block for `capacity` slots, a power of two, from `alloc`; both indices begin at
     /// `start`.
     pub(super) fn new(capacity: usize, start: usize, alloc: A) -> Result<Self, AllocError> {
         assert!(
@@ -460,12 +462,11 @@ impl<T, A: Allocator> Block<T, A> {
         })
     }
 
-    /// Ends the use of this handle by `side`, whose own index is `own`; the second to leave drops
-    /// what is queued and frees the block.
+    /// Ends the use of this handle by `side`, whose own index is `own`. The second half to end
+    /// drops the queued items and frees the block.
     ///
-    /// It is inlined down to the one read-modify-write, and what follows takes a copy of the
-    /// handle: a half whose address is given to no function can live in registers, in loops that
-    /// may unwind too.
+    /// Only the read-modify-write is inlined, and `end` takes a copy of the handle. A half whose
+    /// address is passed to no function can be kept in registers, even in loops that may unwind.
     ///
     /// # Safety
     ///
@@ -479,7 +480,7 @@ impl<T, A: Allocator> Block<T, A> {
         }
     }
 
-    /// Drops what is queued and frees the block.
+    /// Drops the queued items and frees the block.
     ///
     /// # Safety
     ///
@@ -498,13 +499,13 @@ impl<T, A: Allocator> Block<T, A> {
             head,
             tail,
         };
-        // If the drop of an item panics, `Rest` drops the others and frees the block as the panic
-        // goes up.
+        // If the drop of an item panics, `Rest` drops the others and frees the block while the
+        // panic unwinds.
         rest.drop_items();
     }
 }
 
-/// The end of a block: items still to be dropped, then memory to be freed.
+/// The rest of a ring of which both halves are dropped: items to drop, then memory to free.
 struct Rest<T, A: Allocator> {
     block: Block<T, A>,
     head: usize,

@@ -1,4 +1,4 @@
-//! A grant of queued items: read in place, dropped or moved out in whole or in part.
+//! A borrow of queued items, which can be read in place, dropped or moved out, all or some of them.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -7,16 +7,16 @@ use super::Consumer;
 use super::raw::Span;
 use crate::alloc::{Allocator, Global};
 
-/// Items in a ring, lent to be read or taken: what [`Consumer::read_chunk`] gives.
+/// Borrowed items of a ring, to be read or popped; made by [`Consumer::read_chunk`].
 ///
-/// The items are one slice, or two where the ring wraps. Nothing is popped until a method that says
-/// so: a chunk that is dropped or forgotten leaves the ring as it was, so it is also the way to
-/// look at many items.
+/// The items are one slice, or two where the ring wraps. Only the methods below pop items. A chunk
+/// that is dropped or leaked pops nothing, so it is also a way to read many items without popping
+/// them.
 ///
-/// | to | take |
+/// | to | use |
 /// | --- | --- |
-/// | read in place, then let go | [`as_slices`](Self::as_slices), [`commit`](Self::commit) |
-/// | move items out | [`into_iter`](Self::into_iter): those that the iterator gave are popped |
+/// | read in place, then drop | [`as_slices`](Self::as_slices), [`commit`](Self::commit) |
+/// | move items out | [`into_iter`](Self::into_iter): the items that the iterator yielded are popped |
 ///
 /// All methods are wait-free; each pop is one atomic store, whatever the number of items.
 ///
@@ -34,7 +34,7 @@ use crate::alloc::{Allocator, Global};
 /// assert!(consumer.is_empty());
 /// ```
 ///
-/// While a chunk lives, the consumer is its own, and so are the slices the chunk's:
+/// A chunk borrows the consumer exclusively, and its slices borrow the chunk:
 ///
 /// ```compile_fail
 /// let (_producer, mut consumer) = rast_queue::spsc::ring::<u32>(8);
@@ -61,7 +61,7 @@ pub struct ReadChunk<'a, T, A: Allocator = Global> {
 unsafe impl<T: Send, A: Allocator + Send> Send for ReadChunk<'_, T, A> {}
 
 impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
-    /// The `len` items from the head on, which the consumer has found to stand.
+    /// The `len` items from the head on, which the consumer has found queued.
     #[inline(always)]
     pub(super) fn new(consumer: &'a mut Consumer<T, A>, len: usize) -> Self {
         Self {
@@ -105,8 +105,8 @@ impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
 
     /// Drops the first `count` items and pops them at once.
     ///
-    /// If the drop of one panics, the others of the `count` are dropped and popped as the panic
-    /// goes up.
+    /// If the drop of one panics, the others of the `count` are dropped and popped while the panic
+    /// unwinds.
     ///
     /// # Panics
     ///
@@ -152,7 +152,7 @@ impl<T, A: Allocator> fmt::Debug for ReadChunk<'_, T, A> {
     }
 }
 
-/// Pops on drop, so by a panic too.
+/// Pops on drop, so also if a drop of an item panics.
 struct Popped<'a, T, A: Allocator> {
     consumer: &'a Consumer<T, A>,
     count: usize,
@@ -170,11 +170,11 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 
 /// Moves the items of a [`ReadChunk`] out.
 ///
-/// When it is dropped, the items that it gave are popped at once, and the others stay queued. If it
-/// is forgotten, no item of the chunk is seen again, and those that it did not give are leaked;
-/// their slots come back to the producer with the next item that is popped, so a full ring, taken
-/// whole, stays full. `for_each`, `fold` and what is made of them are the fast way through it: two
-/// plain loops.
+/// When it is dropped, the items that it yielded are popped at once, and the others stay queued. If
+/// it is leaked, the items that it did not yield are leaked too. The slots of the chunk return to
+/// the producer with the next item that is popped, so a full ring whose chunk had all items stays
+/// full. `for_each`, `fold` and the adapters that use them are the fastest: they run as two plain
+/// loops.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -185,11 +185,11 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 /// ```
 #[must_use = "an iterator gives nothing until it is asked"]
 pub struct ReadChunkIter<'a, T, A: Allocator = Global> {
-    /// Its true head is past the whole chunk as long as the iterator lives, the published one is
-    /// before it: were the iterator lost, no item would be seen again.
+    /// While the iterator lives, its true head is past the whole chunk and its published head is
+    /// before the chunk. So no item is popped twice even if the iterator is leaked.
     consumer: &'a Consumer<T, A>,
     span: Span<T>,
-    /// How many items were given.
+    /// Number of items yielded.
     given: usize,
 }
 
@@ -208,7 +208,7 @@ impl<'a, T, A: Allocator> ReadChunkIter<'a, T, A> {
         }
     }
 
-    /// How many items it has given.
+    /// Returns the number of items yielded.
     #[inline(always)]
     pub(super) fn given(&self) -> usize {
         self.given

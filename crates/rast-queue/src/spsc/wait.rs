@@ -1,28 +1,27 @@
-//! When a batch waits at a reload of the producer's index, so that the producer is let alone and
-//! items gather.
+//! Decides when a batch waits as it reloads the producer's index, so that the producer gets ahead.
 //!
-//! What `pace` does for a `pop` at an empty ring comes too late for batches: they take the few
-//! queued items, look again, and rarely find nothing. So a batch that must look again and finds few
-//! items waits for more, in steps, as long as each brings many.
+//! The pause of `pace` at an empty ring comes too late for batches: they pop the few queued items,
+//! check again, and rarely find the ring empty. So a batch that must reload the index and finds few
+//! items waits for more, in steps, as long as each step brings many.
 //!
-//! A batch that gets what it asks for pays nothing, for all this is asked where the copy of the
-//! index has shown too little. Whether a wait pays is learned from what it brings, as counts of
-//! items, since the clock costs more:
+//! A batch that finds enough items by the cached index pays nothing for this. The number of items
+//! that a wait brings decides about the next one; reading the clock would cost more:
 //!
 //! | the wait | the next one comes when the head has moved by |
 //! | --- | --- |
 //! | brought 16 items in one of its steps | 64 items, at the next such look |
 //! | did not: the producer is slow, gone, or on this thread | twice as many items as last time, 65,536 at most |
 //!
-//! So a stream that is not worth it meets ten waits of one step, and then one in 65,536 items.
+//! So a stream for which waits do not pay has ten waits of one step, and then one in 65,536 items.
 //! The figures behind the numbers are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 
-/// How many items are popped between two waits, at least, as a power of two.
+/// Binary logarithm of the minimum number of items popped between two waits.
 const GAP: u32 = 6;
 
-/// How many at most, when waits do not pay.
+/// Binary logarithm of the maximum number of items popped between two waits, reached when waits do
+/// not pay.
 const GAP_MOST: u32 = 16;
 
 /// With fewer items than this, or than a quarter of the capacity, the consumer is near the
@@ -35,13 +34,13 @@ const HINTS: u32 = 16;
 /// The most steps of a wait.
 const STEPS: u32 = 8;
 
-/// How many items a step must bring for another one to follow.
+/// Number of items that a step must bring for another step to follow.
 const PAYS: usize = 16;
 
-/// What a consumer has learned about waits: how far the head moves between two, as a power of two.
+/// A consumer's state about waits: the binary logarithm of the number of items between two.
 ///
-/// It goes through registers into the slow path and back: were it passed by its address, the whole
-/// consumer would have one, and could not itself live in registers.
+/// It is passed in registers. If it were passed by address, the consumer would need an address too
+/// and could not be kept in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait(u32);
 
@@ -57,10 +56,10 @@ impl Wait {
         1 << self.0
     }
 
-    /// Waits while fewer than enough of `capacity` items are queued and each step brings many;
-    /// `standing` is how many were queued, and `look` tells how many are queued now.
+    /// Waits while too few items for a ring of `capacity` are queued and each step brings many.
+    /// `standing` is the number that was queued, and `look` returns the number that is queued now.
     ///
-    /// Returns how many were queued at the last look, and what is known then.
+    /// Returns the number of queued items at the last check, and the new state.
     pub(super) fn run(
         self,
         capacity: usize,

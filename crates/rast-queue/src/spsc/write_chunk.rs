@@ -1,4 +1,4 @@
-//! A grant of free slots: written in place, made the consumer's in whole or in part.
+//! A borrow of free slots, which are written in place and then pushed, all or some of them.
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -7,17 +7,17 @@ use super::Producer;
 use super::raw::Span;
 use crate::alloc::{Allocator, Global};
 
-/// Free slots of a ring, lent to be written: what [`Producer::write_chunk`] gives.
+/// Borrowed free slots of a ring, to be written; made by [`Producer::write_chunk`].
 ///
-/// The slots are one stretch of memory, or two where the ring wraps. Nothing is pushed until a
-/// method that says so: a chunk that is dropped or forgotten leaves the ring as it was.
+/// The slots are one slice, or two where the ring wraps. Only the methods below push items. A chunk
+/// that is dropped or leaked pushes nothing.
 ///
-/// | to push | take |
+/// | to push | use |
 /// | --- | --- |
-/// | what an iterator gives | [`fill`](Self::fill) |
+/// | the items of an iterator | [`fill`](Self::fill) |
 /// | a copy of a slice | [`copy_from_slice`](Self::copy_from_slice) |
-/// | what is written in place, each slot having a value before | [`filled_with`](Self::filled_with), [`filled`](Self::filled) |
-/// | what is written in place, by foreign code or a read from the system | [`as_mut_slices`](Self::as_mut_slices), then the unsafe [`commit`](Self::commit) |
+/// | values that are first initialised and then changed in place | [`filled_with`](Self::filled_with), [`filled`](Self::filled) |
+/// | values that foreign code or a system call writes in place | [`as_mut_slices`](Self::as_mut_slices), then the unsafe [`commit`](Self::commit) |
 ///
 /// All methods are wait-free; each push is one atomic store, whatever the number of items.
 ///
@@ -40,7 +40,7 @@ use crate::alloc::{Allocator, Global};
 /// assert_eq!(items, [1, 2, 3, 4, 5, 6, 6]);
 /// ```
 ///
-/// While a chunk lives, the producer is its own:
+/// A chunk borrows the producer exclusively:
 ///
 /// ```compile_fail
 /// let (mut producer, _consumer) = rast_queue::spsc::ring::<u32>(8);
@@ -49,7 +49,7 @@ use crate::alloc::{Allocator, Global};
 /// chunk.fill([2]);
 /// ```
 ///
-/// Slots that no thread has said to hold values are not pushed by safe code:
+/// Safe code cannot push slots that may be uninitialised:
 ///
 /// ```compile_fail
 /// let (mut producer, _consumer) = rast_queue::spsc::ring::<u32>(8);
@@ -92,11 +92,11 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// Moves items of `items` into the slots until either ends, pushes them at once, and returns
     /// how many.
     ///
-    /// The iterator is asked for no more items than there are slots; lend it by `&mut` to use it
-    /// further. If it panics, the items that it gave before are pushed. An iterator whose length
-    /// the standard library trusts, a range's or a vector's say, and what `map` makes of it, by
-    /// value or by `&mut`, is not asked for its end at each item, and goes to memory in vectors
-    /// where its items do. The iterator, if it is given away, is dropped after the push.
+    /// The iterator yields at most as many items as there are slots; pass it by `&mut` to use it
+    /// further. If it panics, the items that it had yielded are pushed. If the standard library
+    /// trusts the iterator's length, as for a range, a vector, or a `map` over these, the loop does
+    /// not check for the end at each item, and can be vectorised. An iterator that is passed by
+    /// value is dropped after the push.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -107,7 +107,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// ```
     #[inline]
     pub fn fill(self, items: impl IntoIterator<Item = T>) -> usize {
-        // Dropped after `written`, which pushes: what dropping it costs delays no item.
+        // Dropped after `written`, which pushes, so that its drop delays no item.
         let mut items = items.into_iter();
         let mut written = Written {
             producer: self.producer,
@@ -118,7 +118,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         let (first, second) = unsafe { self.span.as_slots() };
         let in_first = first.len();
         written.fill(first, items.by_ref());
-        // An iterator that has ended is not asked again: it might go on.
+        // An iterator that has ended is not called again: it might yield more.
         if written.count == in_first && !second.is_empty() {
             written.fill(second, items.by_ref());
         }
@@ -164,9 +164,9 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         self.filled_with(T::default)
     }
 
-    /// Writes what `make` gives into every slot, for code that then changes it in place.
+    /// Writes the result of `make` into every slot, for code that then changes it in place.
     ///
-    /// If `make` panics, what it gave before is dropped and nothing is pushed.
+    /// If `make` panics, the values that it returned before are dropped and nothing is pushed.
     pub fn filled_with(self, mut make: impl FnMut() -> T) -> FilledChunk<'a, T, A> {
         let mut filled = FilledChunk {
             chunk: self,
@@ -188,8 +188,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
 
     /// Borrows the slots, in order; the second slice is empty unless the ring wraps among them.
     ///
-    /// What is written here is pushed by [`commit`](Self::commit); without it, it is forgotten and
-    /// not dropped.
+    /// [`commit`](Self::commit) pushes the values written here; without it they are leaked.
     #[inline]
     #[must_use]
     pub fn as_mut_slices(&mut self) -> (&mut [MaybeUninit<T>], &mut [MaybeUninit<T>]) {
@@ -241,23 +240,22 @@ impl<T, A: Allocator> fmt::Debug for WriteChunk<'_, T, A> {
     }
 }
 
-/// Counts what is written and pushes it on drop, so by a panic of the iterator too.
+/// Counts the written items and pushes them on drop, so also if the iterator panics.
 ///
-/// The count is kept here and not in the half, whose words a write to a slot might change for all
-/// that the compiler knows. No user code holds one, so none is lost.
+/// The count is here and not in the half, because the compiler must assume that a write to a slot
+/// may change the fields of the half. User code never has this value, so it cannot be leaked.
 struct Written<'a, T, A: Allocator> {
     producer: &'a Producer<T, A>,
     count: usize,
 }
 
 impl<T, A: Allocator> Written<'_, T, A> {
-    /// Moves items of `items` into `slots` until either ends; they are what follows in the chunk on
-    /// those counted.
+    /// Moves items of `items` into `slots` until either ends. `slots` must follow the slots counted
+    /// so far.
     ///
-    /// A slot is taken first and then an item, so no item is taken that has no slot. The loop is
-    /// driven from inside: over an iterator whose length the standard library knows it has one
-    /// exit, and the items of a batch go to memory in vectors, which loads in vectors soon after
-    /// can be given from the store buffer.
+    /// `zip` asks for a slot before an item, so no item is lost. With `for_each` the loop over an
+    /// iterator of known length has one exit and is vectorised. Vector loads soon after can then be
+    /// forwarded from the store buffer.
     #[inline(always)]
     fn fill(&mut self, slots: &mut [MaybeUninit<T>], items: impl Iterator<Item = T>) {
         slots.iter_mut().zip(items).for_each(|(slot, item)| {
@@ -277,10 +275,10 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
     }
 }
 
-/// Slots of a ring that hold values already, lent to be changed: the safe form of a [`WriteChunk`].
+/// Borrowed slots of a ring that are initialised, to be changed: the safe form of a [`WriteChunk`].
 ///
-/// What is not committed is dropped with the chunk; a chunk that is forgotten leaks its values and
-/// leaves the ring as it was.
+/// Values that are not committed are dropped with the chunk. A chunk that is leaked leaks its
+/// values and pushes nothing.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring::<String>(4);
@@ -293,7 +291,7 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
 #[must_use = "a chunk pushes nothing until it is committed"]
 pub struct FilledChunk<'a, T, A: Allocator = Global> {
     chunk: WriteChunk<'a, T, A>,
-    /// How many slots hold values: all but while they are written.
+    /// Number of initialised slots: all, except while they are being written.
     count: usize,
 }
 
@@ -322,7 +320,7 @@ impl<T, A: Allocator> FilledChunk<'_, T, A> {
 
     /// Pushes the first `count` values at once, and drops the others.
     ///
-    /// If a drop panics, the values are pushed all the same and the others dropped.
+    /// Even if a drop panics, the values are pushed and the others are dropped.
     ///
     /// # Panics
     ///

@@ -34,12 +34,10 @@ const MARGIN: f64 = 0.05;
 /// The default charge for moving everything, in the same unit.
 const CHARGE: f64 = 0.10;
 
-/// How many times the noise of the comparison must be gained on top. Under
-/// 2 to 8 workers with loads of 0.9 to 1.1 a plan of 3 in 300 000 runs of 24 epochs
-/// passed after the fourth (the scenario of `tests/model.rs`, 2026-11-23). With 2.25
-/// none did, but a hot set beside loaded pinned shards was spread too seldom
-/// (`trials.rs`).
-const NOISE: f64 = 2.0;
+/// How many times the noise of the comparison must be gained on top. In the scenario of
+/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-23) 72 runs of 600,000
+/// move late with 1.0, 8 with 1.25, and none of 3,000,000 with this.
+const NOISE: f64 = 1.75;
 
 /// The default window below which figures say nothing.
 const LEAST_WINDOW: Nanos = Nanos::from_millis(1);

@@ -327,7 +327,7 @@ impl Plan {
             .sum();
         let (cost, variance) = &mut costs(self)[owner.index()];
         *cost += rates.loads[shard] + cut;
-        *variance += rates.noise[shard].powi(2);
+        *variance += rates.noise(shard).powi(2);
         ties.len() as isize / 16
     }
 

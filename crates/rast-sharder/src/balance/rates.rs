@@ -9,6 +9,13 @@
 //! step for noise in each window until the mean has caught up, and nothing moves
 //! meanwhile. The difference of two windows sees the step once (von Neumann 1941,
 //! "Distribution of the ratio of the mean square successive difference").
+//!
+//! Such a difference is small by chance as well, and then so is the mean of the newest few,
+//! although the shard strays as much as ever. So the noise is the greater of two means: that
+//! of the newest windows, which sees a load that has become restless, and that of about 16
+//! windows. In the second a difference that is far out counts as a small multiple of the usual
+//! one (Huber 1964, "Robust estimation of a location parameter"), so that a step of the load
+//! leaves it nearly as it was.
 
 use std::vec::Vec;
 
@@ -25,6 +32,16 @@ const FIRST_NOISE: f64 = 0.05;
 /// The distance of a window to the mean of those before, over its difference to the last one,
 /// where windows are independent: the root of 4/3 variances over 2 variances.
 const TO_MEAN: f64 = 0.816;
+
+/// How far a shard is taken to stray at least, as a share of its load: the noise of a load
+/// that never changes comes to an end there, and with it the fall of the bar for plans.
+const LEAST_NOISE: f64 = 0.01;
+
+/// The weight of the newest difference in the usual noise.
+const USUAL: f64 = 0.125;
+
+/// A difference counts as no more than so many times the usual one.
+const OUTLIER: f64 = 3.0;
 
 /// After so many windows the decision waits no longer for shards that were
 /// never measured: what cannot be measured counts as no load.
@@ -55,8 +72,10 @@ enum Stage {
 pub(super) struct Rates {
     /// Share of a worker that each shard asks for.
     pub(super) loads: Vec<f64>,
-    /// How far the shard's share of the total strays, as a load.
-    pub(super) noise: Vec<f64>,
+    /// How far the shard's share of the total strayed in the newest windows, as a load.
+    recent: Vec<f64>,
+    /// How far it strays as a rule, as a share of the shard's load.
+    usual: Vec<f64>,
     /// The shard's share of the total in its last window.
     last: Vec<f64>,
     /// By receiver: senders in order, and their messages per second.
@@ -79,7 +98,8 @@ impl Rates {
         if self.loads.len() != shards {
             *self = Self {
                 loads: std::vec![0.0; shards],
-                noise: std::vec![0.0; shards],
+                recent: std::vec![0.0; shards],
+                usual: std::vec![FIRST_NOISE; shards],
                 last: std::vec![0.0; shards],
                 incoming: std::vec![Vec::new(); shards],
                 known: std::vec![false; shards],
@@ -173,15 +193,26 @@ impl Rates {
         if !self.known[shard] {
             self.known[shard] = true;
             self.known_count += 1;
-            self.noise[shard] = fresh * FIRST_NOISE;
+            self.recent[shard] = fresh * FIRST_NOISE;
             *load = fresh;
             return;
         }
         if old_total > 0.0 && new_total > 0.0 {
             let strayed = (fresh / new_total - last).abs() * old_total * TO_MEAN;
-            self.noise[shard] += (strayed - self.noise[shard]) * NEWEST;
+            self.recent[shard] += (strayed - self.recent[shard]) * NEWEST;
+            if *load > 0.0 {
+                let usual = &mut self.usual[shard];
+                let most = OUTLIER * usual.max(FIRST_NOISE);
+                *usual += ((strayed / *load).min(most) - *usual) * USUAL;
+                *usual = usual.max(LEAST_NOISE);
+            }
         }
         *load += (fresh - *load) * NEWEST;
+    }
+
+    /// Returns how far the shard's share of the total strays, as a load.
+    pub(super) fn noise(&self, shard: usize) -> f64 {
+        self.recent[shard].max(self.usual[shard] * self.loads[shard])
     }
 }
 
@@ -202,7 +233,7 @@ mod tests {
             view.set(ShardId(1), other, WINDOW);
             rates.begin(2);
             assert_eq!(rates.update(&view, WINDOW, usize::MAX / 2), Some(true));
-            noise.push(rates.noise[0]);
+            noise.push(rates.recent[0]);
         }
         // It halves with each window after the step.
         let halves = noise[1..].windows(2).map(|pair| pair[1] / pair[0]);
@@ -210,6 +241,36 @@ mod tests {
             halves.clone().all(|half| (half - 0.5).abs() < 1e-9),
             "{noise:?}"
         );
+    }
+
+    #[test]
+    fn quiet_windows_and_a_step_leave_the_usual_noise() {
+        let mut rates = Rates::default();
+        let mut take = |one: f64| {
+            let mut view = LoadView::new(2, 2);
+            view.set(ShardId(0), one, WINDOW);
+            view.set(ShardId(1), 1.0 - one, WINDOW);
+            rates.begin(2);
+            assert_eq!(rates.update(&view, WINDOW, usize::MAX / 2), Some(true));
+            (rates.noise(0) / rates.loads[0], rates.usual[0])
+        };
+        for window in 0..40 {
+            take(0.5 + 0.05 * f64::from(window % 2));
+        }
+        let (_, restless) = take(0.5);
+        assert!((0.07..0.09).contains(&restless), "{restless}");
+        // The newest windows are alike, by chance as it seems so far.
+        let (noise, _) = (take(0.5), take(0.5)).1;
+        assert!(noise > 0.7 * restless, "{noise} of {restless}");
+        let (_, before) = take(0.5);
+        let (_, after) = take(0.9);
+        assert!(
+            after <= 1.26 * before,
+            "{after} after a step, {before} before"
+        );
+        // A load that never changes strays by the least.
+        let (noise, _) = (0..40).map(|_| take(0.9)).last().expect("some windows");
+        assert_eq!(noise, LEAST_NOISE);
     }
 
     #[test]

@@ -1,18 +1,15 @@
-//! The system's clock that goes on while the machine sleeps.
+//! The system clock that also counts while the machine is suspended.
 
 use super::Clock;
 use crate::Instant;
 use crate::raw::boot_nanos;
 
-/// The system's monotonic clock that counts the time of suspension too:
-/// CLOCK_BOOTTIME.
+/// The system's monotonic clock including suspended time: CLOCK_BOOTTIME.
 ///
-/// It is there on Linux and Android alone; elsewhere the name is absent.
-/// It counts from the boot of the machine, so its instants have nothing to do
-/// with those of [`MonotonicClock`](crate::MonotonicClock), and mean the same
-/// in every process.
-/// All instances agree. A reading costs what one of the monotonic clock does, a
-/// call into the vDSO, and is wait-free.
+/// The type exists only on Linux and Android. The clock counts from the boot of the machine, so its
+/// instants mean the same in every process, and must not be compared with those of
+/// [`MonotonicClock`](crate::MonotonicClock). All instances agree. A reading costs as much as one
+/// of the monotonic clock, a call into the vDSO, and is wait-free.
 ///
 /// ```
 /// use rast_timers::{BootClock, Clock};
@@ -25,13 +22,13 @@ use crate::raw::boot_nanos;
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootClock {
-    /// Made by `new` alone, which has asked the kernel.
+    /// Only `new` makes the value, after a successful system call.
     asked: (),
 }
 
 impl BootClock {
-    /// Makes a handle of the clock, `None` where the kernel has no such clock
-    /// or a filter of system calls forbids it.
+    /// Makes a handle of the clock; `None` if the kernel has no such clock or a system call filter
+    /// forbids it.
     #[must_use]
     pub fn new() -> Option<Self> {
         boot_nanos().map(|_| Self { asked: () })
@@ -41,7 +38,7 @@ impl BootClock {
 impl Clock for BootClock {
     /// # Panics
     ///
-    /// If the kernel answered `new` and refuses now, which none does.
+    /// If the system call succeeded in `new` and fails now, which no kernel does.
     #[inline]
     fn now(&self) -> Instant {
         Instant::from_nanos(boot_nanos().expect("a clock that was there stays"))

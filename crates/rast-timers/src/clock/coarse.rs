@@ -1,7 +1,7 @@
-//! A clock for the price of a load: the reading that some thread published last.
+//! A clock that costs one load: the last reading that some thread published.
 //!
-//! Others keep a hidden thread that publishes. Here the caller's own loop does
-//! it once in a turn, or a [`Ticker`] that the user starts and can stop.
+//! Other coarse clocks publish from a hidden thread. Here the caller's own loop publishes once per
+//! iteration, or a [`Ticker`] does, which the user starts and can stop.
 
 use super::Clock;
 use crate::primitive::CachePadded;
@@ -9,16 +9,15 @@ use crate::primitive::sync::Arc;
 use crate::{Instant, Nanos, Tick};
 use core::fmt;
 
-/// A clock that shows the reading of another clock that was published last.
+/// A clock that shows the last published reading of another clock, its source.
 ///
-/// It lies behind its source and never ahead of it, by at most τ + δ: the time
-/// between two publications, and the lateness of the last one. No thread
-/// publishes unless told to: call [`update`](Self::update) in a loop that turns
-/// anyway, or start a [`Ticker`]. As long as no thread does, the clock stands
-/// still; [`staleness`](Self::staleness) reads the source and tells by how much.
+/// It is never ahead of its source, and at most τ + δ behind it: the time between two publications
+/// plus the lateness of the last one. Nothing publishes on its own: call [`update`](Self::update)
+/// in a loop that runs continuously, or start a [`Ticker`]. Without either the clock does not
+/// advance. [`staleness`](Self::staleness) reads the source and returns the lag.
 ///
-/// Clones share one word. A reading is one relaxed load and wait-free; so is an
-/// update on machines with an atomic maximum, lock-free elsewhere.
+/// Clones share one word. A reading is one relaxed load and wait-free. An update is wait-free on
+/// machines with an atomic maximum, and lock-free elsewhere.
 ///
 /// ```
 /// use rast_timers::{Clock, CoarseClock, ManualClock, Nanos};
@@ -34,7 +33,7 @@ pub struct CoarseClock<C> {
 }
 
 struct Shared<C> {
-    /// On a line of its own: it is written often and read by all.
+    /// On its own cache line: it is written often and read by all.
     tick: CachePadded<Tick>,
     source: C,
 }
@@ -61,17 +60,17 @@ impl<C: Clock> CoarseClock<C> {
         now
     }
 
-    /// Returns how far the clock lies behind its source; reads the source.
+    /// Returns how far the clock is behind its source; reads the source.
     #[must_use]
     pub fn staleness(&self) -> Nanos {
-        // The word first, so that the answer is never too small.
+        // Load the word first, so that the result is never too small.
         let word = self.now();
         self.shared.source.now().saturating_since(word)
     }
 }
 
 impl<C> CoarseClock<C> {
-    /// Returns the word, for the amortised timers that look at one.
+    /// Returns the tick word, for the amortised timers.
     #[must_use]
     pub fn tick(&self) -> &Tick {
         &self.shared.tick
@@ -118,12 +117,10 @@ mod ticker {
     use std::string::String;
     use std::time::Duration;
 
-    /// A thread that updates a [`CoarseClock`] at a period, until it is
-    /// dropped.
+    /// A thread that updates a [`CoarseClock`] periodically, until it is dropped.
     ///
-    /// It keeps τ; δ is the lateness at which the system wakes it, from some
-    /// 50 µs on an idle machine to whole time slices on a crowded one.
-    /// Dropping it stops the thread and waits for its end.
+    /// The thread keeps τ. δ is the wake-up latency of the system: some 50 µs on an idle machine,
+    /// whole time slices on a busy one. Dropping the ticker ends the thread and joins it.
     ///
     /// ```
     /// use rast_timers::{Clock, CoarseClock, MonotonicClock, Nanos, Ticker};
@@ -144,12 +141,12 @@ mod ticker {
     }
 
     impl Ticker {
-        /// Starts a thread that updates `clock` every `period`, which counts
-        /// from one update to the next wait; zero spins.
+        /// Starts a thread that updates `clock` and then waits for `period`, in a loop; a period of
+        /// zero spins.
         ///
         /// # Errors
         ///
-        /// If the system has no thread to give.
+        /// If the system cannot start a thread.
         pub fn start<C>(clock: CoarseClock<C>, period: Nanos) -> io::Result<Self>
         where
             C: Clock + Send + Sync + 'static,
@@ -159,9 +156,8 @@ mod ticker {
             let unparker = parker.unparker();
             let theirs = Arc::clone(&stops);
             let thread = thread::spawn_named(String::from("rast-ticker"), move || {
-                // Relaxed: the word says stop and nothing else; the token of
-                // the unpark behind it keeps the thread from sleeping past it,
-                // and the join orders what the thread did. [CK5]
+                // Relaxed: the flag publishes no other memory. The unpark token that follows it
+                // ends the park, and the join orders what the thread did. [CK5]
                 while !theirs.load(Ordering::Relaxed) {
                     clock.update();
                     parker.park_timeout(Duration::from(period));
@@ -181,8 +177,7 @@ mod ticker {
             self.stops.store(true, Ordering::Relaxed);
             self.unparker.unpark();
             if let Some(thread) = self.thread.take() {
-                // It panics only where the source clock does; that has been
-                // reported on its own thread.
+                // The thread panics only if the source clock does; the panic was reported there.
                 let _ = thread.join();
             }
         }

@@ -5,7 +5,7 @@ use crate::primitive::sync::OnceLock;
 use crate::{Instant, Nanos};
 use std::time::Instant as SystemInstant;
 
-/// Where every `MonotonicClock` of the process counts from: the first use.
+/// Origin of every `MonotonicClock` of the process: the first use.
 static ORIGIN: OnceLock<SystemInstant> = OnceLock::new();
 
 fn origin() -> SystemInstant {
@@ -14,10 +14,9 @@ fn origin() -> SystemInstant {
 
 /// The system's monotonic clock.
 ///
-/// It has no state of its own: all instances agree, on every thread, and
-/// count from the moment of the first use in the process.
-/// A reading costs what `std::time::Instant::now` costs, on Linux a call into
-/// the vDSO, and one load for the origin; it is wait-free wherever that is.
+/// It has no state: all instances agree on every thread, and count from the first use in the
+/// process. A reading costs as much as `std::time::Instant::now` (on Linux a call into the vDSO)
+/// plus one load of the origin. It is wait-free wherever that function is.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock};
@@ -38,16 +37,16 @@ impl MonotonicClock {
         Self
     }
 
-    /// Converts an instant of the standard library to this clock's; the
-    /// origin for one that lies before it.
+    /// Converts an instant of the standard library to this clock's; an instant before the origin
+    /// becomes the origin.
     #[must_use]
     pub fn instant_of(&self, instant: SystemInstant) -> Instant {
         let since = instant.saturating_duration_since(origin());
         Instant::ORIGIN.saturating_add(Nanos::from(since))
     }
 
-    /// Converts an instant of this clock to the standard library's, `None`
-    /// where that cannot hold it.
+    /// Converts an instant of this clock to the standard library's; `None` if that cannot represent
+    /// it.
     #[must_use]
     pub fn system_of(&self, instant: Instant) -> Option<SystemInstant> {
         let since = instant.saturating_since(Instant::ORIGIN);
@@ -59,7 +58,7 @@ impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> Instant {
         let since = SystemInstant::now().saturating_duration_since(origin());
-        // The low 64 bits are all of it for the first 584 years of uptime.
+        // The low 64 bits suffice for the first 584 years of uptime.
         Instant::from_nanos(since.as_nanos() as u64)
     }
 }

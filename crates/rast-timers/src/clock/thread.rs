@@ -1,16 +1,14 @@
-//! How long a thread ran.
+//! The processor time of a thread.
 
 use super::Clock;
 use crate::Instant;
 use crate::raw::thread_nanos;
 
-/// How long the calling thread has run on a processor: CLOCK_THREAD_CPUTIME_ID.
+/// The processor time of the calling thread: CLOCK_THREAD_CPUTIME_ID.
 ///
-/// It stands still while the thread sleeps, and while the system runs another thread in its
-/// place. Each thread reads its own time, so readings of two threads have nothing to do with
-/// each other.
-/// It is there on Linux and Android alone; elsewhere the name is absent.
-/// A reading is a system call, and wait-free.
+/// It does not advance while the thread sleeps or is preempted. Each thread reads its own time, so
+/// readings of two threads must not be compared. The type exists only on Linux and Android. A
+/// reading is a system call, and wait-free.
 ///
 /// ```
 /// use rast_timers::{Clock, ThreadClock};
@@ -23,13 +21,13 @@ use crate::raw::thread_nanos;
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClock {
-    /// Made by `new` alone, which has asked the kernel.
+    /// Only `new` makes the value, after a successful system call.
     asked: (),
 }
 
 impl ThreadClock {
-    /// Makes a handle of the clock, `None` where the kernel has no such clock
-    /// or a filter of system calls forbids it.
+    /// Makes a handle of the clock; `None` if the kernel has no such clock or a system call filter
+    /// forbids it.
     #[must_use]
     pub fn new() -> Option<Self> {
         thread_nanos().map(|_| Self { asked: () })
@@ -39,7 +37,7 @@ impl ThreadClock {
 impl Clock for ThreadClock {
     /// # Panics
     ///
-    /// If the kernel answered `new` and refuses now, which none does.
+    /// If the system call succeeded in `new` and fails now, which no kernel does.
     #[inline]
     fn now(&self) -> Instant {
         Instant::from_nanos(thread_nanos().expect("a clock that was there stays"))

@@ -1,11 +1,11 @@
 //! A cancellable deadline store with constant costs: a radix calendar.
 //!
-//! Source: the timer trackers of RAST's reactor; the radix heap (Ahuja,
-//! Mehlhorn, Orlin and Tarjan, 1990), in which a value waits in the list of the
-//! highest digit where its deadline differs from the time reached. What is
-//! changed: a list is taken apart a few entries at a time and ahead of its
-//! time, so that no call works long; short lists are never taken apart; lists
-//! that are in order already move once.
+//! Source: the timer trackers of RAST's reactor, and the radix heap (Ahuja, Mehlhorn, Orlin and
+//! Tarjan, 1990). A value is in the list of the highest digit in which its deadline differs from
+//! the cursor, the time reached. When time comes near a list, the list is split: its entries move
+//! to the lane (the sorted list of the next values) or to lists of lower levels. Changes: a list is
+//! split a few entries at a time and ahead of its time, so that no call works long; short lists are
+//! never split; runs that are already in order move only once.
 //!
 //! ```text
 //!              64 lists per digit of six bits              in order
@@ -21,31 +21,31 @@
 //! | field | meaning |
 //! | --- | --- |
 //! | `cursor` | no value in the lists of the levels is due before it |
-//! | `drain` | the list X that is being taken apart, `NONE` if there is none |
-//! | `span` | the width of X in time, 0 without one: `at ^ cursor < span` tells that `at` lies in X |
+//! | `drain` | the list X that is being split, `NONE` if there is none |
+//! | `span` | the width of X in time, 0 without X: `at` lies in X if `at ^ cursor < span` |
 //! | `lane_last` | the greatest deadline that was appended to the lane |
-//! | `late_last` | the greatest deadline in `late` since that was empty |
-//! | `bar` | an insert before it goes to `late`; `cursor`, unless the cursor has gone back |
-//! | `moved` | what `late` had before it is in the lists; `cursor`, as `bar` |
-//! | `wake` | before it no step has anything to do |
+//! | `late_last` | the greatest deadline in `late` since it was last empty |
+//! | `bar` | a value inserted before this time goes to `late`; equals `cursor`, unless the cursor has gone back |
+//! | `moved` | values that `late` had before this time are now in the lists; equals `cursor` when `bar` does |
+//! | `wake` | no step has work to do before this time |
 //!
-//! 1. A value at `at ≥ cursor` waits in level l, list s: l is the highest digit
-//!    in which `at` and `cursor` differ, s that digit of `at`. Lower levels
-//!    are earlier, and so are lower lists of one level.
-//! 2. The cursor moves only to the start of the earliest list, or to a time
-//!    before it; so rule 1 holds without anything being moved.
-//! 3. While X is taken apart the cursor is at its start, the levels below
-//!    X's hold nothing but what came out of X, and what is inserted in X's
-//!    range queues at the end of X. So those of one deadline stay in order.
-//! 4. The lane is sorted. What is in the lane came before what waits under the
-//!    same deadline elsewhere.
+//! 1. A value at `at ≥ cursor` is in list s of level l: l is the highest digit in which `at` and
+//!    `cursor` differ, s that digit of `at`. Lower levels are earlier, and so are lower lists of
+//!    one level.
+//! 2. The cursor moves only to the start of the earliest list, or to a time before it; so rule 1
+//!    holds without moving a value.
+//! 3. While X is being split, the cursor is at its start. The levels below X's contain only values
+//!    from X, and a value inserted in X's range is appended to X. So values with the same deadline
+//!    stay in order.
+//! 4. The lane is sorted. A value in the lane was inserted before the values elsewhere that have
+//!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
-//! 6. A slot leaves for good when its generation is used up.
-//! 7. The cursor goes back where a step's `now` is more than `BACK` before it:
-//!    the lists whose digit no longer differs first are joined. What `late` has
-//!    at or after the cursor then moves to the lists in its order, a value a
-//!    step; until that is done no list is looked at, and `cursor <= moved <= bar`.
-//!    Values from `moved` to `bar` queue in `late` meanwhile, so that those of one
+//! 6. A slot is retired when its generations are used up.
+//! 7. The cursor goes back if a step's `now` is more than `BACK` before it. First the lists whose
+//!    digit no longer differs are joined. Then the values of `late` at or after the cursor move to
+//!    the lists in order, one value per step. Until that is done no list is read, and `cursor <=
+//!    moved <= bar`. Meanwhile values from `moved` to `bar` are inserted in `late`, so that values
+//!    with the same deadline stay in order.
 //!    deadline stay in order.
 
 mod back;
@@ -61,42 +61,41 @@ use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
 use crate::Instant;
 use core::fmt;
 
-/// Bits of a digit, and the lists of a level.
+/// Bits of a digit, and number of lists of a level.
 const DIGIT: u32 = 6;
 const FAN: u32 = 1 << DIGIT;
 const LEVELS: usize = 64_usize.div_ceil(DIGIT as usize);
 
-/// Heads beyond those of the levels.
+/// Index of the heads after those of the levels.
 const LANE: Index = LEVELS as Index * FAN;
 const NEVER: Index = LANE + 1;
 const HEADS: u32 = NEVER + 1;
 
-/// No list, no slot.
+/// No list and no slot.
 const NONE: Index = Index::MAX;
 
-/// In `prev` of an entry that waits in `late`, with its handle there in `at`.
+/// Value of `prev` in an entry that is in `late`; its `at` is then its handle there.
 const LATE: Index = Index::MAX;
 
-/// A list of at most so many entries is searched and not taken apart.
+/// Maximum length of a list that is searched instead of split.
 const SHORT: usize = 16;
 
-/// Entries that one step takes out of a list.
+/// Number of entries that one step moves out of a list.
 const MOVES: usize = 8;
 
-/// How many slots ahead of a run of cancels memory is asked for: 128 KiB where
-/// a value is a word. To cancel the oldest of a million and arm one took 25 ns
-/// without, 13 ns at 128 to 512, 10.6 ns at 2048, 9.3 ns here
-/// (`docs/performance.md`, 2026-11-21).
+/// Distance in slots at which a run of cancels prefetches: 128 KiB if a value is a word. To cancel
+/// the oldest of a million values and arm one took 25 ns without, 13 ns at 128 to 512, 10.6 ns at
+/// 2048, 9.3 ns here (`docs/performance.md`, 2026-11-21).
 const AHEAD: u32 = 4096;
 
-/// How many handles of several are looked at before the first is cancelled.
+/// Number of handles whose slots `cancel_all` prefetches before it cancels the first.
 const BATCH: usize = 16;
 
-/// The longest time ahead at which a list begins to be taken apart.
+/// Maximum time before its start at which the splitting of a list begins.
 const LEAD_MAX: u64 = 1 << 24;
 
-/// How long before its start a list of each level begins to be taken apart: a
-/// sixteenth of its width, and `LEAD_MAX` at most.
+/// Time before its start at which the splitting of a list begins, for each level: a sixteenth of
+/// the list's width, at most `LEAD_MAX`.
 const LEADS: [u64; LEVELS] = {
     let mut leads = [LEAD_MAX; LEVELS];
     let mut level = 0;
@@ -119,54 +118,51 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// When to begin to take the list apart.
+    /// Returns the time at which to begin to split the list.
     fn ahead(&self) -> u64 {
-        // The digit of a list above level 0 is more than the cursor's.
+        // Above level 0 the digit of the list is greater than the cursor's, so this does not wrap.
         self.start - LEADS[self.level as usize]
     }
 
-    /// The last of the list's times.
+    /// Returns the last time that the list covers.
     fn last(&self) -> u64 {
         self.start | ((1 << (self.level * DIGIT)) - 1)
     }
 }
 
-/// A [`DeadlineStore`] with cancellation at constant cost: insert, cancel and
-/// reschedule touch a few entries whatever the population, and so does each
-/// step of expiring, however the deadlines cluster; exact to the nanosecond.
+/// A [`DeadlineStore`] with cancellation at constant cost, exact to the nanosecond. Insert, cancel,
+/// reschedule and each expiry step access a few entries, whatever the population and however the
+/// deadlines cluster.
 ///
-/// | call | entries touched at most |
+/// | call | maximum number of entries accessed |
 /// | --- | --- |
-/// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 for a deadline that is not before what a step has seen |
+/// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 for a deadline that is not before the time reached |
 /// | `clear` | all |
 /// | one [`step`](DeadlineStore::step), so one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
-/// A value moves at most 11 times before it is due, usually up to 4 times, and
-/// once if values of one timeout are inserted one after the other. The memory
-/// doubles where it ends, as that of a `Vec`, which copies all of it at once:
-/// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid
-/// it. It holds up to 2^32 − 1000 values and keeps the memory of its fullest
-/// time.
+/// A value moves at most 11 times before it is due, usually up to 4 times, and once if values of
+/// one timeout are inserted one after the other. When the memory is full it doubles, as that of a
+/// `Vec`, which copies all of it at once; [`with_capacity`](Self::with_capacity) or
+/// [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
+/// shrink.
 ///
-/// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: exact
-/// where at most sixteen values wait in the earliest list, otherwise the time at
-/// which the store should be looked at next.
+/// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here. It is exact if at most
+/// sixteen values are in the earliest list; otherwise it is the time at which to call the store
+/// next.
 ///
-/// [`expire_unordered`](DeadlineStore::expire_unordered) is for timers that do
-/// not depend on each other: of a cluster in no order it takes a thirteenth of
-/// the time of [`expire`](DeadlineStore::expire), which sorts it to the
-/// nanosecond. It begins with a list when the list's time has come and not
-/// ahead of it.
+/// [`expire_unordered`](DeadlineStore::expire_unordered) is for timers that do not depend on each
+/// other. For a cluster in random order it takes a thirteenth of the time of
+/// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond. It splits a list
+/// only when the list's time has come, not ahead of it.
 ///
-/// A `now` far in the future does no lasting harm. The next call whose `now` is
-/// more than 33 ms before it puts the store in order again: its first step may
-/// touch more than [`TOUCHES`](Self::TOUCHES) entries, four for each list in use
-/// and 2,600 at most, and one more step is [`Busy`](Step::Busy) for each value that
-/// was inserted in between.
+/// A `now` far in the future does no lasting harm. The next call whose `now` is more than 33 ms
+/// earlier restores the order. Its first step may access more than [`TOUCHES`](Self::TOUCHES)
+/// entries: four for each list in use, at most 2,600. Each value that was inserted in between costs
+/// one more [`Busy`](Step::Busy) step.
 ///
-/// A value of `T` lies beside its deadline, and each of the 706 lists has a
-/// place of that size too: box what is large.
+/// A value of `T` is stored next to its deadline, and each of the 706 list heads has space for a
+/// `T`, too: box large values.
 ///
 /// ```
 /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
@@ -182,11 +178,11 @@ impl Bucket {
 /// ```
 pub struct CalendarStore<T> {
     lists: Lists<T, HEADS>,
-    /// The lists in use, a word per level, and the levels in use.
+    /// Bit set of the lists in use, a word per level.
     occupied: [u64; LEVELS],
     levels: u32,
     free: Index,
-    /// The slot that was cancelled last.
+    /// The last cancelled slot.
     cancelled: Index,
     cursor: u64,
     span: u64,
@@ -198,15 +194,14 @@ pub struct CalendarStore<T> {
     late_last: u64,
     moved: u64,
     len: usize,
-    /// Entries touched, counted where debug assertions are on.
+    /// Number of entries accessed, counted with debug assertions.
     touched: u64,
 }
 
 impl<T> CalendarStore<T> {
-    /// The number of entries that one call of `insert`, `cancel` or
-    /// `reschedule`, or one step, touches at most: what a heap of 2^32 values
-    /// with four children to a node needs in the worst case, which only
-    /// deadlines before the time that was reached already meet.
+    /// Maximum number of entries that one step, or one call of `insert`, `cancel` or `reschedule`,
+    /// accesses. It is the worst case of a 4-ary heap of 2^32 values, which only deadlines before
+    /// the time already reached incur.
     pub const TOUCHES: u64 = 96;
 
     /// Makes an empty store without memory.
@@ -240,14 +235,13 @@ impl<T> CalendarStore<T> {
         store
     }
 
-    /// Makes room for `additional` values more.
+    /// Reserves memory for `additional` more values.
     pub fn reserve(&mut self, additional: usize) {
         let wanted = (self.len + additional).saturating_sub(self.lists.len());
         self.lists.reserve(wanted);
     }
 
-    /// Returns how many values fit without new memory, those in `late`
-    /// excepted.
+    /// Returns how many values fit without new memory, except those in `late`.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.lists.capacity()
@@ -274,7 +268,7 @@ impl<T> CalendarStore<T> {
         Some(Instant::from_nanos(slot.at))
     }
 
-    /// Entries touched so far, where debug assertions are on; for tests.
+    /// Returns the number of entries accessed so far, with debug assertions; for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn touched(&self) -> u64 {
@@ -288,8 +282,8 @@ impl<T> CalendarStore<T> {
         }
     }
 
-    /// What an operation of `late` touches at most: five nodes a level, and
-    /// the entry.
+    /// Counts the maximum that an operation of `late` accesses: five nodes per level, and the
+    /// entry.
     fn touch_late(&mut self) {
         if cfg!(debug_assertions) {
             let levels = u64::from(self.late.len().max(1).ilog2()) / 2 + 1;
@@ -297,13 +291,13 @@ impl<T> CalendarStore<T> {
         }
     }
 
-    /// The deadline of a value that waits in a list.
+    /// Returns the deadline of a value that is in a list.
     #[inline(always)]
     fn at(&self, slot: Index) -> u64 {
         self.lists.slot(slot).at
     }
 
-    /// A free slot, new memory if there is none.
+    /// Adds a free slot; allocates if needed.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> Index {
@@ -311,12 +305,12 @@ impl<T> CalendarStore<T> {
             self.lists.len() < (NONE - 1 - HEADS) as usize,
             "a CalendarStore holds at most 2^32 - 1000 values"
         );
-        // Memory first: nothing has changed if it cannot be had.
+        // Allocate first: if that fails, nothing has changed.
         self.lists.reserve(1);
         self.lists.grow()
     }
 
-    /// Puts a slot that is nowhere where rule 1 wants it.
+    /// Puts a slot that is in no list into the list of rule 1.
     #[inline(always)]
     fn place(&mut self, slot: Index, at: u64) {
         self.touch(2);
@@ -337,7 +331,7 @@ impl<T> CalendarStore<T> {
         let list = digits as u32 % FAN;
         self.levels |= 1 << level;
         self.occupied[level as usize] |= 1 << list;
-        // As `Bucket::ahead` says of this list.
+        // As `Bucket::ahead` computes for this list.
         let ahead = (digits << shift) - LEADS[level as usize];
         self.wake = self.wake.min(ahead);
         self.lists.push_back(level * FAN + list, slot, at);
@@ -348,7 +342,7 @@ impl<T> CalendarStore<T> {
         self.late_last = self.late_last.max(at);
         self.wake = self.wake.min(at);
         if self.cursor.saturating_sub(at) > BACK {
-            // The next step sees whether the clock has gone back.
+            // The next step checks whether the clock has gone back.
             self.wake = 0;
         }
         let handle = self.late.insert(Instant::from_nanos(at), slot);
@@ -357,7 +351,7 @@ impl<T> CalendarStore<T> {
         self.touch_late();
     }
 
-    /// Takes a slot out of where it waits and returns its deadline.
+    /// Removes a slot from its list or from `late` and returns its deadline.
     #[inline(always)]
     fn displace(&mut self, slot: Index) -> u64 {
         self.touch(3);
@@ -383,7 +377,7 @@ impl<T> CalendarStore<T> {
         at.map_or(0, Instant::as_nanos)
     }
 
-    /// Notes that a list is empty.
+    /// Records that a list is empty.
     fn vacate(&mut self, head: Index) {
         let level = (head / FAN) as usize;
         if level < LEVELS {
@@ -394,13 +388,13 @@ impl<T> CalendarStore<T> {
         }
     }
 
-    /// Frees a slot, whose value is out and which waits nowhere.
+    /// Frees a slot without a value that is in no list.
     #[inline(always)]
     fn release(&mut self, index: Index) {
         self.len -= 1;
         let free = self.free;
         let slot = self.lists.slot_mut(index);
-        // Rule 6: the last generation is never given out, the slot rests.
+        // Rule 6: a slot whose last generation was used is not reused.
         if let Some(next) = slot.generation.checked_add(1) {
             slot.generation = next;
             slot.next = free;
@@ -408,7 +402,7 @@ impl<T> CalendarStore<T> {
         }
     }
 
-    /// Takes a waiting slot out of the store.
+    /// Removes a waiting slot from the store.
     #[inline(always)]
     fn take(&mut self, index: Index) -> Step<T> {
         let at = Instant::from_nanos(self.displace(index));
@@ -420,7 +414,8 @@ impl<T> CalendarStore<T> {
         value.map_or(Step::Busy, |value| Step::Due(Expired { at, handle, value }))
     }
 
-    /// The earliest of the lane and of `late`; of equals the lane's.
+    /// Returns the earlier of the first of the lane and the first of `late`; the lane's if they are
+    /// equal.
     #[inline(always)]
     fn front(&self) -> Option<(u64, Index)> {
         let lane = self.lists.first(LANE);
@@ -433,7 +428,7 @@ impl<T> CalendarStore<T> {
         }
     }
 
-    /// The earliest list of the levels.
+    /// Returns the earliest list of the levels.
     #[inline(always)]
     fn earliest(&self) -> Option<Bucket> {
         if self.levels == 0 {
@@ -442,7 +437,7 @@ impl<T> CalendarStore<T> {
         let level = self.levels.trailing_zeros();
         let list = self.occupied[level as usize].trailing_zeros();
         let shift = level * DIGIT;
-        // The digits above the level are the cursor's, by rule 1.
+        // By rule 1 the digits above the level are the cursor's.
         let above = u64::MAX.checked_shl(shift + DIGIT).unwrap_or(0);
         Some(Bucket {
             head: level * FAN + list,
@@ -451,7 +446,7 @@ impl<T> CalendarStore<T> {
         })
     }
 
-    /// The first of the least deadlines of a short list, `None` for a long one.
+    /// Returns the first entry with the earliest deadline of a short list, `None` for a long list.
     fn search(&self, head: Index) -> Option<(u64, Index)> {
         let (mut least, mut count) = ((u64::MAX, NONE), 0);
         for (slot, at) in self.lists.iter(head) {
@@ -466,7 +461,7 @@ impl<T> CalendarStore<T> {
         Some(least)
     }
 
-    /// Begins to take a list apart.
+    /// Begins to split a list.
     fn open(&mut self, bucket: Bucket) {
         debug_assert!(bucket.level > 0, "one time is not taken apart");
         self.vacate(bucket.head);
@@ -474,18 +469,18 @@ impl<T> CalendarStore<T> {
         self.span = 1 << (bucket.level * DIGIT);
         self.drain = bucket.head;
         if self.lists.first(LANE).is_none() {
-            // Rule 4: no value in X's range waits in a level now.
+            // Rule 4: no value in X's range is in a level now.
             self.lane_last = 0;
         }
     }
 
-    /// Moves the cursor while every value in `late` is before it.
+    /// Moves the cursor; every value in `late` must be before `to`.
     #[inline(always)]
     fn move_cursor(&mut self, to: u64) {
         (self.cursor, self.bar, self.moved) = (to, to, to);
     }
 
-    /// Takes a few entries out of the list that is being taken apart.
+    /// Moves a few entries out of the list that is being split.
     fn advance(&mut self) {
         let mut moves = MOVES;
         while moves > 0 {
@@ -502,8 +497,8 @@ impl<T> CalendarStore<T> {
         self.close();
     }
 
-    /// Moves a run in order from the front of the list that is being taken
-    /// apart to the lane as it stands; returns its length, `most` at most.
+    /// Moves the sorted run at the front of the list that is being split to the lane, as one
+    /// splice; returns its length, at most `most`.
     #[inline(always)]
     fn advance_in_order(&mut self, most: usize) -> usize {
         let (mut run, mut last) = (0, NONE);
@@ -529,7 +524,7 @@ impl<T> CalendarStore<T> {
         run
     }
 
-    /// Moves an entry of the list that is being taken apart to a level below.
+    /// Moves an entry of the list that is being split to a lower level.
     #[inline(always)]
     fn descend(&mut self, slot: Index) {
         self.touch(4);
@@ -540,7 +535,7 @@ impl<T> CalendarStore<T> {
         self.span = span;
     }
 
-    /// Ends the taking apart of a list if nothing is left of it.
+    /// Ends the splitting if the list is empty.
     #[inline(always)]
     fn close(&mut self) {
         if self.lists.first(self.drain).is_none() {
@@ -588,7 +583,7 @@ impl<T> CalendarStore<T> {
                     self.advance();
                     return Step::Busy;
                 };
-                // Of equals the front's, by rules 4 and 5.
+                // For equal deadlines the front is first, by rules 4 and 5.
                 let (at, slot) = front.filter(|front| front.0 <= at).unwrap_or((at, slot));
                 self.wake = at;
                 if at <= now {
@@ -597,7 +592,7 @@ impl<T> CalendarStore<T> {
             }
         }
         if start > now && now > self.cursor {
-            // Rule 2: the earliest list begins after it.
+            // Rule 2: the earliest list starts after it.
             self.move_cursor(now);
         }
         Step::Idle
@@ -605,7 +600,7 @@ impl<T> CalendarStore<T> {
 }
 
 impl<T> DeadlineStore<T> for CalendarStore<T> {
-    /// O(1); O(log n) for a deadline before the time reached. May grow.
+    /// O(1); O(log n) for a deadline before the time reached. May allocate.
     ///
     /// # Panics
     ///
@@ -628,7 +623,7 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         handle
     }
 
-    /// O(1); O(log n) for a value whose deadline was past when it came.
+    /// O(1); O(log n) for a value whose deadline was past when it was inserted.
     #[inline]
     fn cancel(&mut self, handle: Handle) -> Option<T> {
         let index = handle.slot();
@@ -637,8 +632,8 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
             return None;
         }
         let value = slot.take()?;
-        // Who cancels in the order of arming meets slot after slot. Their
-        // neighbours, met in between, hide that from the processor.
+        // Cancelling in the order of arming accesses slots in sequence. The accesses to their
+        // neighbours in between hide that pattern from the processor, so prefetch explicitly.
         let stride = index.wrapping_sub(self.cancelled);
         self.cancelled = index;
         let ahead = index.wrapping_add(stride.wrapping_mul(AHEAD));
@@ -648,9 +643,8 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         Some(value)
     }
 
-    /// O(1) for each handle. Values armed long ago and at random lie far from
-    /// each other and from their neighbours: the lines of sixteen at a time are
-    /// asked for before the first is taken out.
+    /// O(1) for each handle. Values armed long ago in random order lie far from each other and from
+    /// their neighbours, so the cache lines of sixteen are prefetched before the first is removed.
     fn cancel_all(&mut self, handles: &[Handle], mut each: impl FnMut(Handle, T)) -> usize {
         let mut count = 0;
         for some in handles.chunks(BATCH) {
@@ -700,7 +694,7 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         });
     }
 
-    /// O(1): a lower bound; exact where few values wait in the earliest list.
+    /// O(1): a lower bound; exact if few values are in the earliest list.
     fn next_deadline(&self) -> Option<Instant> {
         if self.is_moving() {
             return Some(Instant::from_nanos(self.wake));
@@ -719,11 +713,11 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
             (Some(front), Some(bucket)) => front.min(bucket),
             (front, bucket) => front.or(bucket)?,
         };
-        // Both are lower bounds, and no step does anything before `wake`.
+        // Both are lower bounds, and no step has work before `wake`.
         Some(Instant::from_nanos(next.max(self.wake)))
     }
 
-    /// O(1): takes out one value, or moves up to eight nearer to their time.
+    /// O(1): returns one value, or moves up to eight towards being due.
     #[inline]
     fn step(&mut self, now: Instant) -> Step<T> {
         let now = now.as_nanos();
@@ -738,9 +732,8 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         self.expire_in_order(now.as_nanos(), budget, each)
     }
 
-    /// O(1) for each unit of the budget, as [`step`](Self::step): a value is
-    /// moved at most once for each list that is still open at `now`, and never
-    /// sorted.
+    /// O(1) for each unit of the budget, as [`step`](Self::step). A value moves at most once for
+    /// each list that still contains `now`, and is never sorted.
     fn expire_unordered(
         &mut self,
         now: Instant,

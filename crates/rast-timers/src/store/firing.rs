@@ -1,26 +1,25 @@
-//! A deadline store for what fires and is hardly ever cancelled: a 4-ary heap
-//! whose keys lie apart from the values.
+//! A deadline store for values that fire and are hardly ever cancelled: a 4-ary heap whose keys are
+//! stored apart from the values.
 //!
-//! Source: the binary heaps of RAST's reactor for timers that cannot be
-//! cancelled. What is changed: four children to a node; and a cancel is
-//! possible, it only does not give the place in the heap back at once, but with
-//! many others.
+//! Source: the binary heaps of RAST's reactor for timers that cannot be cancelled. Changes: four
+//! children per node, and cancellation. A cancelled value's key stays in the heap and is removed
+//! later, together with many others.
 //!
 //! ```text
 //!  keys   │ at, seq │ at, seq │ at, seq │ ...   16 bytes each: four children
 //!  slots  │ slot    │ slot    │ slot    │ ...   are a cache line of keys
 //!              │
-//!  slab   │ generation, value │ ...             nothing points back
+//!  slab   │ generation, value │ ...             no links back to the heap
 //! ```
 //!
 //! 1. A key is not later than its four children, by (at, seq).
-//! 2. `slots[i]` tells where the value of `keys[i]` lies; a cancelled one has
-//!    its key and its slot until its time comes or the heap is purged.
-//! 3. A cancel that leaves more cancelled keys than values, and `SPARE` more,
-//!    purges the heap.
-//! 4. A slot leaves for good when its generation is used up.
+//! 2. `slots[i]` is the index of the value of `keys[i]` in the slab. A cancelled value keeps its
+//!    key and its slot until its deadline or the next purge.
+//! 3. A cancel that leaves more cancelled keys than the number of values plus `SPARE` purges the
+//!    heap.
+//! 4. A slot is retired when its generations are used up.
 //!
-//! Since nothing points back, moving a key writes to no slab.
+//! Since the slab has no links to the heap, moving a key does not write to the slab.
 
 use super::{DeadlineStore, Expired, Handle, Step, drop_all};
 use crate::Instant;
@@ -30,21 +29,21 @@ use std_alloc::vec::Vec;
 /// Children per node.
 const ARITY: usize = 4;
 
-/// Cancelled keys that are kept however few values there are.
+/// Number of cancelled keys that are kept even if there are few values.
 const SPARE: usize = 64;
 
 /// The end of the list of free slots.
 const NONE: u32 = u32::MAX;
 
 struct Slot<T> {
-    /// `None` if it is free or cancelled.
+    /// The value; `None` if the slot is free or cancelled.
     value: Option<T>,
     generation: u32,
-    /// The next free slot.
+    /// Index of the next free slot.
     next: u32,
 }
 
-/// Deadline and arrival in one number.
+/// Combines deadline and sequence number in one number.
 fn key(at: u64, seq: u64) -> u128 {
     u128::from(at) << 64 | u128::from(seq)
 }
@@ -53,18 +52,17 @@ fn deadline(key: u128) -> u64 {
     (key >> 64) as u64
 }
 
-/// A [`DeadlineStore`] for values that mostly live to fire: insert and fire in
-/// O(log n) over dense keys, with nothing to keep for a cancel.
+/// A [`DeadlineStore`] for values that mostly fire: insert and fire in O(log n) over dense keys,
+/// without links for a cancel.
 ///
-/// A cancelled value leaves at once; its place, some 30 bytes, stays until its
-/// deadline, or until a cancel finds more such places than values and 64 more:
-/// that one clears all of them away, in O(n). So what is mostly cancelled, or
-/// cancelled long before its time, belongs in a
-/// [`CalendarStore`](super::CalendarStore).
+/// A cancelled value leaves at once; its key and slot, some 30 bytes, stay until its deadline, or
+/// until a cancel leaves more than the number of values plus 64 of them. That cancel removes all of
+/// them, in O(n). So values that are mostly cancelled, or cancelled long before their deadlines,
+/// belong in a [`CalendarStore`](super::CalendarStore).
 ///
-/// [`next_deadline`](DeadlineStore::next_deadline) is exact as long as nothing
-/// is cancelled, otherwise a lower bound. A value gets another handle by
-/// `reschedule`. It holds up to 2^32 − 1 values.
+/// [`next_deadline`](DeadlineStore::next_deadline) is exact while no cancelled key is in the heap,
+/// otherwise a lower bound. `reschedule` returns a new handle. The store holds up to 2^32 − 1
+/// values.
 ///
 /// ```
 /// use rast_timers::{DeadlineStore, FiringStore, Instant};
@@ -108,7 +106,7 @@ impl<T> FiringStore<T> {
         store
     }
 
-    /// Puts a key where it belongs on the way up from `index`.
+    /// Inserts a key at its position on the path up from `index`.
     #[inline(always)]
     fn sift_up(&mut self, mut index: usize, key: u128, slot: u32) {
         while index > 0 {
@@ -124,7 +122,7 @@ impl<T> FiringStore<T> {
         self.slots[index] = slot;
     }
 
-    /// The first of four: which is least, by two pairs.
+    /// Returns the index of the least of the four keys from `first`, comparing in pairs.
     #[inline(always)]
     fn least(&self, first: usize) -> usize {
         let last = self.keys.len().min(first + ARITY);
@@ -148,13 +146,13 @@ impl<T> FiringStore<T> {
         first + least
     }
 
-    /// Takes the root out; its slot is free after that.
+    /// Removes the root from the heap; the caller releases its slot.
     fn pop(&mut self) -> Option<(u128, u32)> {
         let root = (*self.keys.first()?, *self.slots.first()?);
         let (key, slot) = (self.keys.pop()?, self.slots.pop()?);
         if !self.keys.is_empty() {
-            // To the bottom along the least children, and up from there: the
-            // last key mostly belongs near the bottom.
+            // Move the least children up along the path to the bottom, then move the last key up
+            // from there: it mostly belongs near the bottom.
             let mut index = 0;
             loop {
                 let first = index * ARITY + 1;
@@ -171,11 +169,11 @@ impl<T> FiringStore<T> {
         Some(root)
     }
 
-    /// Ends a slot whose key has gone.
+    /// Frees a slot whose key has left the heap.
     #[inline(always)]
     fn release(&mut self, slot: u32) {
         let place = &mut self.slab[slot as usize];
-        // Rule 4: the last generation is never given out, the slot rests.
+        // Rule 4: a slot whose last generation was used is not reused.
         if let Some(next) = place.generation.checked_add(1) {
             place.generation = next;
             place.next = self.free;
@@ -183,7 +181,7 @@ impl<T> FiringStore<T> {
         }
     }
 
-    /// Takes all cancelled keys out.
+    /// Removes all cancelled keys.
     #[cold]
     fn purge(&mut self) {
         let mut kept = 0;
@@ -199,13 +197,13 @@ impl<T> FiringStore<T> {
         }
         self.keys.truncate(kept);
         self.slots.truncate(kept);
-        // Rule 1 again, from the last parent to the root.
+        // Restores rule 1, from the last parent to the root.
         for index in (0..kept.div_ceil(ARITY)).rev() {
             self.sift_down(index);
         }
     }
 
-    /// Puts the key at `index` where it belongs on the way down.
+    /// Moves the key at `index` down to its position.
     fn sift_down(&mut self, mut index: usize) {
         let (key, slot) = (self.keys[index], self.slots[index]);
         loop {
@@ -244,14 +242,14 @@ impl<T> FiringStore<T> {
 }
 
 impl<T> DeadlineStore<T> for FiringStore<T> {
-    /// O(log n); O(1) if no later deadline is on its way. May grow.
+    /// O(log n); O(1) if no later deadline is on the path to the root. May allocate.
     ///
     /// # Panics
     ///
     /// If 2^32 − 1 slots are in use.
     #[inline]
     fn insert(&mut self, at: Instant, value: T) -> Handle {
-        // Memory first: nothing has changed if it cannot be had.
+        // Allocate first: if that fails, nothing has changed.
         self.keys.reserve(1);
         self.slots.reserve(1);
         let slot = if self.free == NONE {
@@ -281,7 +279,7 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
         Handle::new(slot, self.slab[slot as usize].generation)
     }
 
-    /// O(1) in the mean over all cancels, O(n) in the one that clears away.
+    /// O(1) amortised over all cancels; O(n) for a cancel that purges.
     fn cancel(&mut self, handle: Handle) -> Option<T> {
         let slot = self.slab.get_mut(handle.slot() as usize)?;
         if slot.generation != handle.generation() {
@@ -295,16 +293,16 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
         Some(value)
     }
 
-    /// As a cancel and an insert; the handle is another one.
+    /// As a cancel and an insert; the handle is new.
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
         let value = self.cancel(handle)?;
         Some(self.insert(at, value))
     }
 
-    /// O(n), with the places of cancelled values.
+    /// O(n), including the slots of cancelled values.
     fn clear(&mut self) {
         drop_all(|| {
-            // From the end, where nothing has to move.
+            // From the end, where no other key has to move.
             let (_, slot) = (self.keys.pop()?, self.slots.pop()?);
             let value = self.slab[slot as usize].value.take();
             self.release(slot);
@@ -313,14 +311,14 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
         });
     }
 
-    /// O(1): a lower bound, exact if nothing is cancelled.
+    /// O(1): a lower bound, exact if no cancelled key is in the heap.
     #[inline]
     fn next_deadline(&self) -> Option<Instant> {
         let first = deadline(*self.keys.first()?);
         (first != u64::MAX).then(|| Instant::from_nanos(first))
     }
 
-    /// O(log n), O(1) if nothing is due; [`Step::Busy`] for a cancelled one.
+    /// O(log n), O(1) if no value is due; [`Step::Busy`] for a cancelled key.
     #[inline]
     fn step(&mut self, now: Instant) -> Step<T> {
         if self.next_deadline().is_none_or(|next| next > now) {

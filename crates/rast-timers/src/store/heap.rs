@@ -1,7 +1,7 @@
 //! A cancellable deadline store: an indexed 4-ary min-heap over a slab.
 //!
 //! ```text
-//! heap (order)                          slab (place)
+//! heap (order)                          slab (storage)
 //! ┌────┬─────┬──────┐                   ┌────────────┬──────────┬───────┐
 //! │ at │ seq │ slot │ 0  earliest   ┌──▶│ generation │ link = 0 │ value │ 2
 //! ├────┼─────┼──────┤               │   ├────────────┼──────────┼───────┤
@@ -19,11 +19,10 @@
 //!
 //! 1. `heap[slab[s].link].slot == s` for every full slot.
 //! 2. A node is not later than its four children, by (at, seq).
-//! 3. A slot leaves for good when its generation is used up, so no handle ever
-//!    names a second value.
+//! 3. A slot is retired when its generations are used up, so no handle ever names a second value.
 //!
-//! Four children instead of two halve the depth, and a node's children lie
-//! side by side.
+//! With four children instead of two, the tree is half as deep, and a node's children are adjacent
+//! in memory.
 
 use super::{DeadlineStore, Expired, Handle, Step, drop_all};
 use crate::Instant;
@@ -36,11 +35,11 @@ const ARITY: usize = 4;
 /// The end of the list of free slots.
 const NONE: u32 = u32::MAX;
 
-/// One waiting value in the order of deadlines.
+/// A waiting value, ordered by deadline.
 #[derive(Clone, Copy)]
 struct Node {
     at: Instant,
-    /// When it came to its deadline, in insertions and reschedulings.
+    /// Sequence number of the insertion or rescheduling that gave it its deadline.
     seq: u64,
     slot: u32,
 }
@@ -60,9 +59,8 @@ struct Slot<T> {
 /// A [`DeadlineStore`] with cancellation: insert, cancel and reschedule in
 /// O(log n), the next deadline in O(1), exact to the nanosecond.
 ///
-/// It holds up to 2^32 − 1 values and keeps the memory of its fullest time.
-/// One thread at a time; other threads reach it through
-/// [`remote`](crate::remote).
+/// The store holds up to 2^32 − 1 values and does not shrink. One thread at a time uses it; other
+/// threads reach it through [`remote`](crate::remote).
 ///
 /// ```
 /// use rast_timers::{DeadlineStore, HeapStore, Instant};
@@ -130,8 +128,7 @@ impl<T> HeapStore<T> {
         slot.value.as_ref()
     }
 
-    /// Returns the first value in line and its deadline, never due ones
-    /// included.
+    /// Returns the first value in order and its deadline, even if it is never due.
     #[must_use]
     pub fn first(&self) -> Option<(Instant, &T)> {
         let node = self.heap.first()?;
@@ -139,12 +136,12 @@ impl<T> HeapStore<T> {
         Some((node.at, value))
     }
 
-    /// How many slots there may be after one more insertion.
+    /// Returns the maximum number of slots after one more insertion.
     pub(super) fn slots(&self) -> usize {
         self.slab.len() + usize::from(self.free == NONE)
     }
 
-    /// The place in the heap of the value that `handle` names.
+    /// Returns the index in the heap of the value that `handle` names.
     fn find(&self, handle: Handle) -> Option<usize> {
         self.get(handle)?;
         Some(self.slab[handle.slot() as usize].link as usize)
@@ -156,13 +153,13 @@ impl<T> HeapStore<T> {
         seq
     }
 
-    /// Puts `node` at `index` and tells its slot.
+    /// Puts `node` at `index` and updates the link of its slot.
     fn place(&mut self, index: usize, node: Node) {
         self.heap[index] = node;
         self.slab[node.slot as usize].link = index as u32;
     }
 
-    /// Moves the node at `index` up to where its parent is not later.
+    /// Moves the node at `index` up until its parent is not later.
     fn sift_up(&mut self, mut index: usize) {
         let node = self.heap[index];
         while index > 0 {
@@ -176,7 +173,7 @@ impl<T> HeapStore<T> {
         self.place(index, node);
     }
 
-    /// Moves the node at `index` down to where no child is earlier.
+    /// Moves the node at `index` down until no child is earlier.
     fn sift_down(&mut self, mut index: usize) {
         let node = self.heap[index];
         loop {
@@ -194,7 +191,7 @@ impl<T> HeapStore<T> {
         self.place(index, node);
     }
 
-    /// Restores the order round `index`, whose key has changed.
+    /// Restores the heap order around `index`, whose key has changed.
     fn sift(&mut self, index: usize) {
         if index > 0 && self.heap[index].key() < self.heap[(index - 1) / ARITY].key() {
             self.sift_up(index);
@@ -203,7 +200,7 @@ impl<T> HeapStore<T> {
         }
     }
 
-    /// Takes the node at `index` out of the heap and frees its slot.
+    /// Removes the node at `index` from the heap and frees its slot.
     fn remove(&mut self, index: usize) -> Option<Expired<T>> {
         let node = self.heap.swap_remove(index);
         if index < self.heap.len() {
@@ -212,7 +209,7 @@ impl<T> HeapStore<T> {
         let slot = &mut self.slab[node.slot as usize];
         let handle = Handle::new(node.slot, slot.generation);
         let value = slot.value.take();
-        // Rule 3: the last generation is never given out, the slot rests.
+        // Rule 3: a slot whose last generation was used is not reused.
         if let Some(next) = slot.generation.checked_add(1) {
             slot.generation = next;
             slot.link = self.free;
@@ -248,13 +245,13 @@ impl<T> HeapStore<T> {
 }
 
 impl<T> DeadlineStore<T> for HeapStore<T> {
-    /// O(log n); O(1) if no earlier deadline waits on the path. May grow.
+    /// O(log n); O(1) if no later deadline is on the path to the root. May allocate.
     ///
     /// # Panics
     ///
     /// If 2^32 − 1 slots are in use.
     fn insert(&mut self, at: Instant, value: T) -> Handle {
-        // Memory first: nothing has changed if it cannot be had.
+        // Allocate first: if that fails, nothing has changed.
         self.heap.reserve(1);
         let slot = if self.free == NONE {
             assert!(
@@ -301,7 +298,7 @@ impl<T> DeadlineStore<T> for HeapStore<T> {
     /// O(n).
     fn clear(&mut self) {
         drop_all(|| {
-            // From the end, where nothing has to move.
+            // From the end, where no other node has to move.
             let last = self.heap.len().checked_sub(1)?;
             self.remove(last)
         });

@@ -1,31 +1,28 @@
 //! A deadline store for uniform timeouts: monotone lanes.
 //!
-//! Source: the linked lists of RAST's reactor for timers whose expiration only
-//! grows. What is changed: a ring in place of a list; several lanes, chosen by
-//! the deadline alone, so that the caller names no duration; cancellation; and
-//! a heap for what fits no lane, so that no deadline is refused or bent.
+//! Source: the linked lists of RAST's reactor for timers whose deadlines only increase. Changes: a
+//! ring instead of a list; several lanes, chosen by the deadline alone, so that the caller passes
+//! no duration; cancellation; and a heap for values that fit no lane, so that no deadline is
+//! rejected or changed.
 //!
 //! ```text
 //!  lane 0  front ▶ │ at │ at │ ·· │ at │ at │ ◀ last   30 s timeouts
 //!  lane 1  front ▶ │ at │ at │ at │ ◀ last              5 s timeouts
-//!                          ▲ cancelled: its value is out, its place remains
-//!  overflow  a heap: what is before the last of every lane, or 292 years ahead
+//!                          ▲ cancelled: its value is removed, its entry remains
+//!  overflow  a heap: values before the last of every lane, or 292 years ahead
 //! ```
 //!
-//! 1. Each lane is sorted; `last` is the greatest deadline it had since it was
-//!    opened.
-//! 2. The lanes' `last` fall strictly from lane to lane, so a value goes to the
-//!    first lane whose `last` is not after it. Values of k timeouts, armed as
-//!    time goes on, need at most k lanes.
-//! 3. Of values with one deadline those in lower lanes came first, and those
-//!    in lanes before those in `overflow`. For the first lane whose `last` is not
-//!    after a deadline only ever moves down as time goes on.
-//! 4. A lane leaves, and with it its `last`, only if it is empty and behind all
-//!    others and nothing is in the overflow that a lane could take; so rules 2 and 3 hold
-//!    across it.
-//! 5. The values of a lane are numbered as they come, in steps of 16; a number is
-//!    never used again, and with the lane in its lower bits it is the handle.
-//! 6. The first lane is in use always, though it may be opened anew.
+//! 1. Each lane is sorted; `last` is the greatest deadline inserted since the lane was opened.
+//! 2. `last` strictly decreases from lane to lane. A value goes to the first lane whose `last` is
+//!    not after its deadline. Values of k timeouts, armed as time passes, need at most k lanes.
+//! 3. Of values with the same deadline, those in lower lanes were inserted first, and those in
+//!    lanes before those in `overflow`. The reason: the lane that accepts a given deadline only
+//!    changes to a higher index as time passes.
+//! 4. A lane, with its `last`, is closed only if it is empty, all lanes after it are closed, and
+//!    the overflow has no value that a lane could accept; so rules 2 and 3 still hold afterwards.
+//! 5. The values of a lane are numbered as they are inserted, in steps of 16. A number is never
+//!    reused; with the lane in its lower bits it is the handle.
+//! 6. The first lane is always open, though it may be restarted.
 
 mod places;
 
@@ -34,50 +31,48 @@ use crate::Instant;
 use core::fmt;
 use places::{FAR, Places, Row, STEP};
 
-/// The most lanes.
+/// Maximum number of lanes.
 const LANES: usize = 8;
 
-/// Bits of a handle below the number: the lane, or `OVERFLOW`.
+/// Number of bits of a handle below the number: the lane, or `OVERFLOW`.
 const LOW: u32 = STEP.ilog2();
 const OVERFLOW: u64 = LANES as u64;
 
-/// Entries of the overflow that can be told apart.
+/// Maximum number of overflow slots that a handle can express.
 const OVERFLOW_SLOTS: u32 = 1 << (u32::BITS - LOW);
 
-/// The handle of a value in a lane.
+/// Returns the handle of a value in a lane.
 #[inline(always)]
 const fn handle(lane: usize, number: u64) -> Handle {
     Handle::from_word(number + lane as u64)
 }
 
-/// The handle of an entry of the overflow, from the one in the heap.
+/// Returns the handle of an overflow entry, from its handle in the heap.
 const fn overflow_handle(inner: Handle) -> Handle {
     Handle::new(inner.slot() << LOW | OVERFLOW as u32, inner.generation())
 }
 
-/// Which lane has something to do first.
+/// The lane with the earliest front entry.
 struct First {
     at: u64,
     lane: usize,
     has_value: bool,
-    /// Up to this deadline the lane comes before all others.
+    /// Latest deadline up to which this lane precedes all others.
     until: u64,
 }
 
-/// A [`DeadlineStore`] for timeouts of a few durations: values that come in
-/// the order of their deadlines, lane by lane, for the price of a ring buffer.
+/// A [`DeadlineStore`] for timeouts of a few durations: values that arrive in the order of their
+/// deadlines, lane by lane, at the cost of a ring buffer.
 ///
-/// Up to eight lanes form by themselves, one for each duration in use; what
-/// fits none of them waits in a [`HeapStore`] and costs what that costs. A
-/// cancelled value leaves at once, its place when the front of its lane comes
-/// by, in `expire` or as more is armed: a lane keeps the places of what came
-/// since its first value that is still waiting, and for a while those before it.
-/// Its memory comes in chunks of 64 places and stays; where it grows nothing is
-/// moved but a list of the chunks.
+/// Up to eight lanes open automatically, one for each duration in use. A value that fits none of
+/// them goes to a [`HeapStore`], at its cost. A cancelled value leaves at once. Its entry leaves
+/// when it reaches the front of its lane, in `expire` or while more values are armed. So a lane
+/// keeps the entries that were inserted since its first value that is still waiting, and for a
+/// while those before it. Its memory comes in chunks of 64 entries and is kept; when it grows, only
+/// a directory of the chunks is copied.
 ///
-/// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it
-/// may be that of a cancelled value. A value gets another handle by
-/// `reschedule`.
+/// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it may be that of a
+/// cancelled value. `reschedule` returns a new handle.
 ///
 /// ```
 /// use rast_timers::{DeadlineStore, Instant, LaneStore};
@@ -90,7 +85,7 @@ struct First {
 /// ```
 pub struct LaneStore<T> {
     lanes: [Places<T>; LANES],
-    /// Lanes in use.
+    /// Number of open lanes.
     used: usize,
     overflow: HeapStore<T>,
 }
@@ -106,10 +101,9 @@ impl<T> LaneStore<T> {
         }
     }
 
-    /// Makes an empty store whose first lane has memory for `capacity` places, so
-    /// that it asks for none as long as there are no more, those of cancelled
-    /// values that it still keeps among them; in chunks, it may have up to twice
-    /// that and 128 more.
+    /// Makes an empty store whose first lane has memory for `capacity` entries, so that it
+    /// allocates none while there are no more, including the entries of cancelled values that it
+    /// still keeps. Because of the chunks, it may reserve up to twice that and 128 more.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();
@@ -117,7 +111,7 @@ impl<T> LaneStore<T> {
         store
     }
 
-    /// Returns the number of lanes in use, one at least.
+    /// Returns the number of open lanes, at least one.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.used
@@ -129,10 +123,10 @@ impl<T> LaneStore<T> {
         self.overflow.len()
     }
 
-    /// Stores what the first lane does not take.
+    /// Stores a value that the first lane does not accept.
     #[inline(never)]
     fn insert_beyond(&mut self, at: u64, mut value: T) -> Handle {
-        // Without a call where the chunk has room, so that no register is saved.
+        // No call if the chunk has room, so that no register is saved.
         if let Some(lane) = self.taker_beyond(at)
             && self.lanes[lane].has_room()
         {
@@ -144,7 +138,7 @@ impl<T> LaneStore<T> {
         self.insert_beyond_slow(at, value)
     }
 
-    /// The same, if need be in a lane or a chunk that is opened for it.
+    /// As `insert_beyond`, but opens a lane or a chunk if needed.
     #[inline(never)]
     fn insert_beyond_slow(&mut self, at: u64, mut value: T) -> Handle {
         if let Some(lane) = self.lane_beyond(at) {
@@ -156,8 +150,8 @@ impl<T> LaneStore<T> {
         self.insert_overflow(at, value)
     }
 
-    /// Stores in a row what the first lane does not take. Inlined, since the
-    /// caller's iterator and closure would else have to lie in memory.
+    /// Stores a run of values that the first lane does not accept. Inlined, so that the caller's
+    /// iterator and closure can stay in registers.
     #[inline(always)]
     fn insert_row_beyond(
         &mut self,
@@ -170,7 +164,7 @@ impl<T> LaneStore<T> {
             let next = more.next();
             return Row { count: 1, next };
         };
-        // Rule 2: what is there already, or later, is for another lane.
+        // Rule 2: a value at or after the `last` of the lane above belongs to another lane.
         let before = match lane.checked_sub(1) {
             Some(above) => self.lanes[above].last(),
             None => FAR,
@@ -179,8 +173,7 @@ impl<T> LaneStore<T> {
         self.lanes[lane].push_row((at, value), before, more, each)
     }
 
-    /// The lane that takes a deadline that the first one does not, opened if need
-    /// be.
+    /// Returns the lane that accepts a deadline that the first one does not; opens it if needed.
     #[inline]
     fn lane_beyond(&mut self, at: u64) -> Option<usize> {
         if at >= FAR {
@@ -189,7 +182,7 @@ impl<T> LaneStore<T> {
         self.taker_beyond(at).or_else(|| self.open())
     }
 
-    /// The lane in use, but the first, that takes a deadline.
+    /// Returns the open lane, other than the first, that accepts a deadline.
     #[inline(always)]
     fn taker_beyond(&self, at: u64) -> Option<usize> {
         let lanes = self.lanes[..self.used].iter().enumerate().skip(1);
@@ -199,7 +192,7 @@ impl<T> LaneStore<T> {
 
     #[inline(never)]
     fn insert_overflow(&mut self, at: u64, value: T) -> Handle {
-        // Before it is taken: what has been taken is never lost.
+        // Check before the insert, so that no stored value is lost.
         assert!(
             self.overflow.slots() <= OVERFLOW_SLOTS as usize,
             "a LaneStore holds at most 2^28 values that fit no lane"
@@ -207,8 +200,8 @@ impl<T> LaneStore<T> {
         overflow_handle(self.overflow.insert(Instant::from_nanos(at), value))
     }
 
-    /// Opens a lane for a deadline before the last of every lane, `None` if
-    /// there are enough.
+    /// Opens a lane for a deadline before the `last` of every lane; `None` if all lanes are open,
+    /// or the overflow has a value before `FAR`.
     #[cold]
     fn open(&mut self) -> Option<usize> {
         let overflow = self.overflow.next_deadline();
@@ -228,7 +221,7 @@ impl<T> LaneStore<T> {
         Some(lane)
     }
 
-    /// The lane whose front is the earliest; of equals the lowest.
+    /// Returns the lane whose front is the earliest; of equal fronts the one in the lowest lane.
     #[inline(always)]
     fn first(&self) -> Option<First> {
         let mut first: Option<First> = None;
@@ -236,7 +229,7 @@ impl<T> LaneStore<T> {
             let Some((at, has_value)) = places.first() else {
                 continue;
             };
-            // By rule 3 equals of a higher lane come later.
+            // By rule 3, equal deadlines in a higher lane come later.
             let until = match &mut first {
                 Some(first) if first.at <= at => {
                     first.until = first.until.min(at);
@@ -255,8 +248,8 @@ impl<T> LaneStore<T> {
         first
     }
 
-    /// Takes out what is not in the first lane. Inlined, it would be joined with
-    /// what takes out of that.
+    /// Removes a value that is not in the first lane. Not inlined, because the compiler would merge
+    /// it with the code for the first lane.
     #[inline(never)]
     fn cancel_beyond(&mut self, handle: Handle) -> Option<T> {
         let word = handle.to_word();
@@ -266,7 +259,7 @@ impl<T> LaneStore<T> {
         }
     }
 
-    /// Takes out in a row what is not in the first lane.
+    /// Removes a run of values that are not in the first lane.
     #[inline(always)]
     fn cancel_row_beyond(&mut self, handles: &[Handle], each: impl FnMut(Handle, T)) -> usize {
         let lane = handles.first().map_or(0, |handle| handle.to_word() % STEP);
@@ -313,12 +306,12 @@ impl<T> LaneStore<T> {
 }
 
 impl<T> DeadlineStore<T> for LaneStore<T> {
-    /// O(1) where a lane takes it, otherwise O(log n). May grow.
+    /// O(1) if a lane accepts the deadline, otherwise O(log n). May allocate.
     ///
     /// # Panics
     ///
-    /// If 2^28 values fit no lane, or a lane's 2^60 numbers are used up: at one
-    /// each nanosecond, in 36 years.
+    /// If 2^28 values fit no lane, or the 2^60 numbers of a lane are used up: at one per
+    /// nanosecond, in 36 years.
     #[inline]
     fn insert(&mut self, at: Instant, value: T) -> Handle {
         let at = at.as_nanos();
@@ -328,8 +321,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         }
     }
 
-    /// As one insert after the other; what goes into one lane in a row costs one
-    /// look for it.
+    /// As repeated inserts; the lane is searched once for each run of values that it accepts.
     fn insert_all(
         &mut self,
         values: impl IntoIterator<Item = (Instant, T)>,
@@ -339,7 +331,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         let mut next = values.next();
         let mut count = 0;
         while let Some((at, value)) = next {
-            // Apart, as in `cancel`.
+            // The first lane separately, as in `cancel`.
             if self.lanes[0].takes(at) {
                 let each = |number| each(handle(0, number));
                 let row = self.lanes[0].push_row((at, value), FAR, &mut values, each);
@@ -354,19 +346,19 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         count
     }
 
-    /// O(1), of an entry of the overflow O(log n).
+    /// O(1); O(log n) for an overflow entry.
     #[inline]
     fn cancel(&mut self, handle: Handle) -> Option<T> {
         let word = handle.to_word();
-        // The first lane apart: where its fields lie is known beforehand.
+        // The first lane separately: the offsets of its fields are constants.
         match word % STEP {
             0 => self.lanes[0].take(word),
             _ => self.cancel_beyond(handle),
         }
     }
 
-    /// O(1) for each handle, O(log n) for an entry of the overflow. Values that lie at the front
-    /// of a lane, in the order of the handles, are taken out in a row.
+    /// O(1) for each handle, O(log n) for an overflow entry. Values at the front of a lane, in the
+    /// order of the handles, are removed as a run.
     fn cancel_all(&mut self, handles: &[Handle], mut each: impl FnMut(Handle, T)) -> usize {
         let (mut rest, mut count) = (handles, 0);
         while let Some((&handle, others)) = rest.split_first() {
@@ -388,13 +380,13 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         count
     }
 
-    /// As a cancel and an insert; the handle is another one.
+    /// As a cancel and an insert; the handle is new.
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle> {
         let value = self.cancel(handle)?;
         Some(self.insert(at, value))
     }
 
-    /// O(n), with the places of cancelled values.
+    /// O(n), including the entries of cancelled values.
     fn clear(&mut self) {
         drop_all(|| {
             if !self.overflow.is_empty() {
@@ -413,7 +405,7 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         });
     }
 
-    /// O(1), a look at each lane: a lower bound.
+    /// O(1), checks each lane: a lower bound.
     #[inline]
     fn next_deadline(&self) -> Option<Instant> {
         let lane = self.first().map(|first| Instant::from_nanos(first.at));
@@ -423,8 +415,8 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         }
     }
 
-    /// O(1), a look at each lane; O(log n) for an entry of the overflow. [`Step::Busy`] for up to
-    /// 64 places that were cancelled.
+    /// O(1), checks each lane; O(log n) for an overflow entry. [`Step::Busy`] for up to 64 entries
+    /// that were cancelled.
     #[inline]
     fn step(&mut self, now: Instant) -> Step<T> {
         let Some(first) = self.first() else {
@@ -454,9 +446,9 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         step
     }
 
-    /// As the steps, but what is due in a row in one lane costs one look at the
-    /// others. Cancelled places cost nothing of the budget where a value comes out
-    /// with them; still no more than 64 places are passed for each unit of it.
+    /// As repeated steps, but a run of due values in one lane checks the others once. Cancelled
+    /// entries cost no budget if a value is removed with them; at most 64 entries are passed for
+    /// each unit of budget.
     #[inline]
     fn expire(&mut self, now: Instant, budget: usize, mut each: impl FnMut(Expired<T>)) -> Swept {
         let mut fired = 0;

@@ -1,10 +1,10 @@
-//! The knobs of the clock by counter.
+//! The parameters of the counter clock.
 
 use super::segment::LONGEST_NS;
 use crate::Nanos;
 
-/// How often a [`TscClock`](crate::TscClock) compares its counter with its
-/// reference, and how much it trusts the pace in between.
+/// How often a [`TscClock`](crate::TscClock) compares its counter with its reference, and how far
+/// it trusts the rate in between.
 ///
 /// ```
 /// use rast_timers::{Nanos, TscConfig};
@@ -35,9 +35,8 @@ impl TscConfig {
         }
     }
 
-    /// Sets the time from one anchor to the next while the clock is read, cut
-    /// to the range from [`SHORTEST`](Self::SHORTEST) to
-    /// [`LONGEST`](Self::LONGEST).
+    /// Sets the time from one anchor to the next while the clock is read, clamped to
+    /// [`SHORTEST`](Self::SHORTEST)..=[`LONGEST`](Self::LONGEST).
     ///
     /// The interval is at its widest just before the next anchor: about
     /// `anchor_every` times the drift, to either side.
@@ -54,14 +53,12 @@ impl TscConfig {
         self
     }
 
-    /// Sets how far, in parts in a million and at most 100 000, the pace of
-    /// the reference against the counter may be from its mean over the last
-    /// second or so.
+    /// Sets how far the rate of the reference against the counter may differ from its mean over the
+    /// last second or so, in parts per million and at most 100 000.
     ///
-    /// The default is what the kernel's own discipline of time may do (500).
-    /// A program that sets the time may be allowed to do more while it corrects
-    /// a large error; with too small a bound the clock notices at the next
-    /// anchor and leaves the counter.
+    /// The default (500) is the most that the kernel's own time discipline may do. A program that
+    /// sets the time may be allowed more while it corrects a large error. With too small a bound
+    /// the clock notices at the next anchor and leaves the counter.
     #[must_use]
     pub const fn drift_ppm(mut self, parts: u32) -> Self {
         self.drift_ppm = if parts > 100_000 { 100_000 } else { parts };

@@ -1,5 +1,4 @@
-//! The upper bits of the counter as the word that the amortised timers look
-//! at.
+//! The upper bits of the counter as the guard word of the amortised timers.
 
 use super::TscClock;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
@@ -8,31 +7,28 @@ use core::fmt;
 
 /// A [`Guard`] that needs no publisher: the counter without its lower bits.
 ///
-/// Two equal words lie less than τ apart, and δ is the tens of nanoseconds by
-/// which the processor may read the counter out of order. The bound holds
-/// without any other thread, and also if no thread reads the guard's clock.
+/// Two equal words are less than τ apart, and δ is the tens of nanoseconds by which the processor
+/// may read the counter out of order. The bound needs no other thread, and no reader of the guard's
+/// clock.
 ///
-/// | call | when | cost | what it tests |
+/// | call | when | cost | what it checks |
 /// | --- | --- | --- | --- |
-/// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count is another one than at the last call |
+/// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// So the bound assumes that the counter goes at its pace, and is tested:
+/// So the bound assumes that the counter runs at its rate, which is checked:
 ///
-/// 1. A counter that stands still is found at the second call after it stopped.
-///    The word is another one at each call from then on, so the timers read their
-///    clock each time. The first call after it stopped may lag by the time since
-///    the call before.
-/// 2. A counter that goes on too slowly is found when a timer reads its clock,
-///    which it does when the word moves or its batch of calls is over: by less
-///    than seven eighths of the pace it promised where no thread reads the guard's
-///    clock, and by anything outside of the interval where one does. Until then τ
-///    is as much longer as the counter is slower.
-/// 3. Once the clock has left the counter, the guard vouches for nothing, and the
-///    timers read their clock at every call, until the counter is taken up again.
+/// 1. A counter that stops is detected at the second call after it stopped. The word differs at
+///    each call from then on, so the timers read their clock each time. The first call after the
+///    stop may lag by the time since the call before.
+/// 2. A counter that becomes too slow is detected when a timer reads its clock, that is, when the
+///    word changes or the timer's batch of calls is over. If no thread reads the guard's clock, a
+///    rate below seven eighths of the promised rate is detected; otherwise any rate outside the
+///    interval. Until then τ is longer in proportion.
+/// 3. Once the clock has left the counter, the guard vouches for no word, and the timers read their
+///    clock at every call, until the counter is used again.
 ///
-/// Any thread may use it, but each call writes a word of it: give each thread a
-/// clone.
+/// Any thread may use it, but each call writes to it: give each thread a clone.
 ///
 /// ```
 /// use rast_timers::{MonotonicClock, Nanos, PeriodicTimer, TimerConfig, TscClock};
@@ -46,11 +42,11 @@ use core::fmt;
 pub struct TscGuard<K = Tsc, C = MonotonicClock> {
     clock: TscClock<K, C>,
     shift: u32,
-    /// The count of the last call.
+    /// Count at the last call.
     last: AtomicU64,
 }
 
-/// How often the counter is read to see whether it moves.
+/// Number of readings by which the counter is checked for movement.
 const LOOKS: u32 = 1_000;
 
 impl<K: Counter, C: Clock> TscGuard<K, C> {
@@ -65,8 +61,7 @@ impl<K: Counter, C: Clock> TscGuard<K, C> {
         }
     }
 
-    /// A count for the second time: within a step of the counter, or because it
-    /// stands.
+    /// Handles a repeated count: the counter has not advanced a step yet, or has stopped.
     #[cold]
     fn word_slow(&self, count: u64) -> u64 {
         let reference = self.clock.reference();
@@ -85,11 +80,11 @@ impl<K: Counter, C: Clock> TscGuard<K, C> {
                 self.clock.found_stuck();
             }
         }
-        // Another one for each nanosecond, and none of the counter's.
+        // Differs for each nanosecond, and from all words of the counter.
         !reference.now().as_nanos()
     }
 
-    /// In this time a sound counter moves.
+    /// Returns a time in which a sound counter advances.
     fn steps(&self) -> Nanos {
         let counter = self.clock.counter();
         let step = u128::from(counter.step()) * 4_000_000_000;
@@ -97,8 +92,8 @@ impl<K: Counter, C: Clock> TscGuard<K, C> {
         Nanos::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns τ: the greatest power of two of counts that fits into the one
-    /// asked for, at least one count.
+    /// Returns τ: the greatest power of two of counts that fits into the requested period, at least
+    /// one count.
     #[must_use]
     pub fn period(&self) -> Nanos {
         let pace = u128::from(self.clock.counter().pace().max(1));
@@ -111,8 +106,8 @@ impl<K: Counter, C: Clock> Guard for TscGuard<K, C> {
     #[inline(always)]
     fn word(&self) -> u64 {
         let count = self.clock.counter().count();
-        // Relaxed: a word for this thread; what another one stores between the
-        // two costs a second look. [CK21]
+        // Relaxed: only this thread uses the word; if another thread stores in between, the cost is
+        // a second check. [CK21]
         if self.last.load(Ordering::Relaxed) == count {
             return self.word_slow(count);
         }

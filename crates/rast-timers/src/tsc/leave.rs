@@ -1,17 +1,15 @@
-//! A counter that is left, and taken up again.
+//! Leaving an unsound counter, and using it again.
 //!
-//! When the counter is left, the clock may have shown more than the reference
-//! does. No thread can know how much before the last reader has stopped using the
-//! segment. So the dead record keeps the line of the segment, and the first
-//! thread that meets it settles what the clock has shown at most, from what it
-//! counts then ([`Segment::most`]). From there the clock goes at half the pace of
-//! the reference until that is no longer behind.
+//! When the clock leaves the counter, it may have shown more than the reference does. By how much
+//! is unknown until the last reader has stopped using the segment. So the dead record keeps the
+//! line of the segment. The first thread that reads the record sets the maximum that the clock has
+//! shown, computed from the count at that moment ([`Segment::most`]). From there the clock runs at
+//! half the rate of the reference until the reference has caught up.
 //!
-//! A counter that was left because it and the reference fell apart may be sound:
-//! the reference was corrected, or the machine slept. So readers compare the two
-//! eight times in a second, and take the counter up again once its pace has been
-//! the same from look to look for a second. Each time that does not last, it
-//! takes twice as long, up to a minute.
+//! A counter that was left because it and the reference diverged may be sound: the reference was
+//! corrected, or the machine slept. So readers compare the two eight times per second. They use the
+//! counter again once its rate has been the same in all comparisons of one second. Each time that
+//! does not last, the required time doubles, up to a minute.
 
 use super::segment::{Anchor, Pace, Segment, UNTIL};
 use super::track::{Leaves, Word};
@@ -19,28 +17,28 @@ use super::{Shared, Unstable, Writer};
 use crate::primitive::sync::atomic::Ordering;
 use crate::{Clock, Counter, TscConfig};
 
-/// Time between two looks at whether a counter that was left keeps to one pace.
+/// Time between two comparisons that check whether a left counter keeps a constant rate.
 const TRIAL_NS: u64 = 125_000_000;
 
-/// How many of these looks in a row have to find so: the first time, and at most
-/// where it was left again and again.
+/// Number of consecutive comparisons that must agree: the first time, and the maximum after
+/// repeated leaves.
 pub(super) const TRIALS: u32 = 8;
 const TRIALS_MAX: u32 = 512;
 
-/// A counter that was left, at the last look.
+/// State of a left counter at the last comparison.
 #[derive(Clone, Copy)]
 pub(super) struct Trial {
     pub(super) anchor: Anchor,
-    /// The pace between the last two looks.
+    /// Rate between the last two comparisons.
     pub(super) rate: Option<Pace>,
-    /// So many looks in a row have found the pace of the one before.
+    /// Number of consecutive comparisons that found the rate of the one before.
     pub(super) steady: u32,
 }
 
 impl<K: Counter, C: Clock> Shared<K, C> {
-    /// Until when a dead record shows more than the reference. The first who
-    /// meets it after the counter was left settles that: what it counts now is at
-    /// least what all others had counted when they last used the segment.
+    /// Returns the reference time up to which a dead record shows more than the reference. The
+    /// first reader after the leave settles it: its count is now at least what all others had
+    /// counted when they last used the segment.
     pub(super) fn until(&self, word: Word, current: &Segment, shown: u64) -> u64 {
         if current.until & 1 == 0 {
             return current.until;
@@ -51,10 +49,10 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         self.track.settle(word, UNTIL, current.until, until)
     }
 
-    /// Looks how a counter that was left does, if it is time, and takes it up
-    /// again once it has kept to one pace for long enough.
+    /// Compares a left counter with the reference, if it is time, and uses it again once its rate
+    /// has been constant for long enough.
     pub(super) fn look(&self, now: u64) {
-        // Relaxed: a look too many or too few does no harm. [CK18]
+        // Relaxed: one comparison too many or too few does no harm. [CK18]
         if now >= self.look_at.load(Ordering::Relaxed) {
             self.look_slow();
         }
@@ -87,7 +85,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         self.take_up(&mut writer, word, anchor);
     }
 
-    /// Takes up a counter that was left; `word` is that of its record.
+    /// Uses a left counter again; `word` is that of its record.
     pub(super) fn take_up(&self, writer: &mut Writer, word: Word, anchor: Anchor) {
         writer.middle = None;
         (writer.base, writer.last) = (anchor, anchor);
@@ -98,7 +96,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             .bury(Leaves::ToLearn, |_| Segment::dead(until).fields());
     }
 
-    /// Leaves the counter.
+    /// Stops using the counter.
     pub(super) fn leave(&self, writer: &mut Writer, reason: Unstable) {
         writer.leaves += 1;
         writer.trial = None;
@@ -128,8 +126,8 @@ impl Trial {
         }
     }
 
-    /// The next look: whether the reference lies where the pace between the two
-    /// looks before says.
+    /// Returns the state after the next comparison. It is steady if the reference is where the rate
+    /// between the two comparisons before predicts.
     fn next(self, anchor: Anchor, step: u64, config: &TscConfig) -> Self {
         let is_steady = self.rate.is_some_and(|rate| {
             let allowed = self

@@ -10,10 +10,10 @@ use crate::alloc::{Allocator, Global};
 
 /// The popping half of a segmented queue.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
-/// neither `Sync` nor `Clone`. All methods are wait-free, as far as the allocator is in taking a
-/// segment back; none allocates; none is an atomic read-modify-write. Dropping it closes the queue
-/// for the producer; queued items are dropped when both halves are gone.
+/// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. All methods are
+/// wait-free except that they may free a segment. No method allocates or executes an atomic
+/// read-modify-write. Dropping the consumer closes the queue for the producer; queued items are
+/// dropped when both halves are dropped.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -38,7 +38,7 @@ use crate::alloc::{Allocator, Global};
 /// share(consumer);
 /// ```
 ///
-/// A borrowed item keeps the consumer from moving on:
+/// While an item is borrowed, the consumer cannot pop:
 ///
 /// ```compile_fail
 /// let (_producer, mut consumer) = rast_queue::spsc::segmented::queue::<String>();
@@ -49,19 +49,18 @@ use crate::alloc::{Allocator, Global};
 pub struct Consumer<T, A: Allocator = Global> {
     shared: Shared<T, A>,
     place: Place<T>,
-    /// How many items were popped.
+    /// Number of popped items. Inside a batch it lags behind the items that were moved out.
     head: usize,
     /// A past value of the producer's published count.
     tail: Cell<usize>,
 }
 
-// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped
-// there, and the allocator, which both halves may use at once through the header; the one is Send,
-// the other Send and Sync. The words it shares with the producer are atomic, and the rules of the
-// segments keep the slots apart.
+// SAFETY: on another thread a consumer moves or drops items, which are Send, and uses the
+// allocator, maybe at the same time as the producer; the allocator is Send and Sync. The words that
+// both halves access are atomic, and by the rules of the segments they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
-// A panic in user code leaves a queue as it was after a whole number of items.
+// A panic in user code leaves the queue consistent, after a whole number of items.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -69,7 +68,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// # Safety
     ///
     /// 1. This is the only consumer over `shared`, which is new.
-    /// 2. `place` is its first, `start` its counts.
+    /// 2. `place` is its first place, and both of its counts are `start`.
     pub(super) unsafe fn new(shared: Shared<T, A>, place: Place<T>, start: usize) -> Self {
         Self {
             shared,
@@ -79,10 +78,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Pops the oldest item, or gives `None` if the queue is empty.
+    /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// Wait-free; one atomic store, and a load of the producer's count only when the queue looks
-    /// empty; once in a segment, the segment before is kept as the spare or freed.
+    /// Wait-free: one atomic store, and a load of the producer's count only if the cached count
+    /// says that the queue is empty. Once per segment, it keeps the previous segment as the spare
+    /// or frees it.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
@@ -92,17 +92,18 @@ impl<T, A: Allocator> Consumer<T, A> {
         unsafe { self.find_item() };
         self.shared.note_read(self.place, 1);
         let slot = self.shared.slot(self.place.segment, self.place.slot);
-        // SAFETY: an item is here, and `advance` goes past it before anything reads here again.
+        // SAFETY: the slot holds an item, and `advance` moves past it before the slot is read
+        // again.
         let item = unsafe { slot.read() };
         self.advance(1);
         Some(item)
     }
 
-    /// Pops up to `max` of the queued items, gives each to `each`, and returns how many.
+    /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
-    /// Items pushed meanwhile are left for the next call, so a call is bounded by what was queued
-    /// at its start. If `each` panics, the item that it was given is its own, the ones before are
-    /// popped, and the ones after stay queued.
+    /// A call pops at most the items that were queued at its start; items pushed meanwhile stay for
+    /// the next call. If `each` panics, it owns the item that it was called with, the items before
+    /// are popped, and the items after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -140,8 +141,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or whatever else can be extended; if it stops early or
-    /// panics, the items that it did not take stay queued.
+    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
+    /// early or panics, the items that it did not consume stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let first = self.head;
@@ -150,7 +151,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.head.wrapping_sub(first)
     }
 
-    /// Pops as many items as are queued and fit to the front of `out`, and returns how many.
+    /// Pops up to `out.len()` of the queued items into the front of `out`, and returns how many.
     #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize
     where
@@ -165,7 +166,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         })
     }
 
-    /// Borrows the oldest item, or gives `None` if the queue is empty.
+    /// Borrows the oldest item, or returns `None` if the queue is empty.
     #[inline]
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
@@ -175,14 +176,13 @@ impl<T, A: Allocator> Consumer<T, A> {
         // SAFETY: an item is queued.
         let place = unsafe { self.place_of_item() };
         self.shared.note_read(place, 1);
-        // SAFETY: an item is there, and no thread moves it out while `self` is borrowed, since
-        // every method that does takes `&mut self`.
+        // SAFETY: the slot holds an item, and no thread moves it out while `self` is borrowed,
+        // since every method that does takes `&mut self`.
         Some(unsafe { self.shared.slot(place.segment, place.slot).as_ref() })
     }
 
-    /// Returns how many items are queued, by a fresh look at the producer's count.
-    ///
-    /// The producer can only make it more, so this many pops will succeed.
+    /// Loads the producer's count and returns how many items are queued. The producer can only add
+    /// items, so this many pops will succeed.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -190,30 +190,31 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len()
     }
 
-    /// Returns whether the queue is empty; looks at the producer's count unless the copy kept of it
-    /// shows an item.
+    /// Returns whether the queue is empty. Loads the producer's count unless the cached count shows
+    /// an item.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cached_len() == 0 && self.len() == 0
     }
 
-    /// Returns whether the producer is gone.
+    /// Returns whether the producer was dropped.
     ///
-    /// Items may still stand: all that were pushed before are popped by the calls that follow a
-    /// `true`. To leave a loop, ask [`is_finished`](Self::is_finished).
+    /// Items may still be queued; after `true` the following pops return all of them. To leave a
+    /// loop, check [`is_finished`](Self::is_finished).
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.other_is_gone(Side::Consumer)
     }
 
-    /// Returns whether the producer is gone and the queue is empty: no pop will ever give an item
-    /// again.
+    /// Returns whether the producer was dropped and the queue is empty, so that no later pop
+    /// returns an item.
     #[inline]
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        // The order matters: a count loaded after the producer is seen gone is its last.
+        // The order matters: a count that is loaded after the producer was found dropped is its
+        // last.
         self.is_closed() && self.is_empty()
     }
 
@@ -229,7 +230,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.tail.get().wrapping_sub(self.head)
     }
 
-    /// How many items are queued, at most `max`; looked at afresh if the copy shows fewer.
+    /// Returns how many items are queued, at most `max`. Loads the producer's count if the cached
+    /// count shows fewer.
     #[inline(always)]
     fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
@@ -237,7 +239,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         len.min(max)
     }
 
-    /// Where the oldest item is queued: here, or in the first slot of the next segment.
+    /// Returns the place of the oldest item: this place, or the first slot of the next segment.
     ///
     /// # Safety
     ///
@@ -256,7 +258,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Goes on to the next segment if the oldest item is queued there.
+    /// Moves to the next segment if the oldest item is there.
     ///
     /// # Safety
     ///
@@ -283,7 +285,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     }
 }
 
-/// Counts what is taken and publishes it on drop, so by a panic of user code too.
+/// Counts the moved items and publishes them on drop, so also if user code panics.
 struct Taken<'a, T, A: Allocator> {
     consumer: &'a mut Consumer<T, A>,
     count: usize,

@@ -1,12 +1,12 @@
-//! An unbounded queue between one producer and one consumer: wait-free, in segments, one of which
-//! is recycled.
+//! An unbounded, wait-free queue for one producer and one consumer, in segments, one of which is
+//! recycled.
 //!
-//! Items are in segments of a fixed number of slots, linked in the order of filling. The producer
-//! publishes how many items it pushed, as the [ring](super::ring) does; that one count carries the
-//! links too, which are plain words. When the consumer is through with a segment it leaves it in a
-//! place for one spare, where the producer finds it when it needs the next; if one lies there
-//! already, the segment is freed. So a queue that keeps up allocates nothing, and one that falls
-//! behind gives its memory back as it catches up.
+//! Segments have a fixed number of slots and are linked in the order of filling. The producer
+//! publishes the number of items that it pushed, as in the [ring](super::ring). That store also
+//! publishes the links, which are plain words. A consumer that has emptied a segment stores it in
+//! the `spare` word, from which the producer gets its next segment. If `spare` is occupied, the
+//! consumer frees the segment. So a queue whose consumer keeps up allocates nothing, and a queue
+//! whose consumer falls behind frees its memory as the consumer catches up.
 //!
 //! ```text
 //!    one allocation from A                           one allocation from A each
@@ -28,21 +28,23 @@
 //! | --- | --- | --- | --- |
 //! | header `tail` | producer | consumer | after the slots before it are written and their segments linked |
 //! | header `head` | consumer | producer | after items are moved out; for `len` alone |
-//! | header `spare` | consumer if it is null, producer if it is not | both | once a segment |
+//! | header `spare` | consumer if it is null, producer if it is not | both | once per segment |
 //! | header `gone` | each half, once | both | as the last act of a half |
-//! | header `left` | consumer, before it is gone | producer, after it saw that | at the end |
+//! | header `left` | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
 //! | segment `next` | producer | consumer | before an item past the segment is published; after |
 //! | slot | producer, past the tail | consumer, before it | |
 //!
 //! Rules:
 //!
-//! 1. The items `head..tail` stand, in order, from the consumer's place to the producer's.
-//! 2. A segment is in the chain, the spare, or the hands of one half.
-//! 3. The producer takes a new segment only for an item that is there to be written, the consumer
-//!    leaves a segment only for an item in the next: an idle queue holds three segments at most,
-//!    the consumer's, the producer's and the spare.
-//! 4. A half moves its own place and count before user code runs again; a batch publishes once a
-//!    segment and when it ends, by a panic too.
+//! 1. The items `head..tail` are in the slots from the consumer's place to the producer's, in
+//!    order.
+//! 2. A segment is in the chain, or it is the spare, or exactly one half has its address.
+//! 3. The producer links a segment only when it has an item to write, and the consumer leaves a
+//!    segment only for an item in the next one. So an idle queue has at most three segments: the
+//!    consumer's, the producer's and the spare.
+//! 4. A half counts an item before user code runs again. A batch updates its place and publishes at
+//!    the end of each segment and when it ends, even by a panic; `push_batch` also publishes the
+//!    first item of a new segment.
 //! 5. The half that leaves second drops the queued items and frees everything.
 //!
 //! The argument for each rule, and what each ordering is for, is in
@@ -78,15 +80,15 @@ pub use producer::Producer;
 use crate::alloc::{AllocError, Allocator, Global};
 use raw::Shared;
 
-/// How many items a segment holds unless it is said otherwise.
+/// Number of items in a segment by default.
 pub const DEFAULT_SEGMENT_SLOTS: usize = 256;
 
-/// The most items that a segment can hold.
+/// Maximum number of items in a segment.
 pub const MAX_SEGMENT_SLOTS: usize = 1 << 16;
 
 /// Makes a queue with segments of [`DEFAULT_SEGMENT_SLOTS`] in the global allocator.
 ///
-/// The first segment is taken at once.
+/// Allocates the first segment at once.
 ///
 /// # Panics
 ///
@@ -99,8 +101,8 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 
 /// Makes a queue with segments of `segment_slots` items, with all of its memory from `alloc`.
 ///
-/// Small segments suit many small queues; a segment costs one allocation and 128 bytes beside its
-/// items.
+/// Small segments suit a program with many small queues. A segment costs one allocation, and 128
+/// bytes besides its items.
 ///
 /// ```
 /// use rast_queue::alloc::Global;
@@ -126,7 +128,7 @@ pub fn queue_in<T, A: Allocator>(
     }
 }
 
-/// Makes a queue as [`queue_in`] does, and gives an error on lack of memory.
+/// Makes a queue as [`queue_in`] does, but returns an error on lack of memory.
 ///
 /// # Panics
 ///
@@ -146,7 +148,7 @@ pub fn try_queue_in<T, A: Allocator>(
     halves(segment_slots, 0, alloc)
 }
 
-/// A queue whose counts begin at `start`: tests put it just below the wrap of `usize`.
+/// Makes a queue whose counts begin at `start`. Tests use a value just below the wrap of `usize`.
 #[doc(hidden)]
 #[must_use]
 pub fn queue_at<T>(segment_slots: usize, start: usize) -> (Producer<T>, Consumer<T>) {
@@ -170,14 +172,14 @@ fn halves<T, A: Allocator>(
         "spsc: a segment has 1..={MAX_SEGMENT_SLOTS} slots"
     );
     let (shared, place) = Shared::new(segment_slots, start, alloc)?;
-    // SAFETY: (1) it is new, and this is the only producer over it; (2) as `new` gave them.
+    // SAFETY: (1) it is new, and this is its only producer; (2) both are from `new`.
     let producer = unsafe { Producer::new(shared.duplicate(), place, start) };
-    // SAFETY: (1) likewise the only consumer; (2) as `new` gave them.
+    // SAFETY: (1) likewise its only consumer; (2) both are from `new`.
     let consumer = unsafe { Consumer::new(shared, place, start) };
     Ok((producer, consumer))
 }
 
-/// Tells the program that there is no memory for a segment.
+/// Calls the handler for lack of memory.
 #[cold]
 fn no_memory<T, A>(segment_slots: usize) -> ! {
     std_alloc::alloc::handle_alloc_error(Shared::<T, A>::layout(segment_slots).0)

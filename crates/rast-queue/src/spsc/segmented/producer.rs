@@ -11,10 +11,10 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a segmented queue.
 ///
-/// It moves between threads with its owner and is used by one thread at a time: it is `Send`, and
-/// neither `Sync` nor `Clone`. All methods are wait-free as far as the allocator is, which is asked
-/// once in a segment at most; none is an atomic read-modify-write. Dropping it closes the queue for
-/// the consumer, who still gets all that was pushed.
+/// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. All methods are
+/// wait-free except for the allocator, which they call at most once per segment. No method executes
+/// an atomic read-modify-write. Dropping the producer closes the queue; the consumer can still pop
+/// all pushed items.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -45,7 +45,7 @@ use crate::{Closed, TryPushError};
 /// send(producer);
 /// ```
 ///
-/// What goes in is what comes out, so the type of the items is not weakened on one side alone:
+/// The type is invariant in `T`, because the other half pops what this half pushes:
 ///
 /// ```compile_fail
 /// use rast_queue::spsc::segmented::Producer;
@@ -56,19 +56,19 @@ use crate::{Closed, TryPushError};
 pub struct Producer<T, A: Allocator = Global> {
     shared: Shared<T, A>,
     place: Place<T>,
-    /// How many items were pushed; the published count is behind it only inside a batch.
+    /// Number of items pushed and published. Inside a batch it lags behind the slots that are
+    /// written.
     tail: usize,
-    /// Not shared between threads, though nothing in it is changed by reference.
+    /// Makes the producer not `Sync`.
     not_sync: core::marker::PhantomData<core::cell::Cell<()>>,
 }
 
-// SAFETY: what a producer reaches on another thread are items of type T, which are moved or dropped
-// there, and the allocator, which both halves may use at once through the header; the one is Send,
-// the other Send and Sync. The words it shares with the consumer are atomic, and the rules of the
-// segments keep the slots apart.
+// SAFETY: on another thread a producer moves or drops items, which are Send, and uses the
+// allocator, maybe at the same time as the consumer; the allocator is Send and Sync. The words that
+// both halves access are atomic, and by the rules of the segments they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
-// A panic in user code leaves a queue as it was after a whole number of items.
+// A panic in user code leaves the queue consistent, after a whole number of items.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -76,7 +76,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// # Safety
     ///
     /// 1. This is the only producer over `shared`, which is new.
-    /// 2. `place` is its first, `start` its counts.
+    /// 2. `place` is its first place, and both of its counts are `start`.
     pub(super) unsafe fn new(shared: Shared<T, A>, place: Place<T>, start: usize) -> Self {
         Self {
             shared,
@@ -88,7 +88,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item; aborts on lack of memory, as std's collections do.
     ///
-    /// Wait-free; one atomic load and one store, and once in a segment a segment.
+    /// Wait-free except for the allocator: one atomic load and one store, and once per segment a
+    /// new segment.
     ///
     /// # Errors
     ///
@@ -104,13 +105,13 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Pushes one item, or hands it back if there is no memory for it.
+    /// Pushes one item, or returns it if there is no memory for it.
     ///
     /// # Errors
     ///
     /// [`TryPushError::Closed`] with the item if the consumer is gone. [`TryPushError::NoMemory`]
-    /// with the item if the segment is full, no spare one is there, and the allocator gives none;
-    /// the queue stays usable.
+    /// with the item if the segment is full, there is no spare one, and the allocator fails; the
+    /// queue stays usable.
     #[inline]
     pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
         if self.is_closed() {
@@ -124,11 +125,13 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Pushes all items of `items`, publishes them once a segment, and returns how many.
+    /// Pushes all items of `items` and returns how many. Publishes once for the items in the
+    /// current segment, and twice for each further segment: after its first item and after the
+    /// others.
     ///
-    /// Stops if the consumer is found gone, which is asked once a segment. Lend the iterator by
-    /// `&mut` to keep the items that it still holds then; one that is given away drops them. If the
-    /// iterator panics, the items that it gave before are pushed. Aborts on lack of memory.
+    /// Ends early if the consumer was dropped, which is checked once per segment. Pass the iterator
+    /// by `&mut` to keep the items that it did not yield; otherwise they are dropped with it. If
+    /// the iterator panics, the items that it had yielded are pushed. Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -140,7 +143,7 @@ impl<T, A: Allocator> Producer<T, A> {
     where
         I: IntoIterator<Item = T>,
     {
-        // Dropped after the last publication: what dropping it costs delays no item.
+        // Dropped after the last publication, so that its drop delays no item.
         let mut items = items.into_iter();
         let first = self.tail;
         while !self.is_closed() {
@@ -148,7 +151,7 @@ impl<T, A: Allocator> Producer<T, A> {
             if self.place.slot < self.shared.slots() {
                 break; // the iterator has ended
             }
-            // Another segment is taken for an item only.
+            // A new segment is linked only for an item.
             let Some(item) = items.next() else { break };
             self.make_room();
             // SAFETY: there is room.
@@ -157,10 +160,10 @@ impl<T, A: Allocator> Producer<T, A> {
         self.tail.wrapping_sub(first)
     }
 
-    /// Pushes copies of all of `items`, publishes them once a segment, and returns how many.
+    /// Pushes copies of all of `items`, publishes them once per segment, and returns how many.
     ///
-    /// Fewer than all only if the consumer is found gone, which is asked once a segment.
-    /// Aborts on lack of memory.
+    /// It pushes fewer only if the consumer was dropped, which is checked once per segment. Aborts
+    /// on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -179,8 +182,8 @@ impl<T, A: Allocator> Producer<T, A> {
             let (now, later) = rest.split_at(count);
             self.shared.note_write(self.place, count);
             let slot = self.shared.slot(self.place.segment, self.place.slot);
-            // SAFETY: so many slots of the segment are free, and ours alone; they are no part of
-            // what the caller lent.
+            // SAFETY: that many slots of the segment are free, and only the producer accesses them;
+            // they do not overlap `items`.
             unsafe { slot.as_ptr().copy_from_nonoverlapping(now.as_ptr(), count) };
             self.advance(count);
             rest = later;
@@ -188,7 +191,7 @@ impl<T, A: Allocator> Producer<T, A> {
         items.len() - rest.len()
     }
 
-    /// Returns an upper bound of the queued items: the consumer can only make it fewer.
+    /// Returns an upper bound of the number of queued items, since the consumer may pop meanwhile.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -202,9 +205,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.len() == 0
     }
 
-    /// Returns whether the consumer is gone.
-    ///
-    /// What is queued then is dropped with the producer.
+    /// Returns whether the consumer was dropped. The queued items are then dropped with the
+    /// producer.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -240,10 +242,10 @@ impl<T, A: Allocator> Producer<T, A> {
         let free = self.shared.slots() - self.place.slot;
         let slots = self.shared.slot(self.place.segment, self.place.slot);
         self.shared.note_write(self.place, free);
-        // SAFETY: so many slots follow in the segment, which the consumer does not leave, so not
-        // free, before an item is queued past it. They are past the tail: ours alone as long as the
-        // producer is borrowed, to the end of this call. One may hold nothing, as a `MaybeUninit`
-        // may.
+        // SAFETY: the segment has that many slots after `slot`, and the consumer neither leaves nor
+        // frees the segment before an item is queued past it. The slots are past the tail, so only
+        // the producer accesses them, which is borrowed to the end of this call. They may be
+        // uninitialised, as `MaybeUninit` may.
         let slots = unsafe {
             core::slice::from_raw_parts_mut(slots.cast::<MaybeUninit<T>>().as_ptr(), free)
         };
@@ -251,8 +253,8 @@ impl<T, A: Allocator> Producer<T, A> {
             producer: self,
             count: 0,
         };
-        // A slot is taken first and then an item; driven from inside, as the ring's `fill` is, and
-        // for its reasons.
+        // `zip` asks for a slot before an item, so no item is lost; `for_each` as in the ring's
+        // `fill`, for the same reasons.
         slots.iter_mut().zip(items).for_each(|(slot, item)| {
             slot.write(item);
             written.count += 1;
@@ -268,7 +270,7 @@ impl<T, A: Allocator> Producer<T, A> {
     unsafe fn write_next(&mut self, item: T) {
         self.shared.note_write(self.place, 1);
         let slot = self.shared.slot(self.place.segment, self.place.slot);
-        // SAFETY: the slot is past the tail: ours alone, and empty.
+        // SAFETY: the slot is past the tail, so only the producer accesses it, and it is empty.
         unsafe { slot.write(item) };
         self.advance(1);
     }
@@ -282,7 +284,7 @@ impl<T, A: Allocator> Producer<T, A> {
     }
 }
 
-/// Counts what is written and publishes it on drop, so by a panic of the iterator too.
+/// Counts the written items and publishes them on drop, so also if the iterator panics.
 struct Written<'a, T, A: Allocator> {
     producer: &'a mut Producer<T, A>,
     count: usize,

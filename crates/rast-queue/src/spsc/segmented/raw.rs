@@ -1,7 +1,8 @@
-//! What both halves of a segmented queue share: two published counts, a spare segment, who is gone;
-//! and the segments.
+//! The memory that both halves of a segmented queue share: two published counts, a spare segment,
+//! which halves are dropped, and the segments.
 //!
-//! Everything unsafe of the queue is here or one call away; every atomic operation of it is here.
+//! All atomic operations of the queue are in this file. All of its unsafe code is in this file or
+//! directly calls into it.
 
 use core::alloc::LayoutError;
 use core::cell::Cell;
@@ -14,7 +15,7 @@ use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-/// Beside each slot, where a model keeps its books on it; of no size otherwise.
+/// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
 type Mark = UnsafeCell<()>;
 
 /// Which half.
@@ -35,11 +36,11 @@ impl Side {
 }
 
 struct Header<T, A> {
-    /// Published by the producer: so many items were pushed.
+    /// Number of pushed items, published by the producer.
     tail: CachePadded<AtomicUsize>,
-    /// Published by the consumer: so many items were popped.
+    /// Number of popped items, published by the consumer.
     head: CachePadded<AtomicUsize>,
-    /// A segment on its way back from the consumer to the producer, or null.
+    /// A segment that the consumer has emptied, for the producer, or null.
     spare: CachePadded<AtomicPtr<Node<T>>>,
     /// Written twice in the queue's life.
     cold: CachePadded<Cold<T, A>>,
@@ -48,12 +49,12 @@ struct Header<T, A> {
 struct Cold<T, A> {
     /// The sum of the sides that are gone.
     gone: AtomicU8,
-    /// Where the consumer stood when it left.
+    /// The consumer's place when it was dropped.
     left: UnsafeCell<Option<Place<T>>>,
     alloc: A,
 }
 
-/// The front of a segment; its slots follow, and its marks.
+/// The header of a segment; its slots and its marks follow.
 struct Node<T> {
     /// Written by the producer before it publishes an item past this segment; read by the consumer
     /// after.
@@ -71,7 +72,8 @@ impl<T> Clone for Segment<T> {
 
 impl<T> Copy for Segment<T> {}
 
-/// The position of a half: a segment, and how many of its slots the half is through with.
+/// The position of a half: a segment, and the number of its slots that the half has filled or
+/// emptied.
 pub(super) struct Place<T> {
     pub(super) segment: Segment<T>,
     pub(super) slot: usize,
@@ -85,11 +87,12 @@ impl<T> Clone for Place<T> {
 
 impl<T> Copy for Place<T> {}
 
-/// A handle on what is shared; two exist per queue, and the half that leaves second frees all.
+/// A handle on the shared memory. Two exist per queue, and the half that is dropped second frees
+/// everything.
 pub(super) struct Shared<T, A> {
     header: NonNull<Header<T, A>>,
     slots: usize,
-    /// The queue owns items of type `T`, and what one half puts in the other takes out: `T` is
+    /// The queue owns items of type `T`. One half pushes them and the other pops them, so `T` is
     /// invariant.
     owns: PhantomData<Cell<T>>,
 }
@@ -101,7 +104,7 @@ impl<T, A> Shared<T, A> {
         self.slots
     }
 
-    /// The second handle; the two are told apart by the half that holds them.
+    /// Returns the second handle, for the other half.
     pub(super) fn duplicate(&self) -> Self {
         Self {
             header: self.header,
@@ -144,7 +147,7 @@ impl<T, A> Shared<T, A> {
         unsafe { slots.add(slot) }
     }
 
-    /// Tells a model that `count` slots are written or given up.
+    /// Tells a model that `count` slots are written or moved out of.
     #[inline(always)]
     pub(super) fn note_write(&self, place: Place<T>, count: usize) {
         self.each_mark(place, count, |mark| mark.with_mut(|_| ()));
@@ -183,7 +186,7 @@ impl<T, A> Shared<T, A> {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
         let node = unsafe { segment.0.as_ref() };
         node.next.with(|next| {
-            // SAFETY: by (1) the producer is through with this word, or is the caller.
+            // SAFETY: by (1) the producer no longer writes this word, or is the caller.
             unsafe { *next }
         })
     }
@@ -198,12 +201,12 @@ impl<T, A> Shared<T, A> {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
         let node = unsafe { segment.0.as_ref() };
         node.next.with_mut(|place| {
-            // SAFETY: by (2) the consumer does not look here yet.
+            // SAFETY: by (2) the consumer does not read this word yet.
             unsafe { *place = next };
         });
     }
 
-    /// Makes the items before `tail` the consumer's.
+    /// Publishes the items before `tail` to the consumer.
     #[inline(always)]
     pub(super) fn publish_tail(&self, tail: usize) {
         // Release: pairs with the Acquire in load_tail; publishes the slots written before `tail`,
@@ -214,15 +217,16 @@ impl<T, A> Shared<T, A> {
     /// The producer's published count, for the consumer.
     #[inline(always)]
     pub(super) fn load_tail(&self) -> usize {
-        // Acquire: pairs with the Release in publish_tail; the items before `tail` are seen
-        // written, and their segments linked. [US2]
+        // Acquire: pairs with the Release in publish_tail; the items before `tail` and the links of
+        // their segments are visible. [US2]
         self.header().tail.load(Ordering::Acquire)
     }
 
-    /// Tells the producer how much was popped.
+    /// Publishes the number of popped items to the producer.
     #[inline(always)]
     pub(super) fn publish_head(&self, head: usize) {
-        // Relaxed: a figure for `len`; slots go back with their segment, by the spare. [US3]
+        // Relaxed: only for `len`; slots return to the producer with their segment, by `spare`.
+        // [US3]
         self.header().head.store(head, Ordering::Relaxed);
     }
 
@@ -233,20 +237,22 @@ impl<T, A> Shared<T, A> {
         self.header().head.load(Ordering::Relaxed)
     }
 
-    /// Whether the half opposite of `side` is gone; if so, its last count is seen from here on.
+    /// Returns whether the half opposite of `side` was dropped. If so, later loads return its last
+    /// count.
     #[inline(always)]
     pub(super) fn other_is_gone(&self, side: Side) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; what the other half
-        // published before it left is seen by the next load of its count. [US5]
+        // Acquire: pairs with the release half of the AcqRel in leave; the next load of the other
+        // half's count returns its last one. [US5]
         let gone = self.header().cold.gone.load(Ordering::Acquire);
         gone & side.other() as u8 != 0
     }
 
-    /// Says that `side` is gone; true if the other was gone before, and the caller now owns all
-    /// alone.
+    /// Records that `side` is dropped. Returns `true` if the other half was dropped before; the
+    /// caller then owns all memory.
     fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; all that the first to leave did comes before
-        // the second frees it, and the second finds the first's last count and place. [US6]
+        // AcqRel: pairs with itself in the other half; everything that the first half did happens
+        // before the second half frees the memory, and the second finds the first's last count and
+        // place. [US6]
         let gone = self
             .header()
             .cold
@@ -256,28 +262,28 @@ impl<T, A> Shared<T, A> {
         gone & side.other() as u8 != 0
     }
 
-    /// Takes the spare segment, for the producer.
+    /// Removes the spare segment, for the producer.
     fn take_spare(&self) -> Option<Segment<T>> {
         let spare = &self.header().spare;
         // Acquire: pairs with the Release in give_back; the consumer's reads of the segment are
         // over before the producer writes there again. [US7]
         let node = NonNull::new(spare.load(Ordering::Acquire))?;
-        // Relaxed: the consumer takes nothing from here but that there is no spare; it then stores
-        // the next. [US8]
+        // Relaxed: the consumer only learns from it that there is no spare, and then stores the
+        // next one. [US8]
         spare.store(ptr::null_mut(), Ordering::Relaxed);
         Some(Segment(node.cast()))
     }
 }
 
 impl<T, A: Allocator> Shared<T, A> {
-    /// Takes the header and one segment of `slots` slots from `alloc`; both counts begin at
+    /// Allocates the header and one segment of `slots` slots from `alloc`; both counts begin at
     /// `start`.
     pub(super) fn new(
         slots: usize,
         start: usize,
         alloc: A,
     ) -> Result<(Self, Place<T>), AllocError> {
-        // A size that overflows panics before anything is taken.
+        // A size that overflows panics before anything is allocated.
         let _ = Self::layout(slots);
         let header = alloc
             .allocate(Layout::new::<Header<T, A>>())?
@@ -311,7 +317,7 @@ impl<T, A: Allocator> Shared<T, A> {
         Ok((shared, Place { segment, slot: 0 }))
     }
 
-    /// A new segment, after which none comes.
+    /// Allocates a segment that links to none.
     fn allocate(slots: usize, alloc: &A) -> Result<Segment<T>, AllocError> {
         let (layout, _, marks) = Self::layout(slots);
         let memory = alloc.allocate(layout)?.cast::<u8>();
@@ -336,7 +342,7 @@ impl<T, A: Allocator> Shared<T, A> {
         Ok(Segment(node))
     }
 
-    /// Gives the memory of a segment back.
+    /// Frees the memory of a segment.
     ///
     /// # Safety
     ///
@@ -348,8 +354,8 @@ impl<T, A: Allocator> Shared<T, A> {
             // SAFETY: the marks begin at this offset of the segment, by its layout.
             let marks = unsafe { segment.0.cast::<u8>().add(marks) }.cast::<Mark>();
             let marks = ptr::slice_from_raw_parts_mut(marks.as_ptr(), self.slots);
-            // SAFETY: they were initialised by `allocate` and are not used again. This matters to a
-            // model's books alone.
+            // SAFETY: they were initialised by `allocate` and are not used again. Only a model
+            // needs the drop.
             unsafe { ptr::drop_in_place(marks) };
         }
         // SAFETY: the node was initialised by `allocate` and is not used again.
@@ -367,8 +373,8 @@ impl<T, A: Allocator> Shared<T, A> {
     pub(super) unsafe fn extend(&self, last: Segment<T>) -> Result<Place<T>, AllocError> {
         let segment = match self.take_spare() {
             Some(spare) => {
-                // SAFETY: (1) the consumer gave the spare up, so the caller has it alone; (2) it
-                // holds no item.
+                // SAFETY: (1) the consumer no longer accesses the spare, so only the caller does;
+                // (2) it holds no item.
                 unsafe { self.set_next(spare, None) };
                 spare
             }
@@ -389,15 +395,15 @@ impl<T, A: Allocator> Shared<T, A> {
     #[cold]
     pub(super) unsafe fn give_back(&self, segment: Segment<T>) {
         let spare = &self.header().spare;
-        // Relaxed: only the caller makes it other than null, and it takes nothing from the null
-        // that the producer left; US8 precedes the store below in the order of this word, because
-        // it is read here. [US9]
+        // Relaxed: only the caller stores other values than null, and it needs nothing that the
+        // producer's null would publish. US8 precedes the store below in the modification order of
+        // this word, because this load reads it. [US9]
         if spare.load(Ordering::Relaxed).is_null() {
             // Release: pairs with the Acquire in take_spare; the items of the segment are moved
             // out. [US10]
             spare.store(segment.0.as_ptr().cast(), Ordering::Release);
         } else {
-            // SAFETY: by (1) and (2) both halves are through with it.
+            // SAFETY: by (1) and (2) neither half accesses it again.
             unsafe { self.free(segment) };
         }
     }
@@ -412,7 +418,7 @@ impl<T, A: Allocator> Shared<T, A> {
         if self.leave(Side::Producer) {
             let head = self.load_head();
             let place = self.header().cold.left.with(|left| {
-                // SAFETY: the consumer wrote this before it left, and is gone.
+                // SAFETY: the consumer wrote this before it set its bit in `gone`.
                 unsafe { *left }
             });
             let place = place.expect("spsc: a consumer says where it stood");
@@ -429,8 +435,8 @@ impl<T, A: Allocator> Shared<T, A> {
     /// 2. `place` and `head` are its true place and count, and the count is published.
     pub(super) unsafe fn close_consumer(&self, place: Place<T>, head: usize) {
         self.header().cold.left.with_mut(|left| {
-            // SAFETY: the producer looks here only once it sees the consumer gone, which comes
-            // next.
+            // SAFETY: the producer reads this only after it finds the consumer dropped, which
+            // follows.
             unsafe { *left = Some(place) };
         });
         if self.leave(Side::Consumer) {
@@ -444,20 +450,20 @@ impl<T, A: Allocator> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// Both halves are gone; the items `head..tail` stand, the first of them at `place`.
+    /// Both halves are dropped; the items `head..tail` are queued, the first of them at `place`.
     unsafe fn end(&self, place: Place<T>, head: usize, tail: usize) {
         let mut rest = Rest {
             shared: self,
             place,
             left: tail.wrapping_sub(head),
         };
-        // If the drop of an item panics, `Rest` drops the others and frees everything as the panic
-        // goes up.
+        // If the drop of an item panics, `Rest` drops the others and frees everything while the
+        // panic unwinds.
         rest.drop_items();
     }
 }
 
-/// The end of a queue: items still to be dropped, then memory to be freed.
+/// The rest of a queue of which both halves are dropped: items to drop, then memory to free.
 struct Rest<'a, T, A: Allocator> {
     shared: &'a Shared<T, A>,
     place: Place<T>,
@@ -480,7 +486,7 @@ impl<T, A: Allocator> Rest<'_, T, A> {
         }
     }
 
-    /// Goes on to the next segment, if there is one, and frees the one before.
+    /// Moves to the next segment, if there is one, and frees the previous one.
     fn free_segment(&mut self) -> bool {
         let segment = self.place.segment;
         // SAFETY: both halves are gone.

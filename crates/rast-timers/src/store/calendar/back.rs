@@ -1,27 +1,28 @@
-//! A cursor that goes back, where the clock has: rule 7 of the calendar.
+//! The cursor goes back if the clock has gone back: rule 7 of the calendar.
 
 use super::{CalendarStore, DIGIT, FAN, LEAD_MAX, NONE};
 use crate::store::{DeadlineStore, Step};
 
-/// A `now` so far before the cursor is a clock that has gone back. A list that
-/// is taken apart ahead of its time puts the cursor half as far ahead at most.
+/// Distance before the cursor from which a `now` means that the clock has gone back. Splitting a
+/// list ahead of its time moves the cursor at most half as far ahead.
 pub(super) const BACK: u64 = 2 * LEAD_MAX;
 
 impl<T> CalendarStore<T> {
-    /// Whether a deadline before `bar` belongs to `late`: each does, unless the
-    /// cursor has gone back.
+    /// Returns whether a deadline before `bar` belongs to `late`; always `true`, unless the cursor
+    /// has gone back.
     #[cold]
     pub(super) fn is_late(&self, at: u64) -> bool {
         at < self.cursor || self.moved <= at
     }
 
-    /// Whether values have to move from `late` to the lists, by rule 7.
+    /// Returns whether values must move from `late` to the lists, by rule 7.
     #[inline(always)]
     pub(super) fn is_moving(&self) -> bool {
         self.cursor < self.bar
     }
 
-    /// Lets the cursor go back if the clock has; `None` if that is done.
+    /// Moves the cursor back if the clock has gone back; returns `None` if no value is left to
+    /// move.
     #[inline(always)]
     pub(super) fn come_back(&mut self, now: u64) -> Option<Step<T>> {
         if now < self.cursor && (self.cursor - now > BACK || self.is_moving()) {
@@ -30,13 +31,13 @@ impl<T> CalendarStore<T> {
         self.is_moving().then(|| self.come_nearer(now))
     }
 
-    /// Rule 7: the cursor to a time before it.
+    /// Moves the cursor back to `now`, by rule 7.
     #[cold]
     pub(super) fn go_back(&mut self, now: u64) {
         debug_assert!(self.drain == NONE, "no list is being taken apart");
         let level = (63 - (self.cursor ^ now).leading_zeros()) / DIGIT;
-        // In this digit all of the levels below differ from `now`, and nothing
-        // waits there, since the cursor has the same digit.
+        // In this digit, all values of the levels below differ from `now`. Their list is empty,
+        // since it is the list of the cursor's own digit.
         let list = (self.cursor >> (level * DIGIT)) as u32 % FAN;
         let head = level * FAN + list;
         for lower in 0..level {
@@ -59,8 +60,8 @@ impl<T> CalendarStore<T> {
         self.wake = 0;
     }
 
-    /// Moves the first value of `late` to the lists, or hands out what is due
-    /// before the cursor.
+    /// Returns a value that is due before the cursor, or moves the first value of `late` to the
+    /// lists.
     #[cold]
     pub(super) fn come_nearer(&mut self, now: u64) -> Step<T> {
         if let Some((at, slot)) = self.front()
@@ -72,8 +73,8 @@ impl<T> CalendarStore<T> {
         match self.late.first().map(|(at, &slot)| (at.as_nanos(), slot)) {
             Some((at, slot)) => {
                 self.displace(slot);
-                // By rule 5 it is before `bar`. Those of its deadline that are
-                // still in `late` came after it.
+                // By rule 5 it is before `bar`. Values with the same deadline that are still in
+                // `late` were inserted after it.
                 self.moved = at.saturating_add(1);
                 self.place(slot, at);
                 self.moved = at;

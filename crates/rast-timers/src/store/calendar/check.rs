@@ -1,11 +1,11 @@
-//! The rules of the calendar, checked; for tests.
+//! Checks of the calendar's rules, for tests.
 
 use super::lists::Index;
 use super::{CalendarStore, DIGIT, FAN, HEADS, LANE, LEVELS, NONE};
 use crate::store::DeadlineStore;
 
 impl<T> CalendarStore<T> {
-    /// Checks the rules of the calendar.
+    /// Checks rules 1, 3, 4, 5 and 7 of the calendar; rules 2 and 6 are about changes, not states.
     ///
     /// # Panics
     ///

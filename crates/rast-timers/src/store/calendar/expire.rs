@@ -1,19 +1,18 @@
-//! Many values in one call, in order or in none.
+//! Expires many values in one call, ordered or unordered.
 //!
-//! In order: what is first in line is handed out without looking anew before
-//! each value. In no order: a list whose whole time is over is handed out as it
-//! stands, and of a list in which `now` lies each value is handed out or moved,
-//! so that nothing is ever sorted.
+//! Ordered: the first values are passed on without a new search before each value. Unordered: a
+//! list whose whole time is over is passed on in list order. If `now` lies in a list, each of its
+//! values is passed on or moved to a lower level. So no value is sorted.
 //!
-//! In no order no list is taken apart ahead of its time, but only once the
-//! least deadline in it has passed. `wake` says so, and both ways of calling
-//! keep the rules of the calendar, so they may be mixed.
+//! An unordered call does not split a list ahead of its time, but only once the earliest deadline
+//! in the list has passed; `wake` is set to that time. Ordered and unordered calls keep the rules
+//! of the calendar, so they may be mixed.
 
 use super::{CalendarStore, Index, LANE, MOVES, NONE, SHORT};
 use crate::store::{Expired, Step, Swept};
 
 impl<T> CalendarStore<T> {
-    /// [`expire`](super::DeadlineStore::expire).
+    /// Implements [`expire`](super::DeadlineStore::expire).
     #[inline]
     pub(super) fn expire_in_order(
         &mut self,
@@ -37,7 +36,7 @@ impl<T> CalendarStore<T> {
         })
     }
 
-    /// [`expire_unordered`](super::DeadlineStore::expire_unordered).
+    /// Implements [`expire_unordered`](super::DeadlineStore::expire_unordered).
     #[inline]
     pub(super) fn expire_in_no_order(
         &mut self,
@@ -50,9 +49,9 @@ impl<T> CalendarStore<T> {
         })
     }
 
-    /// Spends `budget` on parts: each is given what is left of it, hands out at
-    /// most so many values, moves a few nearer if it hands out none, and answers
-    /// `None` if none is due.
+    /// Spends `budget` on calls of `part`. Each call gets the remaining budget and passes on at
+    /// most that many values. If it passes on none, it moves a few closer. It returns `None` if
+    /// none is due.
     #[inline(always)]
     fn expire_by(
         &mut self,
@@ -75,8 +74,8 @@ impl<T> CalendarStore<T> {
         Swept { fired, more: true }
     }
 
-    /// The entries of a short list by deadline, then by place, with their
-    /// number; `None` for a long list.
+    /// Returns the entries of a short list by deadline, then by list order, and their number;
+    /// `None` for a long list.
     #[inline(always)]
     fn sorted(&self, head: Index) -> Option<([(u64, Index); SHORT], usize)> {
         let (mut sorted, mut count) = ([(u64::MAX, NONE); SHORT], 0);
@@ -95,8 +94,8 @@ impl<T> CalendarStore<T> {
         Some((sorted, count))
     }
 
-    /// Hands out what is first in line without looking anew before each value:
-    /// the due part of the lane, then that of a short list.
+    /// Passes on the first values without a new search before each value: the due part of the lane,
+    /// then that of a short list.
     #[inline(always)]
     fn burst(&mut self, now: u64, budget: usize, each: &mut impl FnMut(Expired<T>)) -> usize {
         let mut fired = 0;
@@ -119,7 +118,7 @@ impl<T> CalendarStore<T> {
         } else {
             (self.cursor, None)
         };
-        // Of equals the lane's, by rule 4.
+        // For equal deadlines the lane is first, by rule 4.
         let limit = now.min(begin).min(late);
         let mut left = budget;
         let mut front = late;
@@ -132,7 +131,7 @@ impl<T> CalendarStore<T> {
             left -= 1;
             hand(self, slot);
         }
-        // What is first elsewhere at or before its start is before all of it.
+        // A value elsewhere at or before the list's start precedes the whole list.
         let Some(bucket) = bucket.filter(|bucket| bucket.start <= now && bucket.start < front)
         else {
             return fired;
@@ -149,8 +148,8 @@ impl<T> CalendarStore<T> {
         fired
     }
 
-    /// Hands out at most `budget` of the values that are due, or moves a few
-    /// nearer to their time; `None` if none is due.
+    /// Passes on at most `budget` due values, or moves a few closer to being due; `None` if none is
+    /// due.
     fn gather(
         &mut self,
         now: u64,
@@ -165,7 +164,7 @@ impl<T> CalendarStore<T> {
         {
             self.hand(slot, &mut fired, each);
         }
-        // What was late has cost what a unit may cost.
+        // A late value costs as much as a unit of the budget may cost.
         if fired > 0 {
             return Some(fired);
         }
@@ -199,7 +198,7 @@ impl<T> CalendarStore<T> {
                 self.hand(slot, &mut fired, each);
             }
             if sorted[0].0 > now {
-                // A cancel took what was the least.
+                // The entry with the earliest deadline was cancelled.
                 self.lists.tighten(bucket.head, sorted[0].0);
             }
         }
@@ -210,7 +209,7 @@ impl<T> CalendarStore<T> {
         self.wake = self.front().map_or(least, |front| front.0.min(least));
         let start = earliest.map_or(u64::MAX, |bucket| bucket.start);
         if start > now && now > self.cursor {
-            // Rule 2: the earliest list begins after it.
+            // Rule 2: the earliest list starts after it.
             self.move_cursor(now);
         }
         None
@@ -224,8 +223,7 @@ impl<T> CalendarStore<T> {
         }
     }
 
-    /// Hands out at most `budget` values from the front of a list up to the
-    /// first that is not due.
+    /// Passes on at most `budget` values from the front of a list, up to the first that is not due.
     #[inline(always)]
     fn sweep(
         &mut self,
@@ -244,8 +242,7 @@ impl<T> CalendarStore<T> {
         fired
     }
 
-    /// As [`advance`](Self::advance), but what is due is handed out, at most
-    /// `budget` values.
+    /// As [`advance`](Self::advance), but passes on due values, at most `budget`.
     fn sift(&mut self, now: u64, budget: usize, each: &mut impl FnMut(Expired<T>)) -> usize {
         let mut fired = 0;
         let mut moves = MOVES;
@@ -254,7 +251,7 @@ impl<T> CalendarStore<T> {
             if fired == budget {
                 break;
             }
-            // What comes in order behind one that is not due is not due.
+            // In a sorted run, the values after one that is not due are not due.
             let run = self.advance_in_order(moves);
             moves -= run;
             if run == 0 {

@@ -10,24 +10,22 @@
 //!   0                  1                        HEADS
 //! ```
 //!
-//! 1. The list of a head is a ring through it: `next` goes from the first
-//!    entry to the last, `prev` back; an empty list's head names itself.
-//! 2. So an entry leaves its list by its two neighbours alone, and need not
-//!    know which list that is; if both are the same head, that list is now
+//! 1. The list of a head is a ring through it: `next` leads from the first entry to the last,
+//!    `prev` back; both links of an empty list's head are its own index.
+//! 2. So removing an entry needs only its two neighbours, and not the list. If both neighbours are
+//!    the same head, the list is now empty.
+//! 3. An entry outside all lists may use `prev`, `next` and `at` for other purposes.
+//! 4. `at` of a head is a lower bound of the deadlines in its list, and `u64::MAX` if the list is
 //!    empty.
-//! 3. An entry outside of all lists may use `prev`, `next` and `at` for
-//!    something else.
-//! 4. `at` of a head is its list's least: at or below every deadline there, and
-//!    `u64::MAX` if the list is empty.
 //!
-//! An entry is one place, value and all: who inserts or cancels meets one line
-//! of it, and the neighbours of what is cancelled now are mostly those of what
-//! is cancelled soon.
+//! Links, deadline and value of an entry share one slot, so an insert or a cancel accesses one of
+//! its cache lines. The neighbours of an entry cancelled now are mostly those of entries cancelled
+//! soon.
 
 use super::slot::{Slot, prefetch};
 use std_alloc::vec::Vec;
 
-/// A slot's place in the slab.
+/// Index of a slot in the slab.
 pub(super) type Index = u32;
 
 /// The slab: `HEADS` heads, then the entries.
@@ -36,13 +34,12 @@ pub(super) struct Lists<T, const HEADS: u32> {
 }
 
 impl<T, const HEADS: u32> Lists<T, HEADS> {
-    /// Makes a slab without memory; [`reserve`](Self::reserve) comes before
-    /// use.
+    /// Makes a slab without memory; call [`reserve`](Self::reserve) before use.
     pub(super) const fn new() -> Self {
         Self { slots: Vec::new() }
     }
 
-    /// Makes room for `entries` more and puts the heads in place.
+    /// Reserves memory for `entries` more, and adds the heads.
     pub(super) fn reserve(&mut self, entries: usize) {
         if self.slots.is_empty() {
             self.slots.reserve_exact(HEADS as usize + entries);
@@ -57,12 +54,12 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         self.slots.capacity().saturating_sub(HEADS as usize)
     }
 
-    /// Returns how many entries there are, in lists or not.
+    /// Returns the number of entries, in lists or not.
     pub(super) fn len(&self) -> usize {
         self.slots.len().saturating_sub(HEADS as usize)
     }
 
-    /// Adds an entry outside of all lists and returns its index.
+    /// Adds an entry outside all lists and returns its index.
     pub(super) fn grow(&mut self) -> Index {
         let index = self.slots.len() as Index;
         self.slots.push(Slot::new(index));
@@ -79,10 +76,10 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         &mut self.slots[index as usize]
     }
 
-    /// An entry's slot, `None` for what is no entry.
+    /// Returns an entry's slot, `None` if the index is out of range.
     #[inline(always)]
     pub(super) fn entry(&self, index: Index) -> Option<&Slot<T>> {
-        // A head has never a value, so it need not be told from an entry.
+        // A head never has a value, so the caller need not distinguish it from an entry.
         self.slots.get(index as usize)
     }
 
@@ -92,35 +89,35 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         self.slots.get_mut(index as usize)
     }
 
-    /// Asks for a slot to be near when it is wanted; any index will do.
+    /// Prefetches a slot; any index is allowed.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: Index) {
-        // What is no slot asks for the last one: a hint for memory that is not
-        // there would walk the page tables each time, and a branch would be
-        // told wrongly where values are cancelled at random.
+        // An index out of range prefetches the last slot. A prefetch of unmapped memory would walk
+        // the page tables each time, and a branch would be mispredicted if values are cancelled in
+        // random order.
         let last = self.slots.len().wrapping_sub(1);
         prefetch(&self.slots, last.min(index as usize));
     }
 
-    /// The first entry of a list.
+    /// Returns the first entry of a list.
     #[inline(always)]
     pub(super) fn first(&self, head: Index) -> Option<Index> {
         let first = self.slots.get(head as usize)?.next;
         (first != head).then_some(first)
     }
 
-    /// At or below every deadline in a list.
+    /// Returns a lower bound of the deadlines in a list.
     #[inline(always)]
     pub(super) fn least(&self, head: Index) -> u64 {
         self.slot(head).at
     }
 
-    /// Notes the least deadline in a list, which is not empty.
+    /// Records the earliest deadline in a list, which must not be empty.
     pub(super) fn tighten(&mut self, head: Index, least: u64) {
         self.slot_mut(head).at = least;
     }
 
-    /// Appends an entry, which is in no list, with its deadline.
+    /// Appends an entry, which must be in no list, with its deadline.
     #[inline(always)]
     pub(super) fn push_back(&mut self, head: Index, entry: Index, at: u64) {
         let slot = self.slot_mut(head);
@@ -131,8 +128,7 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         (slot.prev, slot.next, slot.at) = (last, head, at);
     }
 
-    /// Takes an entry out of its list; returns the list's head if the list is
-    /// empty now.
+    /// Removes an entry from its list; returns the list's head if the list is empty now.
     #[inline(always)]
     pub(super) fn unlink(&mut self, entry: Index) -> Option<Index> {
         let Slot { prev, next, .. } = *self.slot(entry);
@@ -142,13 +138,12 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         if prev != next {
             return None;
         }
-        // Rule 2: only a head is on both sides of a list's last entry.
+        // Rule 2: only a head is on both sides of the last remaining entry.
         slot.at = u64::MAX;
         Some(prev)
     }
 
-    /// Moves what is there from `first` to `last` at the front of one list to the
-    /// end of another.
+    /// Moves the entries from `first` to `last` at the front of one list to the end of another.
     #[inline(always)]
     pub(super) fn splice(&mut self, from: Index, first: Index, last: Index, to: Index) {
         let rest = self.slot(last).next;
@@ -167,7 +162,7 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         self.slot_mut(last).next = to;
     }
 
-    /// Moves all of one list, which is not empty, to the end of another.
+    /// Moves all entries of one list, which must not be empty, to the end of another.
     pub(super) fn join(&mut self, from: Index, to: Index) {
         let Slot { prev, next, at, .. } = *self.slot(from);
         debug_assert!(next != from, "there is something to move");
@@ -181,7 +176,7 @@ impl<T, const HEADS: u32> Lists<T, HEADS> {
         self.slot_mut(prev).next = to;
     }
 
-    /// Walks a list from its first entry.
+    /// Iterates over a list from its first entry.
     #[inline(always)]
     pub(super) fn iter(&self, head: Index) -> impl Iterator<Item = (Index, u64)> {
         let mut next = self.first(head);

@@ -1,7 +1,7 @@
-//! A place for a value, with what its owner needs to find and to order it.
+//! A slot for a value, with the words by which the store finds and orders it.
 //!
-//! Field by field instead of an `Option`, whose own word would make a slot
-//! with a word in it half a cache line and more.
+//! It has separate fields instead of an `Option`, whose discriminant would make a slot with a
+//! one-word value larger than half a cache line.
 #![allow(
     unsafe_code,
     reason = "a value that may be absent, without a word for it; a hint"
@@ -9,10 +9,9 @@
 
 use core::mem::{MaybeUninit, needs_drop};
 
-/// A value that may be absent, beside an order and two neighbours whose meaning
-/// is the owner's.
+/// A value that may be absent, with a deadline and two neighbours whose meaning the owner defines.
 ///
-/// The value is there if and only if `full`; nothing else can write either.
+/// The value is initialised if and only if `full`; both fields are private to this file.
 pub(super) struct Slot<T> {
     pub(super) at: u64,
     pub(super) prev: u32,
@@ -25,7 +24,7 @@ pub(super) struct Slot<T> {
 const _: () = assert!(size_of::<Slot<u64>>() == 32, "two slots to a cache line");
 
 impl<T> Slot<T> {
-    /// Makes an empty slot with itself on both sides.
+    /// Makes an empty slot whose two links are `index`.
     pub(super) const fn new(index: u32) -> Self {
         Self {
             at: u64::MAX,
@@ -37,35 +36,35 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Tells whether a value is there.
+    /// Returns `true` if the slot has a value.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// The value.
+    /// Returns the value.
     pub(super) fn get(&self) -> Option<&T> {
-        // SAFETY: the value is there, as `full` says.
+        // SAFETY: the value is initialised, because `full` is set.
         self.full.then(|| unsafe { self.value.assume_init_ref() })
     }
 
-    /// Puts a value into the slot, which is empty.
+    /// Stores a value in the slot, which must be empty.
     #[inline(always)]
     pub(super) fn put(&mut self, value: T) {
-        // One that were there would be forgotten, not dropped.
+        // An old value would be leaked, not dropped.
         debug_assert!(!self.full, "a slot holds one value");
         self.value.write(value);
         self.full = true;
     }
 
-    /// Takes the value out.
+    /// Removes the value.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<T> {
         if !self.full {
             return None;
         }
         self.full = false;
-        // SAFETY: the value was there, as `full` said; as that is false now,
-        // no thread reads it a second time.
+        // SAFETY: the value was initialised, because `full` was set; `full` is false now, so the
+        // value is not read a second time.
         Some(unsafe { self.value.assume_init_read() })
     }
 }
@@ -78,17 +77,15 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-/// Asks for the line in which an element lies, or would lie, to be in the
-/// second cache when it is wanted; does nothing on other processors than
-/// x86-64.
+/// Prefetches the line of an element, or of where it would be, into the second-level cache; does
+/// nothing on processors other than x86-64.
 #[inline(always)]
 pub(super) fn prefetch<T>(of: &[T], index: usize) {
     let element = of.as_ptr().wrapping_add(index);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a hint that reads and writes no memory and traps nowhere,
-        // whatever the address.
+        // SAFETY: a prefetch reads and writes no memory and does not trap, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(element.cast::<i8>()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

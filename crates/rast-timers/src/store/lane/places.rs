@@ -1,5 +1,5 @@
-//! A queue of numbered places, each with a deadline and a value, out of which
-//! any value may be taken by its number.
+//! A queue of numbered places, from which any value can be removed by its number. A place holds a
+//! deadline, and a value until that is removed.
 //!
 //! ```text
 //!  directory, a power of two       chunks of 64 places
@@ -15,29 +15,26 @@
 //! | --- | --- |
 //! | `head`, `tail` | the numbers of the first place and of the next one |
 //! | `front`, `back` | the chunks of `head` and of the place before `tail` |
-//! | `directory` | chunk c is at c modulo its length |
-//! | `dead` | places from `head` to `tail` without a value |
+//! | `directory` | chunk c is at index c modulo the length |
+//! | `dead` | number of places from `head` to `tail` without a value |
 //!
 //! Rules:
 //!
-//! 1. The places with numbers from `head` to `tail` are written. One has a
-//!    value if its key has the bit `LIVE` below the deadline; where it has not,
-//!    the value has been taken (†).
-//! 2. Numbers go up by `STEP`, and are multiples of it: the bits below are the
-//!    caller's. Of n steps is place n modulo 64 of chunk n / 64. The directory is
-//!    at least as long as there are chunks from `head` to `tail`, so each of those
-//!    has an entry to itself, with its memory; other entries have spare memory or
-//!    none.
-//! 3. `front` is the chunk of `head` if there is any place; `back` is the chunk
-//!    of the place before `tail` if there ever was one.
-//! 4. Deadlines are before `FAR`, and rise. The place before `tail` keeps its key
-//!    when it has left the queue, so that there the least deadline that is taken
-//!    can be read: a word that would be written for each value costs more than
-//!    all else here.
+//! 1. The places with numbers from `head` to `tail` are initialised. A place has a value if its key
+//!    has the bit `LIVE` below the deadline; otherwise the value was removed (†).
+//! 2. Numbers increase by `STEP` and are multiples of it; the caller uses the bits below. Number n
+//!    × `STEP` is place n modulo 64 of chunk n / 64. The directory is at least as long as there are
+//!    chunks from `head` to `tail`, so each of these has an entry of its own, with its memory.
+//!    Other entries have spare memory or none.
+//! 3. If there is any place, `front` is the chunk of `head`. If there ever was one, `back` is the
+//!    chunk of the place before `tail`.
+//! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
+//!    after it has left the queue, so that the least acceptable deadline can be read there. Writing
+//!    that deadline to a field for each value would cost more than all else here.
 //!
-//! What the front leaves behind, the back meets again one turn of the directory
-//! later: memory comes in pieces of 64 places, nothing is copied but the
-//! directory where that grows, and nothing is given back before the end.
+//! The back reuses the chunks that the front has left, one cycle of the directory later. Memory is
+//! allocated in chunks of 64 places. Only the directory is copied when it grows, and no memory is
+//! freed before the drop.
 #![allow(
     unsafe_code,
     reason = "places without a value, and chunks that are reached by two ways"
@@ -53,35 +50,35 @@ use std_alloc::boxed::Box;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-/// From one number to the next.
+/// Distance from one number to the next.
 pub(super) const STEP: u64 = 16;
 
-/// Places of a chunk.
+/// Number of places in a chunk.
 const CHUNK: u64 = 64;
 
-/// The bit of a key whose value has not been taken.
+/// Bit of a key whose value has not been removed.
 const LIVE: u64 = 1;
 
-/// Deadlines from here on, 292 years after the clock's origin, find no place.
+/// First deadline that is rejected, 292 years after the clock's origin.
 pub(super) const FAR: u64 = 1 << 63;
 
 struct Place<T> {
-    /// The deadline, above the bit `LIVE`.
+    /// Deadline, shifted above the bit `LIVE`.
     key: u64,
     value: MaybeUninit<T>,
 }
 
 impl<T> Place<T> {
-    /// The key of a deadline before `FAR` whose value is here: not less than that
-    /// of the same deadline without its value.
+    /// Returns the key of a deadline before `FAR` with a value; it is greater than the key of the
+    /// same deadline without a value.
     #[inline(always)]
     const fn live(at: u64) -> u64 {
         at << 1 | LIVE
     }
 
-    /// How many bytes from the beginning of its chunk a number's place is: one
-    /// instruction where a place has as many bytes as there are from number to
-    /// number. In 64 bits, for the product may be `STEP` times a chunk.
+    /// Returns the byte offset of a number's place in its chunk. This is one instruction if a place
+    /// has `STEP` bytes. It is computed in 64 bits, because the product may be `STEP` times a
+    /// chunk.
     #[inline(always)]
     const fn offset(number: u64) -> usize {
         (number % (STEP * CHUNK) * size_of::<Self>() as u64 / STEP) as usize
@@ -100,32 +97,32 @@ impl<T> Place<T> {
 
 type Chunk<T> = [MaybeUninit<Place<T>>; CHUNK as usize];
 
-/// The first place of a chunk, which is good for all of it.
+/// Pointer to the first place of a chunk, with provenance for the whole chunk.
 type First<T> = NonNull<Place<T>>;
 
-/// Which place of its chunk a number has.
+/// Returns the index of a number's place in its chunk.
 #[inline(always)]
 const fn within(number: u64) -> u64 {
     number % (STEP * CHUNK) / STEP
 }
 
-/// Whether a number's place is the first of its chunk.
+/// Returns `true` if a number's place is the first of its chunk.
 #[inline(always)]
 const fn is_first(number: u64) -> bool {
     number.is_multiple_of(STEP * CHUNK)
 }
 
-/// Which chunk a number's place is in.
+/// Returns the chunk of a number's place.
 #[inline(always)]
 const fn chunk(number: u64) -> u64 {
     number / (STEP * CHUNK)
 }
 
-/// What [`Places::push_row`] came to.
+/// Result of [`Places::push_row`].
 pub(super) struct Row<T> {
-    /// How many values were put.
+    /// Number of values that were pushed.
     pub(super) count: usize,
-    /// The first that does not belong to them, `None` if there are no more.
+    /// First value that was not pushed, `None` if the iterator has ended.
     pub(super) next: Option<(u64, T)>,
 }
 
@@ -139,14 +136,14 @@ pub(super) struct Places<T> {
     owns: PhantomData<Place<T>>,
 }
 
-// SAFETY: the chunks are reached through their one owner alone, so with it the
-// values go, and nothing else.
+// SAFETY: the chunks are reached only through their one owner, so moving it moves the values, and
+// nothing else.
 unsafe impl<T: Send> Send for Places<T> {}
-// SAFETY: through a shared reference deadlines alone are read.
+// SAFETY: through a shared reference only deadlines are read.
 unsafe impl<T: Sync> Sync for Places<T> {}
 
-// As a `Vec` of the places has it: what a panic in the caller's code leaves is
-// whole, and a shared reference changes nothing.
+// As for a `Vec` of the places: a panic in the caller's code leaves a consistent queue, and a
+// shared reference changes nothing.
 impl<T: UnwindSafe> UnwindSafe for Places<T> {}
 impl<T: RefUnwindSafe> RefUnwindSafe for Places<T> {}
 
@@ -164,15 +161,15 @@ impl<T> Places<T> {
         }
     }
 
-    /// Makes an empty queue with memory for `capacity` places, whatever number
-    /// they begin at; up to twice that, and 128 more.
+    /// Makes an empty queue with memory for `capacity` places, whatever their first number; it may
+    /// reserve up to twice that, and 128 more.
     pub(super) fn with_capacity(capacity: usize) -> Self {
         let mut places = Self::new();
         if capacity > 0 {
-            // One more: the places may begin in the middle of a chunk.
+            // One more, because the places may start in the middle of a chunk.
             let chunks = capacity.div_ceil(CHUNK as usize) + 1;
             places.directory = vec![None; chunks.next_power_of_two()];
-            // All of them: the chunks in use go round.
+            // Fill all entries, because the chunks in use move around the directory.
             for entry in &mut places.directory {
                 *entry = Some(Self::new_chunk());
             }
@@ -191,45 +188,44 @@ impl<T> Places<T> {
         (self.tail - self.head) / STEP
     }
 
-    /// Whether a value for `at` may be put behind all others.
+    /// Returns `true` if a value for `at` may be pushed.
     #[inline(always)]
     pub(super) fn takes(&self, at: u64) -> bool {
         self.last() <= at && at < FAR
     }
 
-    /// Whether the next place is in the chunk of the last one.
+    /// Returns `true` if the next place is in the chunk of the last one.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         Place::<T>::offset(self.tail) != 0
     }
 
-    /// Whether there is no place, not even one without a value.
+    /// Returns `true` if there is no place, not even one without a value.
     pub(super) fn is_bare(&self) -> bool {
         self.head == self.tail
     }
 
-    /// The place before `tail`, `None` if there never was one.
+    /// Returns the place before `tail`, `None` if there never was one.
     fn before_tail(&self) -> Option<NonNull<Place<T>>> {
         let number = self.tail.checked_sub(STEP)?;
-        // SAFETY: by rule 3 `back` is the chunk of this number. The remainder is
-        // inside of it.
+        // SAFETY: by rule 3 `back` is the chunk of this number. The index is inside the chunk.
         Some(unsafe { self.back.add(within(number) as usize) })
     }
 
-    /// The key that no further one may be less than.
+    /// Returns the minimum key of the next push.
     fn least(&self) -> u64 {
         self.before_tail().map_or(0, |place| {
-            // SAFETY: by rule 4 its key is there, and nothing changes it now.
+            // SAFETY: by rule 4 its key is initialised, and nothing writes it now.
             unsafe { (*place.as_ptr()).key }
         })
     }
 
-    /// Returns the deadline that no further one may be before.
+    /// Returns the minimum deadline of the next push.
     pub(super) fn last(&self) -> u64 {
         self.least() >> 1
     }
 
-    /// Takes any deadline from now on.
+    /// Accepts any deadline from now on.
     ///
     /// # Panics
     ///
@@ -237,13 +233,13 @@ impl<T> Places<T> {
     pub(super) fn restart(&mut self) {
         assert!(self.is_bare(), "rule 4: the deadlines rise");
         if let Some(place) = self.before_tail() {
-            // SAFETY: it is memory of ours, and nothing refers to it.
+            // SAFETY: the memory is owned by this queue, and nothing refers to it.
             unsafe { (*place.as_ptr()).key = 0 };
         }
     }
 
-    /// Puts a value behind all others and returns its number, or gives it back
-    /// if its deadline is before the last or not before [`FAR`].
+    /// Pushes a value and returns its number; returns the value if its deadline is before the last
+    /// or not before [`FAR`].
     #[inline(always)]
     pub(super) fn push(&mut self, at: u64, value: T) -> Result<u64, T> {
         let number = self.tail;
@@ -252,28 +248,27 @@ impl<T> Places<T> {
         let fits = if offset == 0 {
             self.begin(at)
         } else {
-            // SAFETY: by rule 3 `back` is the chunk of the place before `tail`; it is
-            // inside of it, for this one is not its first.
+            // SAFETY: by rule 3 `back` is the chunk of the place before `tail`. That place is
+            // inside the chunk, because this one is not the first.
             let before = unsafe { self.back.byte_add(offset - size_of::<Place<T>>()) };
-            // SAFETY: by rule 4 its key is there, and nothing changes it now.
+            // SAFETY: by rule 4 its key is initialised, and nothing writes it now.
             at < FAR && unsafe { (*before.as_ptr()).key } <= key
         };
         if !fits {
             return Err(value);
         }
-        // SAFETY: `back` is the chunk of this number: by rule 3, for the one before
-        // is in it too, or `begin` has just made it so.
+        // SAFETY: `back` is the chunk of this number: by rule 3, because the place before is in it
+        // too, or because `begin` has just set it.
         let place = unsafe { self.back.byte_add(offset) };
         let value = MaybeUninit::new(value);
-        // SAFETY: it is memory of ours for a place, by rule 2 of no other number,
-        // and nothing refers to it.
+        // SAFETY: the memory is a place owned by this queue, by rule 2 of no other number, and
+        // nothing refers to it.
         unsafe { place.write(Place { key, value }) };
         self.tail = number + STEP;
         Ok(number)
     }
 
-    /// Begins a chunk at `tail` if a value for `at` may be put there, which then
-    /// has to be done.
+    /// Begins a chunk at `tail` if a value for `at` may be pushed; the caller must then push it.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, at: u64) -> bool {
@@ -284,11 +279,10 @@ impl<T> Places<T> {
         fits
     }
 
-    /// Puts `first` and then what `more` gives behind all others, as long as
-    /// their deadlines rise and are before `before`, and hands the number of each
-    /// to `each`.
+    /// Pushes `first` and then the items of `more`, as long as their deadlines do not decrease and
+    /// are before `before`. Passes each number to `each`.
     ///
-    /// If `more` or `each` panics, what has been put stays.
+    /// If `more` or `each` panics, the pushed values stay.
     ///
     /// # Panics
     ///
@@ -319,19 +313,19 @@ impl<T> Places<T> {
             }
             let back = put.places.back;
             for index in within(put.number)..CHUNK {
-                // Once more, so that inside of a chunk nothing else is looked at.
+                // Checked again, so that within a chunk nothing else is checked.
                 if at < last || at >= before {
                     break 'row Some((at, value));
                 }
-                // SAFETY: `back` is the chunk of this number: by rule 3, for the one
-                // before is in it too, or `grow` has just made it so.
+                // SAFETY: `back` is the chunk of this number: by rule 3, because the place before
+                // is in it too, or because `grow` has just set it.
                 let place = unsafe { back.add(index as usize) };
                 let whole = Place {
                     key: Place::<T>::live(at),
                     value: MaybeUninit::new(value),
                 };
-                // SAFETY: it is memory of ours for a place, by rule 2 of no other
-                // number, and nothing refers to it.
+                // SAFETY: the memory is a place owned by this queue, by rule 2 of no other number,
+                // and nothing refers to it.
                 unsafe { place.write(whole) };
                 let number = put.number;
                 put.number = number + STEP;
@@ -347,8 +341,7 @@ impl<T> Places<T> {
         Row { count, next }
     }
 
-    /// Takes the value of `number`, the bits below [`STEP`] aside; `None` if
-    /// there is none.
+    /// Removes the value of `number`, ignoring the bits below [`STEP`]; `None` if there is none.
     #[inline(always)]
     pub(super) fn take(&mut self, number: u64) -> Option<T> {
         let number = number & !(STEP - 1);
@@ -364,58 +357,57 @@ impl<T> Places<T> {
         }
         // SAFETY: `number` is from `head` to `tail`.
         let chunk = unsafe { self.chunk_of(number) };
-        // SAFETY: the remainder is inside of the chunk.
+        // SAFETY: the offset is inside the chunk.
         let mut place = unsafe { chunk.byte_add(Place::<T>::offset(number)) };
-        // SAFETY: the place is written, by rule 1, and nothing refers to it.
+        // SAFETY: by rule 1 the place is initialised, and nothing refers to it.
         let place = unsafe { place.as_mut() };
         if !place.is_live() {
             return None;
         }
         place.key &= !LIVE;
         self.dead += 1;
-        // SAFETY: it had a value, by rule 1, and has none from the mark on.
+        // SAFETY: by rule 1 it had a value, and its key is now marked as without one.
         Some(unsafe { place.value.assume_init_read() })
     }
 
-    /// Takes the value of the first place, and lets it go.
+    /// Removes the first place and returns its value.
     ///
     /// # Panics
     ///
-    /// If there is no place; the caller has looked.
+    /// If there is no place; the caller must check.
     #[inline(always)]
     fn take_first(&mut self) -> Option<T> {
         assert!(!self.is_bare(), "a number before `tail`");
         if self.dead > 0 {
             return self.take_first_slow();
         }
-        // SAFETY: there is a place, so by rule 3 `front` is the chunk of `head`.
-        // The remainder is inside of it.
+        // SAFETY: there is a place, so by rule 3 `front` is the chunk of `head`. The offset is
+        // inside it.
         let place = unsafe { self.front.byte_add(Place::<T>::offset(self.head)) };
-        // SAFETY: the place is written, by rule 1, and nothing refers to it.
+        // SAFETY: by rule 1 the place is initialised, and nothing refers to it.
         let place = unsafe { place.as_ref() };
-        // SAFETY: no place is without its value; this one goes with the next line.
+        // SAFETY: every place has its value; the next line removes this place.
         let value = unsafe { place.value.assume_init_read() };
         self.pass(self.head + STEP);
         Some(value)
     }
 
-    /// The same where some places have no value, of which those that are first
-    /// then go too.
+    /// As `take_first` if some places have no value; also removes such places from the front.
     #[cold]
     #[inline(never)]
     fn take_first_slow(&mut self) -> Option<T> {
         let first = self.rest(1).first().filter(|place| place.is_live())?;
-        // SAFETY: by rule 1 it has a value; the place goes with the next line.
+        // SAFETY: by rule 1 it has a value; the next line removes the place.
         let value = unsafe { first.value.assume_init_read() };
         self.pass(self.head + STEP);
         self.trim();
         Some(value)
     }
 
-    /// Takes the values of `handles` as long as they name the first place, then
-    /// the second and so on, and hands them to `each`; returns how many. It goes
-    /// no further than the first chunk, and nowhere if any place is without its
-    /// value. `lane` is what the handles have below [`STEP`].
+    /// Removes the values of the first `handles`, as long as they name consecutive places from the
+    /// first place on, and passes them to `each`; returns their number. It ends at the end of the
+    /// first chunk, and removes nothing if any place is without a value. `lane` is the value of the
+    /// handles' bits below [`STEP`].
     ///
     /// If `each` panics, the value that it was given and those before it are
     /// gone, and all others stay.
@@ -430,15 +422,15 @@ impl<T> Places<T> {
             return 0;
         }
         let rest: *const [Place<T>] = self.rest(handles.len() as u64);
-        // SAFETY: these are places of a chunk. Until `run` is dropped, behind the
-        // loop, nothing changes or frees them: what is changed before is its count.
+        // SAFETY: these are places of a chunk. Until `run` is dropped, after the loop, nothing
+        // changes or frees them; only the count in `run` changes before.
         let rest = unsafe { &*rest };
         let handles = &handles[..rest.len()];
         let first = self.head + lane;
-        // Nothing where a handle is that of its place.
+        // Zero if a handle is that of its place.
         let pairs = handles.iter().zip(0..);
         let mut differ = pairs.map(|(handle, step)| handle.to_word() ^ (first + step * STEP));
-        // All of them at once, without a branch for each, if the last one promises it.
+        // All of them at once, without a branch for each, if the last one matches.
         let is_last = |handle: &Handle| {
             let step = handles.len() as u64 - 1;
             handle.to_word() == first + step * STEP
@@ -452,8 +444,8 @@ impl<T> Places<T> {
         };
         let mut run = Run::<_, true>::new(self);
         for (place, &handle) in rest[..count].iter().zip(&handles[..count]) {
-            // SAFETY: no place is without its value. It is passed with the next
-            // line, so the value is taken once, also if `each` panics.
+            // SAFETY: every place has its value. The next line passes the place, so the value is
+            // read once, even if `each` panics.
             let value = unsafe { place.value.assume_init_read() };
             run.number += STEP;
             each(handle, value);
@@ -461,21 +453,21 @@ impl<T> Places<T> {
         count
     }
 
-    /// Returns the deadline of the first place, and whether it has its value.
+    /// Returns the deadline of the first place, and whether it has a value.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<(u64, bool)> {
         let first = self.rest(1).first()?;
         Some((first.at(), first.is_live()))
     }
 
-    /// Clears away places without a value at the front, up to the end of its
-    /// chunk; all of them at once if there is no value.
+    /// Removes places without a value from the front, up to the end of the first chunk; removes all
+    /// places if none has a value.
     #[cold]
     #[inline(never)]
     pub(super) fn trim(&mut self) {
         if self.len() == 0 {
             self.dead = 0;
-            // Rule 3: the chunk of `tail`, if it has begun.
+            // Rule 3: the chunk of `tail`, if it was begun.
             (self.head, self.front) = (self.tail, self.back);
             return;
         }
@@ -485,13 +477,12 @@ impl<T> Places<T> {
         self.pass(self.head + gone * STEP);
     }
 
-    /// Takes out values at the front whose deadline is not after `until`, gives
-    /// them to `each` with number and deadline, and returns how many; at most
-    /// `most`, and none beyond the end of the first chunk. Places without a value
-    /// between them go too, and do not count.
+    /// Removes values at the front whose deadline is not after `until`, passes them to `each` with
+    /// number and deadline, and returns their number. It removes at most `most`, and none beyond
+    /// the end of the first chunk. Places without a value between them are removed too, and do not
+    /// count.
     ///
-    /// If `each` panics, the value that it was given is gone and all others
-    /// stay.
+    /// If `each` panics, the value that it was given is lost and all others stay.
     #[inline(always)]
     pub(super) fn drain(
         &mut self,
@@ -502,18 +493,16 @@ impl<T> Places<T> {
         let until = Place::<T>::live(until.min(FAR - 1));
         let is_whole = self.dead == 0;
         let rest: *const [Place<T>] = self.rest(if is_whole { most } else { CHUNK });
-        // SAFETY: these are places of a chunk. Until `run` is dropped, behind
-        // the loops, nothing changes or frees them: what is changed before is its
-        // counts.
+        // SAFETY: these are places of a chunk. Until `run` is dropped, after the loops, nothing
+        // changes or frees them; only the counts in `run` change before.
         let rest = unsafe { &*rest };
         if is_whole && rest.last().is_some_and(|place| place.key <= until) {
             let mut run = Run::<_, true>::new(self);
-            // All of them, since they are sorted.
+            // All of them are due, since they are sorted.
             for place in rest {
                 let number = run.number;
-                // SAFETY: no place here is without its value. It is passed with
-                // the next line, so the value is taken once, also if `each`
-                // panics.
+                // SAFETY: every place here has its value. The next line passes the place, so the
+                // value is read once, even if `each` panics.
                 let value = unsafe { place.value.assume_init_read() };
                 run.number = number + STEP;
                 each(number, place.at(), value);
@@ -533,8 +522,8 @@ impl<T> Places<T> {
             if run.taken == most {
                 break;
             }
-            // SAFETY: by rule 1 it has a value. The place is passed with the next
-            // line, so the value is taken once, also if `each` panics.
+            // SAFETY: by rule 1 it has a value. The next line passes the place, so the value is
+            // read once, even if `each` panics.
             let value = unsafe { place.value.assume_init_read() };
             run.number = number + STEP;
             run.taken += 1;
@@ -543,8 +532,7 @@ impl<T> Places<T> {
         run.taken as usize
     }
 
-    /// The places from the first one on, as far as its chunk goes and at most
-    /// `most`.
+    /// Returns the places from the first one to the end of its chunk, at most `most`.
     #[inline(always)]
     fn rest(&self, most: u64) -> &[Place<T>] {
         let here = within(self.head);
@@ -554,21 +542,21 @@ impl<T> Places<T> {
         }
         // SAFETY: there is a place, so by rule 3 `front` is the chunk of `head`.
         let first = unsafe { self.front.add(here as usize) };
-        // SAFETY: by rule 1 they are written; by the count they lie in the chunk.
+        // SAFETY: by rule 1 they are initialised; the count ends inside the chunk.
         unsafe { slice::from_raw_parts(first.as_ptr(), count as usize) }
     }
 
-    /// What is in the directory for the chunk of `number`.
+    /// Returns the directory entry for the chunk of `number`.
     fn entry(&self, number: u64) -> Option<First<T>> {
         let last = self.directory.len().wrapping_sub(1);
         *self.directory.get(chunk(number) as usize & last)?
     }
 
-    /// The chunk of `number`.
+    /// Returns the chunk of `number`.
     ///
     /// # Safety
     ///
-    /// 1. `number` is from `head` to `tail`, less than that.
+    /// 1. `head <= number < tail`.
     #[inline(always)]
     unsafe fn chunk_of(&self, number: u64) -> First<T> {
         let last = self.directory.len().wrapping_sub(1);
@@ -579,7 +567,7 @@ impl<T> Places<T> {
         unsafe { entry.unwrap_unchecked() }
     }
 
-    /// Lets all places before `number` go; they have no values any more.
+    /// Removes all places before `number`, which must have no values any more.
     #[inline(always)]
     fn pass(&mut self, number: u64) {
         self.head = number;
@@ -591,26 +579,25 @@ impl<T> Places<T> {
     #[cold]
     #[inline(never)]
     fn turn(&mut self) {
-        // None, or a spare one, if there is no place: then the next push is the
-        // first of its chunk, and sets it.
+        // If there is no place, the entry is empty or a spare chunk; then the next push is the
+        // first of its chunk, and sets `front`.
         if let Some(chunk) = self.entry(self.head) {
             self.front = chunk;
         }
     }
 
-    /// Memory for the chunk that begins at `tail`.
+    /// Provides memory for the chunk that begins at `tail`.
     ///
     /// # Panics
     ///
-    /// If its numbers are the last ones: from there on `tail` would wrap, and
-    /// rule 2 would not hold.
+    /// If `tail` would wrap, because its numbers are the last ones; that would break rule 2.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
         let end = self.tail.checked_add(STEP * CHUNK);
         assert!(end.is_some(), "a lane has 2^60 numbers");
-        // Two for one: so what was taken behind a value goes when that has gone,
-        // and not only when its own time has come.
+        // Trim two chunks for each one added, so that removed values' places are freed soon after
+        // the value before them has left, and not only at their own deadlines.
         for _ in 0..2 {
             if self.dead > 0 {
                 self.trim();
@@ -634,7 +621,7 @@ impl<T> Places<T> {
         }
     }
 
-    /// Memory for a chunk.
+    /// Allocates a chunk.
     fn new_chunk() -> First<T> {
         NonNull::from(Box::leak(Box::<Chunk<T>>::new_uninit())).cast()
     }
@@ -658,9 +645,9 @@ impl<T> Places<T> {
             assert!(self.entry(number).is_some(), "rule 2");
             // SAFETY: `number` is from `head` to `tail`.
             let chunk = unsafe { self.chunk_of(number) };
-            // SAFETY: the remainder is inside of the chunk.
+            // SAFETY: the offset is inside the chunk.
             let place = unsafe { chunk.byte_add(Place::<T>::offset(number)) };
-            // SAFETY: by rule 1 it is written.
+            // SAFETY: by rule 1 it is initialised.
             let place = unsafe { place.as_ref() };
             dead += u64::from(!place.is_live());
             assert!(last <= place.at(), "rule 4: the deadlines rise");
@@ -671,7 +658,7 @@ impl<T> Places<T> {
     }
 }
 
-/// Keeps count of what [`Places::push_row`] has put, also through a panic.
+/// Updates `tail` for the values that [`Places::push_row`] has pushed, even on a panic.
 struct Put<'a, T> {
     places: &'a mut Places<T>,
     number: u64,
@@ -684,8 +671,8 @@ impl<T> Drop for Put<'_, T> {
     }
 }
 
-/// Keeps count of what has been taken at the front, also through a panic. Of
-/// the places passed `ALL` had their values, or as many as were `taken`.
+/// Updates the queue for the places removed at the front, even on a panic. If `ALL`, all passed
+/// places had values; otherwise `taken` of them had.
 struct Run<'a, T, const ALL: bool> {
     places: &'a mut Places<T>,
     number: u64,
@@ -716,7 +703,7 @@ impl<T, const ALL: bool> Drop for Run<'_, T, ALL> {
 
 impl<T> Drop for Places<T> {
     fn drop(&mut self) {
-        /// Goes on where the drop of a value has panicked.
+        /// Continues after the drop of a value has panicked.
         struct Rest<'a, T>(&'a mut Places<T>);
         impl<T> Rest<'_, T> {
             fn values(&mut self) {
@@ -729,8 +716,8 @@ impl<T> Drop for Places<T> {
             fn drop(&mut self) {
                 self.values();
                 for entry in self.0.directory.drain(..).flatten() {
-                    // SAFETY: each chunk is in one entry alone, and came from a
-                    // box of that type; its places hold nothing any more.
+                    // SAFETY: each chunk is in only one entry, and came from a box of that type;
+                    // its places have no values any more.
                     drop(unsafe { Box::from_raw(entry.as_ptr().cast::<Chunk<T>>()) });
                 }
             }
