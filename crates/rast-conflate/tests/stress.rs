@@ -270,9 +270,14 @@ fn passes() -> u64 {
     }
 }
 
+/// Keys of the tests above capacity: few, since a pass costs what it runs.
+const KEYS: usize = 24;
+/// Their tables have 256 cells, so the marks of the keys lie in four words.
+const ROOM: usize = 128;
+
 /// Puts rising numbers under all keys until it is told to stop; returns the puts. `done` is told
 /// the number of each key's last put.
-fn outrun<const KEYS: usize>(
+fn outrun(
     conflator: &Conflator<usize, u64>,
     first: usize,
     is_over: &AtomicBool,
@@ -297,14 +302,13 @@ fn outrun<const KEYS: usize>(
 /// and no key twice. So no key's newest value waits for longer than a pass.
 #[test]
 fn above_capacity_a_pass_runs_each_dirty_key_once() {
-    const KEYS: usize = 130;
-    let conflator = Conflator::<usize, u64>::builder().build();
+    let conflator = Conflator::<usize, u64>::builder().keys(ROOM).build();
     let is_over = AtomicBool::new(false);
     // Of each key the last number whose put has returned.
     let done: [_; KEYS] = core::array::from_fn(|_| AtomicU64::new(0));
     thread::scope(|scope| {
         let putting = scope.spawn(|| {
-            outrun::<KEYS>(&conflator, 0, &is_over, |key, number| {
+            outrun(&conflator, 0, &is_over, |key, number| {
                 done[key].store(number, Release);
             })
         });
@@ -359,14 +363,13 @@ fn ran_any(pass: Pass, is_over: &AtomicBool) -> u64 {
 /// none that is put all the time is left out.
 #[test]
 fn above_capacity_no_key_runs_twice_in_a_pass() {
-    const KEYS: usize = 130;
-    let conflator = Conflator::<usize, u64>::builder().build();
+    let conflator = Conflator::<usize, u64>::builder().keys(ROOM).build();
     let is_over = AtomicBool::new(false);
     let total: [_; KEYS] = core::array::from_fn(|_| AtomicU64::new(0));
     thread::scope(|scope| {
         for first in 0..2 {
             let (conflator, is_over) = (&conflator, &is_over);
-            scope.spawn(move || outrun::<KEYS>(conflator, first, is_over, |_, _| {}));
+            scope.spawn(move || outrun(conflator, first, is_over, |_, _| {}));
         }
         let _stopping = Stop(&is_over);
         let consuming = [(); 2].map(|()| {

@@ -2,7 +2,7 @@
 //! all taken at once.
 //!
 //! Each worker checks it before each poll, with one load. It moves the tasks to a list of its own
-//! queue, which has precedence over the other lists at most 8 times in a row. So a task from
+//! queue, which has precedence over the other lists at most 128 times in a row. So a task from
 //! outside usually waits for the running poll and at most one more. This wait determines the tail
 //! latency.
 //!

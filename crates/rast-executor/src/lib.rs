@@ -47,8 +47,8 @@
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
 //!   turns at least 32 serve the queue. With k others ahead of it, a normal task from another
-//!   thread is taken from the queue within 2 (k + 1) of these turns, a normal one within 72 (k +
-//!   1), and a low one within 576 (k + 1).
+//!   thread is taken from the queue within 2 (k + 1) of these turns, a normal one within
+//!   1032 (k + 1), and a low one within 8256 (k + 1).
 //! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
 //!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
 //!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker

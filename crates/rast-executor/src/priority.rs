@@ -3,10 +3,10 @@
 /// Urgency of a task relative to others that are ready on the same worker.
 ///
 /// A worker takes the most urgent task first, with exceptions that bound starvation. Normal tasks
-/// that other threads spawned or woke precede the others, at most 8 times in a row. Of the other
+/// that other threads spawned or woke precede the others, at most 128 times in a row. Of the other
 /// turns in which a worker takes a task from its queue, every eighth begins at
 /// [`Normal`](Self::Normal), every 64th at [`Low`](Self::Low). So a low task with k others ahead of
-/// it is polled within 576 (k + 1) such turns.
+/// it is polled within 8256 (k + 1) such turns.
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};

@@ -10,8 +10,11 @@
 //! with the same load, one after the other: the scheduler once, the updater with each of five
 //! periods, or with the one that is given.
 //!
+//! The remote is a thread of this process. Its processor time is printed apart and is not the
+//! service's, except for the calls that hand an answer to the service.
+//!
 //! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10
-//! --rest-ms 1000 \ --period-ms 5 --workers 2 --seconds 3`
+//! --rest-ms 1000 --period-ms 5 --workers 2 --seconds 3`
 //!
 //! The parameters bound how many more saves the scheduler gets out of a second of processor time.
 //! It visits a player five times for a save. The updater visits each player in each pass, and a
@@ -22,13 +25,15 @@ use std::collections::VecDeque;
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rast::scheduler::timers::Nanos;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use rast::scheduler::timers::{Clock, ThreadClock};
 use rast::scheduler::{Next, Scheduler, Task, TaskHandle};
 
 /// What can be set.
@@ -105,16 +110,22 @@ impl Load {
 /// What the remote calls when it answers.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Answers each request after the same delay.
-fn remote(requests: &Receiver<Answer>, delay: Duration) {
+/// Answers each request after the same delay. Stores in `own` the nanoseconds of processor time
+/// that it took, without those of the answers.
+fn remote(requests: &Receiver<Answer>, delay: Duration, own: &AtomicU64) {
     let mut open: VecDeque<(Instant, Answer)> = VecDeque::new();
+    let mut answers = 0;
     loop {
         let now = Instant::now();
+        let begin = thread_time();
         while open.front().is_some_and(|first| first.0 <= now) {
             if let Some((_, answer)) = open.pop_front() {
                 answer();
             }
         }
+        let end = thread_time();
+        answers += end - begin;
+        own.store(end - answers, Ordering::Relaxed);
         let wait = open.front().map_or(Duration::MAX, |first| first.0 - now);
         match requests.recv_timeout(wait.min(Duration::from_secs(1))) {
             Ok(answer) => {
@@ -183,10 +194,26 @@ impl Player {
     }
 }
 
-/// What a run came to.
+/// What a run came to; processor times in seconds.
 struct Run {
     latencies: Vec<Duration>,
-    cpu: Option<f64>,
+    service: Option<f64>,
+    remote: f64,
+}
+
+impl Run {
+    /// Lets the program run for its time.
+    fn watch(load: &Load, own: &AtomicU64, latencies: &Mutex<Vec<Duration>>) -> Self {
+        let begin = cpu_time();
+        thread::sleep(load.run);
+        let remote = own.load(Ordering::Relaxed) as f64 / 1e9;
+        let process = cpu_time().zip(begin).map(|(end, begin)| end - begin);
+        Self {
+            latencies: std::mem::take(&mut *latencies.lock().expect("no panic")),
+            service: process.map(|process| process - remote),
+            remote,
+        }
+    }
 }
 
 /// The first rest of a player: they do not begin at once.
@@ -196,14 +223,16 @@ fn first_rest(load: &Load, number: u64) -> Duration {
 
 fn by_scheduler(load: &Load) -> Result<Run, Box<dyn Error>> {
     let (requests, receiver) = mpsc::channel();
-    let delay = load.delay;
-    let store = thread::spawn(move || remote(&receiver, delay));
+    let own = Arc::new(AtomicU64::new(0));
+    let store = {
+        let (own, delay) = (Arc::clone(&own), load.delay);
+        thread::spawn(move || remote(&receiver, delay, &own))
+    };
     let scheduler = Scheduler::builder()
         .workers(load.workers)
         .name("saves")
         .start()?;
     let latencies = Arc::new(Mutex::new(Vec::new()));
-    let cpu = cpu_time();
     for number in 0..load.players {
         let mut player = Player {
             stage: Stage::Rests,
@@ -231,21 +260,21 @@ fn by_scheduler(load: &Load) -> Result<Run, Box<dyn Error>> {
         scheduler.post_after(task, Nanos::from(first_rest(load, number)))?;
     }
     drop(requests);
-    thread::sleep(load.run);
-    let cpu = cpu_time().zip(cpu).map(|(end, begin)| end - begin);
-    let latencies = std::mem::take(&mut *latencies.lock().expect("no panic"));
+    let run = Run::watch(load, &own, &latencies);
     drop(scheduler);
     store.join().expect("the remote does not panic");
-    Ok(Run { latencies, cpu })
+    Ok(run)
 }
 
 fn by_updater(load: &Load, period: Duration) -> Run {
     let (requests, receiver) = mpsc::channel();
-    let delay = load.delay;
-    let store = thread::spawn(move || remote(&receiver, delay));
+    let own = Arc::new(AtomicU64::new(0));
+    let store = {
+        let (own, delay) = (Arc::clone(&own), load.delay);
+        thread::spawn(move || remote(&receiver, delay, &own))
+    };
     let latencies = Arc::new(Mutex::new(Vec::new()));
     let is_over = Arc::new(AtomicBool::new(false));
-    let cpu = cpu_time();
     let threads: Vec<_> = (0..load.workers as u64)
         .map(|worker| {
             let load = *load;
@@ -291,15 +320,22 @@ fn by_updater(load: &Load, period: Duration) -> Run {
         })
         .collect();
     drop(requests);
-    thread::sleep(load.run);
-    let cpu = cpu_time().zip(cpu).map(|(end, begin)| end - begin);
-    let latencies = std::mem::take(&mut *latencies.lock().expect("no panic"));
+    let run = Run::watch(load, &own, &latencies);
     is_over.store(true, Ordering::Relaxed);
     for thread in threads {
         thread.join().expect("the updater does not panic");
     }
     store.join().expect("the remote does not panic");
-    Run { latencies, cpu }
+    run
+}
+
+/// Nanoseconds of processor time of the calling thread; none where the system does not tell.
+fn thread_time() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Some(clock) = ThreadClock::new() {
+        return clock.now().as_nanos();
+    }
+    0
 }
 
 /// Seconds of processor time of this process, where the system tells: in hundredths on Linux.
@@ -311,7 +347,8 @@ fn cpu_time() -> Option<f64> {
     Some((user + system) / 100.0)
 }
 
-/// Prints a run; returns its saves per second of processor time, where the system tells that.
+/// Prints a run; returns its saves per second of the service's processor time, where the system
+/// tells that.
 fn print(name: &str, load: &Load, mut run: Run) -> Option<f64> {
     run.latencies.sort_unstable();
     let saves = run.latencies.len();
@@ -325,12 +362,15 @@ fn print(name: &str, load: &Load, mut run: Run) -> Option<f64> {
     let rate = saves as f64 / load.run.as_secs_f64();
     let (p50, p99) = (at(0.5), at(0.99));
     print!("{name:<16} {saves:>8} saves {rate:>9.0}/s  p50 {p50:>8.2?}  p99 {p99:>8.2?}");
-    let Some(cpu) = run.cpu else {
+    let Some(cpu) = run.service else {
         println!();
         return None;
     };
     let saves_of_second = saves as f64 / cpu.max(0.01);
-    println!("  cpu {cpu:.2} s, {saves_of_second:.0} saves per cpu second");
+    println!(
+        "  cpu {cpu:.2} s (the remote {:.2} s), {saves_of_second:.0} saves per cpu second",
+        run.remote
+    );
     Some(saves_of_second)
 }
 

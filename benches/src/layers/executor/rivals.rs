@@ -105,6 +105,38 @@ impl Rig for Smol {
     }
 }
 
+/// async-executor without its list of tasks, on two threads.
+#[derive(Clone)]
+pub(super) struct Static(&'static async_executor::StaticExecutor);
+
+impl Rig for Static {
+    type Join = async_executor::Task<()>;
+
+    fn start() -> Self {
+        let executor = async_executor::Executor::new().leak();
+        for _ in 0..2 {
+            std::thread::spawn(|| future::block_on(executor.run(pending::<()>())));
+        }
+        pin(Self(executor))
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(future).detach();
+    }
+
+    fn spawn_joined(&self, future: impl Future<Output = ()> + Send + 'static) -> Self::Join {
+        self.0.spawn(future)
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        future::block_on(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        future::yield_now()
+    }
+}
+
 /// tokio on one thread.
 #[derive(Clone)]
 pub(super) struct TokioLocal(Rc<(tokio::runtime::Runtime, tokio::task::LocalSet)>);
