@@ -12,6 +12,7 @@ mod metadata;
 mod orderings;
 mod outside;
 mod package;
+mod paths;
 mod programs;
 mod shuttle;
 mod soak;

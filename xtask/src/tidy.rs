@@ -3,6 +3,7 @@
 //! Each rule is a function from the text of a file to its faults, with a good and a bad snippet in
 //! its tests. What a rule looks for is in CONTRIBUTING.md for people.
 
+mod circles;
 mod labels;
 mod layout;
 mod rules;
@@ -55,6 +56,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             faults.extend(layout::links(file, root));
         }
     }
+    faults.extend(circles::check(&files));
     faults.extend(labels::check(&files));
     faults.extend(layout::check(&files, root));
     faults.extend(rules::check(&files));

@@ -1,9 +1,10 @@
 //! Rules for Rust files: the opening comment, forbidden names, safety comments, and calls that hide
 //! trouble.
 
-use super::{File, is_library, text};
+use super::{File, is_library};
 use crate::orderings::operations;
-use crate::source::{Source, item_end};
+use crate::paths::{Named, paths};
+use crate::source::Source;
 
 /// What only `rust-primitive`'s place in the tower may name, as path prefixes, and what to take
 /// instead.
@@ -154,7 +155,7 @@ fn safety(file: &File, source: &Source<'_>) -> Vec<String> {
 /// Only the lowest crate names what loom and shuttle exchange.
 fn names(file: &File, source: &Source<'_>) -> Vec<String> {
     let mut faults = Vec::new();
-    for (at, path) in paths(source) {
+    for Named { at, path, .. } in paths(source) {
         if source.in_test(at) {
             continue;
         }
@@ -203,106 +204,6 @@ fn sequential(file: &File, source: &Source<'_>) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Every path of the code, `use` trees spread out; a leading `::` is dropped.
-fn paths(source: &Source<'_>) -> Vec<(usize, String)> {
-    let code = source.code.as_bytes();
-    let mut found = Vec::new();
-    let mut skip_to = 0;
-    for (at, word) in source.words() {
-        if at < skip_to {
-            continue;
-        }
-        if word == "use" {
-            let end = item_end_of_use(code, at);
-            let tree: String = source.code[at + 3..end]
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ");
-            let mut leaves = Vec::new();
-            spread("", tree.trim_end_matches(';'), &mut leaves);
-            found.extend(leaves.into_iter().map(|leaf| (at, leaf)));
-            skip_to = end;
-            continue;
-        }
-        let before = source.code[..at].trim_end();
-        if before.ends_with("::")
-            && before
-                .trim_end_matches(':')
-                .bytes()
-                .next_back()
-                .is_some_and(|b| crate::source::is_word(b) || b == b'>')
-        {
-            continue;
-        }
-        let mut path = word.to_string();
-        let mut rest = &source.code[at + word.len()..];
-        while let Some(next) = rest.trim_start().strip_prefix("::") {
-            let next = next.trim_start();
-            let len = next
-                .bytes()
-                .take_while(|b| crate::source::is_word(*b))
-                .count();
-            if len == 0 {
-                break;
-            }
-            path = format!("{path}::{}", &next[..len]);
-            rest = &next[len..];
-        }
-        // A lone word is a local name unless it is a crate in a path.
-        if path.contains("::") {
-            found.push((at, path));
-        }
-    }
-    found
-}
-
-fn item_end_of_use(code: &[u8], at: usize) -> usize {
-    if code[at..].starts_with(b"use<") {
-        at + 3
-    } else {
-        item_end(code, at)
-    }
-}
-
-/// The leaves of a `use` tree, each as a whole path.
-fn spread(prefix: &str, tree: &str, leaves: &mut Vec<String>) {
-    let tree = tree.trim().trim_start_matches("::");
-    let Some(open) = tree.find('{') else {
-        let name = tree.split(" as ").next().unwrap_or(tree).trim();
-        let path = if name == "self" {
-            prefix.trim_end_matches("::").to_string()
-        } else {
-            format!("{prefix}{name}")
-        };
-        leaves.push(path.replace(' ', ""));
-        return;
-    };
-    let prefix = format!("{prefix}{}", tree[..open].replace(' ', ""));
-    let inner = tree[open + 1..]
-        .trim_end()
-        .strip_suffix('}')
-        .unwrap_or(&tree[open + 1..]);
-    let mut depth = 0usize;
-    let mut start = 0;
-    for (at, byte) in inner.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                spread(&prefix, &inner[start..at], leaves);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    if text::has_word(&inner[start..], "self")
-        || inner[start..].bytes().any(crate::source::is_word)
-        || inner[start..].contains('*')
-    {
-        spread(&prefix, &inner[start..], leaves);
-    }
 }
 
 #[cfg(test)]
