@@ -25,24 +25,26 @@ use core::ptr::{self, NonNull};
 use crate::Layout;
 use crate::block::Block;
 use crate::counter::Counter;
+use crate::geometry::{GRAIN, HARDENED, SEGMENT, SLOT};
+use crate::hardened;
 use crate::hardened::link::Keys;
-use crate::hardened::marks::{FREED, Mark};
+use crate::hardened::marks::{self, FREED, Mark};
 use crate::hardened::units::Number;
-use crate::hardened::{self, HARDENED};
 use crate::kept::Kept;
 use crate::large::Larges;
 use crate::least::Least;
-use crate::segment::{SLOT, Segment, Segments};
+use crate::level::SLOTS;
+use crate::segment::{Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
-use crate::span::{GRAIN, Span, SpanIndex, bytes_for_class};
-use told::Told;
+use crate::span::{Span, SpanIndex, bytes_for_class};
 
 mod accept;
 mod call;
 mod check;
 #[cfg(test)]
 mod fragmentation;
+mod home;
 mod purge;
 #[cfg(test)]
 mod tests;
@@ -54,16 +56,8 @@ pub(crate) use tests::is_zero;
 pub(crate) use told::looks;
 
 pub(crate) use accept::Run;
-pub(crate) use call::Level;
 pub(crate) use check::{check_class, check_given, check_kept, check_span};
-pub(crate) use purge::{CALL, Pace};
-
-/// The slot that counts spans without a class.
-pub(crate) const SPANS: usize = CLASSES;
-/// The slot that counts large blocks.
-pub(crate) const LARGE: usize = CLASSES + 1;
-/// How many slots there are.
-pub(crate) const SLOTS: usize = CLASSES + 2;
+pub(crate) use purge::Pace;
 
 /// A class's list and sums.
 ///
@@ -86,6 +80,41 @@ struct Spare {
     count: Cell<usize>,
     /// How many blocks of the class were taken and given at the last look for what no thread needs.
     calls: Cell<u64>,
+}
+
+/// What an arena told the process of the bytes that it has in use (file `told.rs`).
+struct Told {
+    bytes: Cell<u64>,
+    /// What slow paths may free before this is computed anew.
+    margin: Cell<i64>,
+    /// The bytes in use at which it is computed anew.
+    again: Cell<u64>,
+    /// What the fast paths may put into remote-free batches, in bytes.
+    pledged: Cell<u64>,
+    /// How many corrections may still be made without a look at the lists.
+    quick: Cell<u32>,
+}
+
+impl Told {
+    /// Of an arena that tells nothing.
+    const fn never() -> Self {
+        Self {
+            bytes: Cell::new(0),
+            // Not spent in the life of a process.
+            margin: Cell::new(i64::MAX),
+            again: Cell::new(0),
+            pledged: Cell::new(0),
+            quick: Cell::new(0),
+        }
+    }
+
+    /// Of an arena whose first slow path begins to tell.
+    const fn new() -> Self {
+        Self {
+            margin: Cell::new(-1),
+            ..Self::never()
+        }
+    }
 }
 
 /// The levels of one owner.
@@ -283,7 +312,7 @@ impl Arena {
         committed.wrapping_sub(self.requested())
     }
 
-    /// The slot of a class, of [`SPANS`] or of [`LARGE`].
+    /// The slot of a class, of spans or of large blocks.
     #[inline(always)]
     pub(crate) fn slot(&self, class: usize) -> &Slot {
         debug_assert!(class < SLOTS);
@@ -509,7 +538,7 @@ impl Arena {
             // SAFETY: the span is new and this arena's.
             unsafe { Block::link(block, ptr::null_mut()) };
             if HARDENED {
-                hardened::prepare(block);
+                marks::prepare(block);
             }
             slot.head.set(block);
             slot.brought(1);
@@ -666,12 +695,16 @@ impl Arena {
         // SAFETY: the span lies in a segment of this arena.
         let slab = unsafe { Segment::slab_of(span.start().as_ptr()) };
         slab.open(span.start(), class);
+        // SAFETY: the slot is this arena's.
+        unsafe { Segment::note_class(span.start().as_ptr(), class) };
         self.slabs[class].link(slab);
         true
     }
 
     fn close_slab(&self, slab: &crate::slab::Slab) {
         if let Some(start) = slab.close() {
+            // SAFETY: the slot is this arena's.
+            unsafe { Segment::note_class(start.as_ptr(), 0) };
             // SAFETY: the slab was opened on a span, which is used until now.
             let span = unsafe { Span::at_start(start) };
             self.give_span(span);
@@ -712,7 +745,7 @@ impl Arena {
         )?;
         // SAFETY: the segment was mapped above and stays until it is unlinked.
         self.segments.link(unsafe { segment.as_ref() });
-        self.reserved.add(crate::segment::SEGMENT as u64);
+        self.reserved.add(SEGMENT as u64);
         self.empties.set(self.empties.get() + 1);
         Some(())
     }

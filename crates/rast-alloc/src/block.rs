@@ -4,9 +4,12 @@ use core::num::NonZero;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-#[cfg(not(any(rast_loom, rast_shuttle)))]
-use crate::hardened::link::Keys;
 use crate::primitive::cell::UnsafeCell;
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+use crate::{
+    geometry::HARDENED,
+    hardened::link::{self, Keys},
+};
 
 /// The first word of a block that is no thread's; under loom a value of its own, so that each
 /// access is checked.
@@ -81,9 +84,9 @@ impl Block {
     pub(crate) unsafe fn link(this: *mut Self, next: *mut Self) {
         // SAFETY: obligation 1; every block holds a word and is aligned to it.
         unsafe { Self::set_next(this, next) };
-        if crate::hardened::HARDENED {
+        if HARDENED {
             // SAFETY: obligation 1; in a hardened build every block holds two words.
-            unsafe { crate::hardened::link::repeat(this, next) };
+            unsafe { link::repeat(this, next) };
         }
     }
 
@@ -97,7 +100,7 @@ impl Block {
         let first = keys.mix(next);
         // SAFETY: obligation 1; every block holds a word and is aligned to it.
         unsafe { this.write(Self::before(first)) };
-        if crate::hardened::HARDENED {
+        if HARDENED {
             // SAFETY: obligation 1; in a hardened build every block holds two words.
             unsafe { keys.repeat(this, first) };
         }
@@ -120,8 +123,8 @@ impl Block {
 #[inline(always)]
 fn mix(link: *mut Block) -> *mut Block {
     #[cfg(not(any(rast_loom, rast_shuttle)))]
-    if crate::hardened::HARDENED {
-        return crate::hardened::link::mix(link);
+    if HARDENED {
+        return link::mix(link);
     }
     link
 }

@@ -46,14 +46,14 @@
 use core::fmt;
 
 use crate::Layout;
-use crate::arena::{Arena, LARGE, Level, SLOTS, SPANS};
 use crate::block::Block;
+use crate::level::{LARGE, Level, SLOTS, SPANS};
 use crate::misuse;
 use crate::os::PAGE;
 use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::{Span, bytes_for};
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 pub(crate) mod link;
 pub(crate) mod marks;
@@ -62,43 +62,12 @@ pub(crate) mod units;
 
 use link::Keys;
 use marks::{FREED, GONE, Mark, PLACE, live, posted, slot_posted};
-use units::Around;
-
-/// Whether this build is hardened.
-pub(crate) const HARDENED: bool = cfg!(feature = "hardened");
 
 /// Ends the process unless `block` lies in a segment of a thread's heap.
 pub(crate) fn check_segment(block: *mut u8, layout: Layout) {
     if matches!(units::at(block.addr()), units::NONE | units::OWN) {
         end(block, Level::of(layout).slot(), layout.size());
     }
-}
-
-/// Ends the process unless `block` may be a block of this arena with this layout.
-pub(crate) fn check_own(arena: &Arena, block: *mut u8, layout: Layout) {
-    let level = Level::of(layout);
-    if level == Level::Large {
-        return;
-    }
-    if !is_of(arena, block, layout) {
-        end(block, level.slot(), layout.size());
-    }
-}
-
-/// Whether `block` may be a block of this arena with this layout, whose large blocks are tracked.
-pub(crate) fn is_of(arena: &Arena, block: *mut u8, layout: Layout) -> bool {
-    if Level::of(layout) == Level::Large {
-        return arena.knows_large(block, layout);
-    }
-    is_in(arena, block)
-}
-
-/// Whether `block` lies where a block of this arena may start.
-#[inline]
-fn is_in(arena: &Arena, block: *mut u8) -> bool {
-    // SAFETY: where the units know a segment, its header is mapped.
-    let is_named = || ptr::eq(unsafe { Segment::owner_of(block) }, arena.owner());
-    arena.is_known(block) || units::at(block.addr()) != units::NONE && is_named()
 }
 
 /// Ends the process unless `block`, which lies in a segment, is in use with this slot and size.
@@ -175,12 +144,6 @@ pub(crate) unsafe fn check_listed(block: *mut Block, next: *mut Block) {
     }
 }
 
-/// A block that was never in use, or not as this one, is about to be in a list.
-#[inline]
-pub(crate) fn prepare(block: *mut Block) {
-    Mark::of(block).write(FREED);
-}
-
 /// A block of another heap is given back: ends the process unless it is in use. Its memory is not
 /// touched.
 #[inline]
@@ -215,106 +178,11 @@ pub(crate) unsafe fn may_post(block: *mut u8, class: usize) -> bool {
     is_start && (!cfg!(debug_assertions) || is_used(block, class))
 }
 
-/// Ends the process unless a block that arrived lies where one of this arena may start.
-#[inline]
-fn check_home(arena: &Arena, block: *mut Block) {
-    if !is_in(arena, block.cast()) {
-        misled(block);
-    }
-}
-
-/// Ends the process unless a block that arrived may be on its way, and is this arena's; returns its
-/// slot.
-#[inline]
-pub(crate) fn check_arrived(arena: &Arena, block: *mut Block) -> usize {
-    check_home(arena, block);
-    let slot = slot_arrived(Mark::of(block).read());
-    if slot >= SLOTS {
-        arrived(block);
-    }
-    slot
-}
-
-/// The slot of a block that arrives, by its mark: that of a block in use where a slab serves it,
-/// else that of a posted one. Of other marks at least [`SLOTS`].
-#[inline]
-fn slot_arrived(mark: u8) -> usize {
-    match usize::from(mark) {
-        class @ 1..SLAB_CLASSES => class,
-        _ => slot_posted(mark),
-    }
-}
-
-/// As [`check_arrived`], of a message that carries nothing: ends the process unless it has its
-/// seal, too.
-///
-/// # Safety
-///
-/// 1. If `block` lies where one of this arena may start, its first two words may be read.
-pub(crate) unsafe fn check_sealed(arena: &Arena, block: *mut Block) {
-    check_arrived(arena, block);
-    // SAFETY: obligation 1.
-    if !unsafe { link::is_sealed(block) } {
-        misled(block);
-    }
-}
-
 /// Ends the process if what arrived as the head of a large block lies in a segment, or at no page.
 pub(crate) fn check_head(head: *mut Block) {
     let is_page = !head.is_null() && head.addr().is_multiple_of(PAGE);
     if !is_page || units::at(head.addr()) != units::NONE {
         misled(head);
-    }
-}
-
-/// A block that arrived becomes a free one; returns its slot. Ends the process unless it may be on
-/// its way, and is this arena's.
-///
-/// # Safety
-///
-/// 1. `around` is of a block that this arena has meanwhile; or of none, and `block` lies in a
-///    segment.
-#[inline(always)]
-pub(crate) unsafe fn accept(arena: &Arena, around: Around, block: *mut Block) -> usize {
-    // SAFETY: obligation 1.
-    let mark = unsafe { around.mark_of(block) }.unwrap_or_else(|| find(arena, block));
-    let mut slot = usize::from(mark.read());
-    if !(1..SLAB_CLASSES).contains(&slot) {
-        slot = accept_posted(block, mark);
-    }
-    mark.write(FREED);
-    slot
-}
-
-/// The mark of a block that arrived; ends the process unless it lies where one of this arena may
-/// start.
-#[inline]
-fn find(arena: &Arena, block: *mut Block) -> Mark<'_> {
-    if arena.has_near(block.cast()) {
-        // SAFETY: the block is known to be this arena's.
-        return unsafe { arena.near_mark(block.cast()) };
-    }
-    check_home(arena, block);
-    Mark::of(block)
-}
-
-/// The slot of a block that arrived and whose mark is none of a slab's block in use; ends the
-/// process unless it is posted.
-#[inline(never)]
-fn accept_posted(block: *mut Block, mark: Mark) -> usize {
-    let slot = slot_arrived(mark.read());
-    if slot >= SLOTS {
-        arrived(block);
-    }
-    slot
-}
-
-/// A slab is given up, whose blocks, so many of a class from `start` on, are free.
-pub(crate) fn give_up(start: *mut u8, class: usize, count: usize) {
-    for index in 0..count {
-        let mark = Mark::of(start.wrapping_add(index * size_of_class(class)));
-        debug_assert_eq!(mark.read(), FREED, "what is in its lists is free");
-        mark.write(GONE);
     }
 }
 
@@ -348,7 +216,7 @@ fn damaged(block: *mut Block, next: *mut Block) -> ! {
 /// Ends the process because a block of this heap that another thread freed is not on its way.
 #[cold]
 #[inline(never)]
-fn arrived(block: *mut Block) -> ! {
+pub(crate) fn arrived(block: *mut Block) -> ! {
     match Mark::of(block).read() {
         0 => misuse::end(format_args!(
             "pointer not from this allocator: {block:p}, which another thread freed, is no start of a block"
@@ -365,7 +233,7 @@ fn arrived(block: *mut Block) -> ! {
 /// Ends the process because what arrived at a heap is none of its blocks, or none of that kind.
 #[cold]
 #[inline(never)]
-fn misled(block: *mut Block) -> ! {
+pub(crate) fn misled(block: *mut Block) -> ! {
     misuse::end(format_args!(
         "double free of {block:p}, which is no block of its heap any more, or a block on its way was written to after it was freed"
     ))

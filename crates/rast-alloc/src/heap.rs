@@ -4,11 +4,13 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
-use crate::arena::{Arena, Level};
+use crate::arena::Arena;
 use crate::block::dangling;
 use crate::front_end::{FrontEnd, changes_by_front_end};
-use crate::hardened::{self, HARDENED};
+use crate::geometry::HARDENED;
+use crate::hardened;
 use crate::large::Larges;
+use crate::level::Level;
 use crate::os;
 use crate::stats::{Stats, Sums};
 use crate::thread_heap::ThreadHeap;
@@ -230,7 +232,7 @@ impl FrontEnd for &Heap {
             return Err(AllocError);
         }
         if HARDENED {
-            hardened::check_own(arena, block.as_ptr(), old);
+            arena.check_own(block.as_ptr(), old);
         }
         // SAFETY: the caller's obligations.
         let resized = self.ask(arena, new, || unsafe { arena.reallocate(block, old, new) });
@@ -290,7 +292,7 @@ unsafe impl Allocator for &Heap {
             match self.arena() {
                 Some(arena) => {
                     if HARDENED {
-                        hardened::check_own(arena, block.as_ptr(), layout);
+                        arena.check_own(block.as_ptr(), layout);
                     }
                     // SAFETY: the caller's obligations: the block is this arena's and has this
                     // layout.

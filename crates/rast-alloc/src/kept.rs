@@ -24,7 +24,7 @@
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
-use crate::hardened::HARDENED;
+use crate::geometry::HARDENED;
 use crate::least::Least;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::pool::pool;
@@ -39,10 +39,6 @@ const TICK: u32 = 64;
 /// From how many bytes on memory is moved: what one entry of the kernel's tables of pages stands
 /// for, and what these are aligned to.
 const MOVED: usize = 2 << 20;
-
-/// Whether ranges are kept: only where a mapping may be given back in parts, and two that adjoin be
-/// used as one.
-pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
 
 /// A range; empty if it has no bytes.
 struct Range {

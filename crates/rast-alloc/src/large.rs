@@ -13,12 +13,12 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::arena::LARGE;
 use crate::block::Block;
-use crate::hardened::{HARDENED, end, register, units};
-use crate::kept::KEEPS;
+use crate::geometry::HARDENED;
+use crate::hardened::{end, register, units};
+use crate::level::LARGE;
 use crate::misuse;
-use crate::os::{self, Access, GUARD, PAGE};
+use crate::os::{self, Access, GUARD, KEEPS, PAGE};
 
 /// The links of a tracked block, at the start of its mapping.
 #[repr(C)]

@@ -1,51 +1,115 @@
-//! The bytes that the whole process has in use, and their peak.
+//! Which level serves a layout, and the slot that counts its blocks.
 //!
-//! Each heap tells a lower bound of its own bytes in steps ([`crate::arena`], file `told.rs`), so
-//! that no shared line is touched on a fast path, and no heap looks at the others. As each told no
-//! more than it had in use at that moment, no value of the sum is more than was in use at once; it
-//! is less by what heaps did not tell.
+//! The level follows from the layout alone, so that freeing finds it again without looking at the
+//! block:
+//!
+//! | key (size rounded up to the alignment) | alignment | level |
+//! | --- | --- | --- |
+//! | up to 8 KiB | - | a class, from slabs |
+//! | up to 256 KiB | up to 1 KiB | a class, from spans |
+//! | up to a quarter of a segment | up to 64 KiB | a span |
+//! | beyond | beyond | a mapping of its own |
 
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::Layout;
+use crate::geometry::{GRAIN, SEGMENT, SLOT};
+use crate::os::PAGE;
+use crate::size_class::{CACHED_MAX, CLASSES, class_of, key_of, size_of_class, small_class_of};
+use crate::span::bytes_for;
 
-/// The level of the process.
-pub(crate) static LEVEL: Peak = Peak::new();
+/// The slot that counts spans without a class.
+pub(crate) const SPANS: usize = CLASSES;
+/// The slot that counts large blocks.
+pub(crate) const LARGE: usize = CLASSES + 1;
+/// How many slots there are.
+pub(crate) const SLOTS: usize = CLASSES + 2;
 
-/// A sum and the highest value that it had.
-#[derive(Debug)]
-pub(crate) struct Peak {
-    current: AtomicU64,
-    peak: AtomicU64,
+/// The largest block that a span serves.
+pub(crate) const SPAN_MAX: usize = SEGMENT / 4;
+
+/// The level that serves a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    Class(usize),
+    Span,
+    Large,
 }
 
-impl Peak {
-    pub(crate) const fn new() -> Self {
-        Self {
-            current: AtomicU64::new(0),
-            peak: AtomicU64::new(0),
+impl Level {
+    /// The level of a layout, whatever its size.
+    #[inline]
+    pub(crate) fn of(layout: Layout) -> Self {
+        if let Some(class) = small_class_of(layout) {
+            return Self::Class(class);
+        }
+        let key = key_of(layout);
+        // Without size there is no block; the thread that asks for one all the same gets one of the
+        // least class.
+        if key == 0 || key <= CACHED_MAX && layout.align() <= GRAIN {
+            Self::Class(class_of(key))
+        } else if key <= SPAN_MAX && layout.align() <= SLOT {
+            Self::Span
+        } else {
+            Self::Large
         }
     }
 
-    /// Moves the sum; wait-free.
-    pub(crate) fn change(&self, change: i64) {
-        let change = change.cast_unsigned();
-        // Relaxed: the word's own order of changes makes each of its values exactly once. [AT2]
-        let before = self.current.fetch_add(change, Ordering::Relaxed);
-        // A heap that frees what another took may tell first, so that the sum is below zero for a
-        // moment.
-        if let Ok(sum) = u64::try_from(before.wrapping_add(change).cast_signed()) {
-            self.offer(sum);
+    /// How many bytes a block of this layout has, whose level this is; 0 for a layout without size,
+    /// which has no block.
+    pub(crate) fn usable_size(self, layout: Layout) -> usize {
+        match self {
+            _ if layout.size() == 0 => 0,
+            Self::Class(class) => size_of_class(class),
+            Self::Span => bytes_for(layout.size()),
+            Self::Large => layout.size().next_multiple_of(PAGE),
         }
     }
 
-    /// Offers a value to the peak; returns the peak.
-    pub(crate) fn offer(&self, value: u64) -> u64 {
-        // Relaxed: the peak only rises, so by an old value the call below may be made in vain,
-        // never left out. [AT7]
-        let peak = self.peak.load(Ordering::Relaxed);
-        if peak >= value {
-            return peak;
+    /// The slot that counts it.
+    #[inline]
+    pub(crate) fn slot(self) -> usize {
+        match self {
+            Self::Class(class) => class,
+            Self::Span => SPANS,
+            Self::Large => LARGE,
         }
-        // Relaxed: a maximum is the same in whatever order the values arrive. [AT3]
-        self.peak.fetch_max(value, Ordering::Relaxed).max(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size_class::SLAB_MAX;
+
+    #[test]
+    fn the_level_follows_from_key_and_alignment() {
+        for align in (0..21).map(|bits| 1_usize << bits) {
+            let sizes = [
+                0,
+                1,
+                8,
+                SLAB_MAX,
+                CACHED_MAX,
+                SPAN_MAX,
+                SEGMENT,
+                isize::MAX as usize,
+            ];
+            for near in sizes
+                .iter()
+                .flat_map(|size| [size.wrapping_sub(1), *size, size + 1])
+            {
+                let Ok(layout) = Layout::from_size_align(near, align) else {
+                    continue;
+                };
+                let key = near.next_multiple_of(align);
+                let wanted = if key <= SLAB_MAX || key <= CACHED_MAX && align <= GRAIN {
+                    Level::Class(class_of(key))
+                } else if key <= SPAN_MAX && align <= SLOT {
+                    Level::Span
+                } else {
+                    Level::Large
+                };
+                assert_eq!(Level::of(layout), wanted, "{layout:?}");
+            }
+        }
     }
 }

@@ -81,6 +81,8 @@ mod constructor;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod counter;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod geometry;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod hardened;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod kept;
@@ -88,6 +90,8 @@ mod kept;
 mod large;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod least;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod level;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod misuse;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -122,10 +126,10 @@ mod budget;
 mod delay;
 #[cfg(feature = "std")]
 mod hold;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-mod level;
 #[cfg(feature = "std")]
 mod mailbox;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod peak;
 #[cfg(all(
     feature = "std",
     any(target_os = "linux", target_os = "android"),
@@ -149,6 +153,12 @@ mod registry;
 mod remote_batch;
 #[cfg(feature = "std")]
 mod stripes;
+#[cfg(all(
+    feature = "std",
+    any(target_os = "linux", target_os = "android"),
+    not(any(rast_loom, rast_shuttle, miri, rast_system_segments))
+))]
+mod surplus;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod thread;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 /// The length of a page that no thread may touch, behind what could be written past; none in a
 /// plain build.
-pub(crate) const GUARD: usize = if crate::hardened::HARDENED { PAGE } else { 0 };
+pub(crate) const GUARD: usize = if crate::geometry::HARDENED { PAGE } else { 0 };
 
 /// A length that every page size of the platform divides.
 ///
@@ -32,6 +32,13 @@ pub(crate) use unix::{
 pub(crate) use portable::{
     bytes_stranded, discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded,
 };
+
+/// Whether freed mappings may be kept: only where one may be given back in parts, and two that
+/// adjoin be used as one.
+pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
+
+/// What a call of the system costs, in bytes given back.
+pub(crate) const CALL: usize = 192 * 1024;
 
 /// What a page allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

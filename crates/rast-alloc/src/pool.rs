@@ -17,9 +17,8 @@
 use core::ptr::NonNull;
 
 use crate::delay::DELAY;
-use crate::hardened::HARDENED;
-use crate::kept::KEEPS;
-use crate::os::{self, PAGE};
+use crate::geometry::HARDENED;
+use crate::os::{self, KEEPS, PAGE};
 use crate::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::ranges::Ranges;
 

@@ -7,18 +7,7 @@
 //!                        nothing left in any heap: sleep until woken
 //! ```
 //!
-//! The surplus is the committed memory beyond the bytes in use, summed over the heaps' reports. It
-//! only decides when to begin. Visits of the heaps ([`ThreadHeap::visit`]) find the memory to
-//! return.
-//!
-//! | `state` | set by |
-//! | --- | --- |
-//! | none | the kernel, in the child of a fork; `start`, if no thread may or can be started; the thread that stopped the background thread |
-//! | starting | the thread that starts it (`start`) |
-//! | awake | `start`; the thread that wakes it; the background thread, if the surplus grew while it went to sleep (`fall_asleep`) |
-//! | asleep | the background thread, if there is nothing left to return |
-//! | stopping | the thread that stops it and waits for its end |
-//! | closed | the thread that unloads the library; permanently |
+//! What wants the thread, and its state, are in [`crate::surplus`].
 //!
 //! 1. The state is in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`). So
 //!    the child, which has no background thread, starts its own when it needs one. If the kernel
@@ -35,94 +24,34 @@ use core::time::Duration;
 
 use crate::delay::DELAY;
 use crate::os;
-use crate::primitive::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::surplus::{
+    ASLEEP, AWAKE, CLOSED, IS_WANTED, NONE, RETRY_AT, SHARED, STARTING, STOPPING, SURPLUS, Shared,
+    is_wanted, report, shared,
 };
 use crate::thread_heap::ThreadHeap;
 
-/// Minimum surplus that is returned in the background.
-const LEAST: i64 = 16 << 20;
-/// Minimum time between two rounds.
+/// The least time between two rounds.
 const PAUSE_MS: u64 = 10;
 /// Time before a further attempt after the system could not start the thread.
 const RETRY_MS: u64 = 10_000;
 const STACK: usize = 256 << 10;
 
-const NONE: u32 = 0;
-const STARTING: u32 = 1;
-const AWAKE: u32 = 2;
-const ASLEEP: u32 = 3;
-const STOPPING: u32 = 4;
-const CLOSED: u32 = 5;
-
-/// Bytes committed beyond those in use, as reported by the heaps.
-static SURPLUS: AtomicI64 = AtomicI64::new(0);
-/// Request flag: the next call that leaves its heap starts the thread.
-static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// Time of the next attempt, in milliseconds.
-static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-/// The page with the state; null before the first start.
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
-/// Set when no thread may run any more.
+/// Whether there shall be no thread any more.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// State that the kernel clears in the child of a fork; all zeroes are a valid value.
-struct Shared {
-    state: AtomicU32,
-    /// Id of the thread, while there is one.
-    id: AtomicUsize,
-}
-
-fn shared() -> Option<&'static Shared> {
-    // Acquire: pairs with the Release in `make_shared`; the page is initialised. [AU1]
-    let shared = SHARED.load(Ordering::Acquire);
-    // SAFETY: the page is never unmapped once it is published.
-    unsafe { shared.as_ref() }
-}
-
-/// Adds a change of a heap's surplus; wakes or requests the thread if the surplus is large.
-#[cold]
-pub(crate) fn report(change: i64) {
-    // Relaxed: a sum; the fence below orders it before the load of the state. [AU2]
-    let surplus = SURPLUS.fetch_add(change, Ordering::Relaxed) + change;
-    if surplus < LEAST || DELAY.get().is_none() {
-        return;
-    }
-    // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or that
-    // thread sees the change. [AU3]
-    fence(Ordering::SeqCst);
-    // Relaxed: a hint; the compare-exchange decides. [AU4]
-    match shared().map_or(NONE, |shared| shared.state.load(Ordering::Relaxed)) {
-        NONE => {
-            // Relaxed: a time that publishes nothing. [AU5]
-            let retry_at = RETRY_AT.load(Ordering::Relaxed);
-            if retry_at == 0 || os::now_ms() >= retry_at {
-                // Relaxed: a request flag. [AU6]
-                IS_WANTED.store(true, Ordering::Relaxed);
-            }
-        }
-        ASLEEP => wake(),
-        _ => {}
-    }
-}
-
-/// Returns `true` if [`start`] should be called.
+/// Starts the thread if the surplus wants it. The caller is outside of its heap.
 #[inline(always)]
-pub(crate) fn is_wanted() -> bool {
-    // Relaxed: a request flag. [AU7]
-    IS_WANTED.load(Ordering::Relaxed)
-}
-
-fn wake() {
-    if let Some(shared) = shared() {
-        shared.change(ASLEEP, AWAKE);
+pub(crate) fn start_if_wanted() {
+    if is_wanted() {
+        start();
     }
 }
 
 /// Starts the thread, unless there is one. The caller must not be inside its heap.
 #[cold]
-pub(crate) fn start() {
-    // Relaxed: a request that comes now is served by this call. [AU8]
+fn start() {
+    // Relaxed: a wish that comes now is done with this one. [AU8]
     IS_WANTED.store(false, Ordering::Relaxed);
     let is_started = make_shared().is_some_and(|shared| {
         if !shared.change(NONE, STARTING) {
@@ -220,46 +149,7 @@ fn make_shared() -> Option<&'static Shared> {
     shared()
 }
 
-impl Shared {
-    fn state(&self) -> u32 {
-        // Acquire: pairs with the Release in `change`; the thread's id is visible. [AU16]
-        self.state.load(Ordering::Acquire)
-    }
-
-    /// Changes the state and wakes all threads that wait for a change; `false` if it was not
-    /// `from`.
-    fn change(&self, from: u32, to: u32) -> bool {
-        // AcqRel: publishes the thread's id, and what it did before it ended, to the threads that
-        // find the state. [AU17]
-        let changed = self
-            .state
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-        if changed.is_ok() {
-            self.notify();
-        }
-        changed.is_ok()
-    }
-
-    /// Waits until the state is not `state`, for at most `most`; may return early.
-    fn wait(&self, state: u32, most: Option<Duration>) {
-        let most = most.map(|most| libc::timespec {
-            tv_sec: most.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: most.subsec_nanos().into(),
-        });
-        let most = most.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is never unmapped, and the time, if there is one, is a local.
-        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, state, most) };
-    }
-
-    fn notify(&self) {
-        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is never unmapped.
-        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, i32::MAX) };
-    }
-}
-
-/// Starts the thread with all signals blocked; `None` if the system cannot start one.
+/// Starts the thread with all signals blocked; `None` if the system has none.
 fn spawn() -> Option<usize> {
     // SAFETY: sets and attributes are plain data, for which zeroes are a value.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { core::mem::zeroed() };

@@ -1,14 +1,8 @@
 //! No background thread: where the system is not Linux, memory goes back by the calls of the
 //! program alone.
 
-pub(crate) fn report(_: i64) {}
-
 #[inline(always)]
-pub(crate) const fn is_wanted() -> bool {
-    false
-}
-
-pub(crate) fn start() {}
+pub(crate) fn start_if_wanted() {}
 
 pub(crate) fn resume() {}
 

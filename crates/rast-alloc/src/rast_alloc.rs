@@ -76,7 +76,7 @@ impl RastAlloc {
     /// ```
     pub fn class_stats() -> impl Iterator<Item = ClassStats> {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        return (0..crate::arena::SLOTS).map(ClassStats::read);
+        return (0..crate::level::SLOTS).map(ClassStats::read);
         #[cfg(any(rast_loom, rast_shuttle))]
         core::iter::empty()
     }
@@ -96,7 +96,7 @@ impl RastAlloc {
     #[must_use]
     pub fn usable_size(layout: Layout) -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        return crate::arena::Level::of(layout).usable_size(layout);
+        return crate::level::Level::of(layout).usable_size(layout);
         #[cfg(any(rast_loom, rast_shuttle))]
         layout.size()
     }
@@ -133,7 +133,7 @@ impl RastAlloc {
     /// unused memory.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        return Self::purge() + ThreadHeap::purge_others(thread_heap::TENDED_MS);
+        return Self::purge() + ThreadHeap::purge_others(thread::here(), thread_heap::TENDED_MS);
         #[cfg(any(rast_loom, rast_shuttle))]
         0
     }
@@ -239,7 +239,8 @@ mod heap {
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
     use crate::arena::check_class;
-    use crate::hardened::{self, HARDENED};
+    use crate::geometry::HARDENED;
+    use crate::hardened;
 
     use super::{Layout, NonNull, Segment, ThreadHeap, small_class_of, thread};
     use core::ptr;

@@ -27,10 +27,10 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::{HARDENED, link};
+use crate::geometry::{GRAIN, HARDENED};
+use crate::hardened::link;
 use crate::misuse;
 use crate::primitive::hint::prefetch_write;
-use crate::span::GRAIN;
 
 /// The bit of a link to a batch header.
 const CARRIES: usize = 1;

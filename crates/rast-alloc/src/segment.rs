@@ -27,9 +27,10 @@
 //!    be freed.
 
 use core::cell::Cell;
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
-use crate::hardened::HARDENED;
+use crate::geometry::{GRAIN, HARDENED, MARKS, SEGMENT, SLOT, SLOTS, TAGS};
 use crate::hardened::marks::{Mark, Marks};
 use crate::hardened::units::{self, Near};
 use crate::os::{self, Access, GUARD, PAGE};
@@ -37,18 +38,8 @@ use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 use crate::size_class;
 use crate::slab::Slab;
-use crate::span::{GRAIN, SpanIndex, Tags};
+use crate::span::{SpanIndex, Tags};
 
-/// The length of a segment, and what its start is a multiple of.
-pub(crate) const SEGMENT: usize = if cfg!(target_pointer_width = "64") {
-    4 << 20
-} else {
-    1 << 20
-};
-/// The length of a slot: what a slab takes, and what its start is a multiple of.
-pub(crate) const SLOT: usize = 64 * 1024;
-/// Slots of a segment; those of the header serve no slab.
-const SLOTS: usize = SEGMENT / SLOT;
 /// Where the first span starts.
 const FIRST: usize = if GUARD == 0 {
     size_of::<Segment>().next_multiple_of(GRAIN)
@@ -57,8 +48,6 @@ const FIRST: usize = if GUARD == 0 {
 };
 /// Where the last span ends.
 const END: usize = SEGMENT - GUARD;
-/// Where the tags of the spans stand.
-pub(crate) const TAGS: usize = core::mem::offset_of!(Segment, tags);
 
 /// What other threads read of a header.
 struct Public {
@@ -79,10 +68,11 @@ pub(crate) struct Segment {
     slabs: [Slab; SLOTS],
     tags: Tags,
     /// What begins where; of no length but in a hardened build.
-    pub(crate) marks: Marks,
+    marks: Marks,
 }
 
 const _: () = assert!(SEGMENT.is_multiple_of(PAGE));
+const _: () = assert!(offset_of!(Segment, tags) == TAGS && offset_of!(Segment, marks) == MARKS);
 
 impl Segment {
     /// The length of the one span that fills an empty segment.

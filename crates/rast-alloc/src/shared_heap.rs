@@ -19,12 +19,14 @@
 use core::fmt;
 use core::ptr::{self, NonNull};
 
-use crate::arena::{Arena, Level, check_given};
+use crate::arena::{Arena, check_given};
 use crate::block::{Block, dangling};
 use crate::budget::Budget;
 use crate::front_end::{FrontEnd, changes_by_front_end};
-use crate::hardened::{self, HARDENED};
+use crate::geometry::HARDENED;
+use crate::hardened;
 use crate::large::Larges;
+use crate::level::Level;
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
@@ -179,7 +181,7 @@ impl Stripe {
                 } else {
                     // SAFETY: messages are free blocks of two words at least, if they lie in this
                     // arena.
-                    unsafe { hardened::check_sealed(&self.arena, block) };
+                    unsafe { self.arena.check_sealed(block) };
                 }
             }
             // SAFETY: messages are free blocks, or heads of large ones, linked through their first
@@ -377,7 +379,7 @@ impl SharedHeap {
     /// Ends the process unless a stripe of this heap is the owner of what is at `block`.
     fn check(&self, block: NonNull<u8>, layout: Layout) {
         let is_own = self.stripes.find(0, |stripe| {
-            hardened::is_of(&stripe.arena, block.as_ptr(), layout).then_some(())
+            stripe.arena.is_of(block.as_ptr(), layout).then_some(())
         });
         if is_own.is_none() {
             hardened::end(block.as_ptr(), Level::of(layout).slot(), layout.size());

@@ -26,8 +26,7 @@
 //! alignments.
 
 use crate::Layout;
-use crate::hardened::HARDENED;
-use crate::segment::SLOT;
+use crate::geometry::{HARDENED, SLOT};
 
 /// The largest size that slabs serve, and whose class is found by one load.
 pub(crate) const SLAB_MAX: usize = 8192;

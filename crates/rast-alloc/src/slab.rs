@@ -16,8 +16,8 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::block::Block;
-use crate::hardened::{self, HARDENED};
-use crate::segment::{SLOT, Segment};
+use crate::geometry::{HARDENED, SLOT};
+use crate::hardened::marks;
 use crate::size_class::size_of_class;
 
 /// How many bytes are carved at once, at least a block.
@@ -56,18 +56,14 @@ impl Slab {
         self.carved.set(0);
         self.capacity.set((SLOT / size_of_class(class)) as u16);
         self.class.set(class as u8 + 1);
-        // SAFETY: the slot is the caller's.
-        unsafe { Segment::note_class(start.as_ptr(), class) };
     }
 
     /// Ends to serve; returns the slot's start.
     pub(crate) fn close(&self) -> Option<NonNull<u8>> {
         debug_assert!(self.used.get() == 0 && !self.listed.get());
         if HARDENED && let Some(class) = self.class() {
-            hardened::give_up(self.start.get(), class, usize::from(self.carved.get()));
+            marks::give_up(self.start.get(), class, usize::from(self.carved.get()));
         }
-        // SAFETY: the slot is this slab's.
-        unsafe { Segment::note_class(self.start.get(), 0) };
         self.class.set(NONE);
         NonNull::new(self.start.get())
     }
@@ -123,7 +119,7 @@ impl Slab {
             // multiple of a word.
             unsafe { Block::link(block, first) };
             if HARDENED {
-                hardened::prepare(block);
+                marks::prepare(block);
             }
             first = block;
         }

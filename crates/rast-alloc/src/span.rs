@@ -37,16 +37,12 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use crate::arena::CALL;
 use crate::counter::Counter;
-use crate::segment::{SEGMENT, TAGS};
+use crate::geometry::{GRAIN, GRAINS, SEGMENT, TAGS};
+use crate::os::CALL;
 
-/// Lengths and starts of spans are multiples of this.
-pub(crate) const GRAIN: usize = 1024;
 /// The sets of a first-level cache repeat after this many bytes.
 const WAY: usize = 4096;
-/// Grains of a segment.
-const GRAINS: usize = SEGMENT / GRAIN;
 
 /// Lists to a doubling.
 const LISTS: usize = 32;

@@ -9,10 +9,11 @@ use core::fmt;
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
-    arena::{Arena, LARGE, SPANS},
+    arena::Arena,
     counter::Counter,
-    level::LEVEL,
+    level::{LARGE, SPANS},
     os,
+    peak::IN_USE,
     size_class::size_of_class,
     thread_heap::HEAPS,
 };
@@ -92,7 +93,7 @@ impl Stats {
         });
         let mut stats = sums.stats();
         stats.bytes_reserved += os::bytes_stranded();
-        stats.bytes_peak = LEVEL.offer(stats.bytes_current as u64) as usize;
+        stats.bytes_peak = IN_USE.offer(stats.bytes_current as u64) as usize;
         stats
     }
 }

@@ -8,7 +8,7 @@
 
 use core::ptr::NonNull;
 
-use crate::hardened::HARDENED;
+use crate::geometry::HARDENED;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::ranges::Ranges;
 

@@ -60,9 +60,7 @@ fn inside<R>(heap: &'static ThreadHeap, f: impl FnOnce(&'static ThreadHeap) -> R
     let result = f(heap);
     heap.report();
     heap.hold.exit();
-    if purge_thread::is_wanted() {
-        purge_thread::start();
-    }
+    purge_thread::start_if_wanted();
     result
 }
 

@@ -32,25 +32,24 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::adoption::{Offered, Place, Stack};
-use crate::arena::{Arena, LARGE, Level, Pace, Run, SLOTS, SPANS};
+use crate::arena::{Arena, Pace, Run};
 use crate::block::Block;
 use crate::counter::Counter;
 use crate::delay::DELAY;
+use crate::geometry::{GRAIN, HARDENED};
+use crate::hardened;
 use crate::hardened::units::Afar;
-use crate::hardened::{self, HARDENED};
 use crate::hold::{Ask, Asks, Found, Hold, Wish};
 use crate::large::Larges;
+use crate::level::{LARGE, Level, SLOTS, SPANS};
 use crate::mailbox::Mailbox;
 use crate::os;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded, asymmetric};
-use crate::purge_thread;
 use crate::registry::{Entered, Entry, Registry};
 use crate::remote_batch::{self as batch, RemoteBatch, unpack};
 use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
-use crate::span::GRAIN;
-use crate::thread;
 
 mod again;
 mod post;
@@ -424,7 +423,11 @@ impl ThreadHeap {
         let change = surplus.wrapping_sub(self.reported.get()).cast_signed();
         if change.abs() >= UNREPORTED {
             self.reported.set(surplus);
-            purge_thread::report(change);
+            #[cfg(all(
+                any(target_os = "linux", target_os = "android"),
+                not(any(miri, rast_system_segments))
+            ))]
+            crate::surplus::report(change);
         }
     }
 
@@ -480,7 +483,7 @@ impl ThreadHeap {
     /// carries what it was given.
     #[inline]
     fn check_message(&self, link: *mut Block) {
-        let slot = hardened::check_arrived(&self.arena, batch::block_of(link));
+        let slot = self.arena.check_arrived(batch::block_of(link));
         let size = if slot < SPANS {
             size_of_class(slot)
         } else {
@@ -652,14 +655,13 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back the memory of all heaps but this thread's: of those without a thread, of those
-    /// whose thread is parked, and of those whose thread is in no call at the moment, which are
-    /// taken from it. Asks it of the others. Returns how many bytes went back.
+    /// Gives back the memory of all heaps except `here`, the calling thread's: of those without a
+    /// thread, of those whose thread is parked, and of those whose thread is in no call at the
+    /// moment, which are taken from it. Asks it of the others. Returns how many bytes went back.
     ///
     /// Waits up to `wait_ms` in all for threads that tend heaps. A thread that takes longer purges
     /// the heap that it tends before it releases it.
-    pub(crate) fn purge_others(wait_ms: u64) -> usize {
-        let here = thread::here();
+    pub(crate) fn purge_others(here: &Self, wait_ms: u64) -> usize {
         Self::purge_where(|heap| !ptr::eq(heap, here), wait_ms)
     }
 

@@ -6,11 +6,13 @@
 //! hardened build the mark of each block, which is looked at anyway, tells its class, and there are
 //! no runs: more than one class at a time costs them as much as they spare where there is one.
 
-use super::{Arena, SPANS, Span};
+use super::Arena;
 use crate::block::Block;
+use crate::geometry::{HARDENED, SLOT};
 use crate::hardened::units::Around;
-use crate::hardened::{self, HARDENED};
-use crate::segment::{SLOT, Segment};
+use crate::level::SPANS;
+use crate::segment::Segment;
+use crate::span::Span;
 use core::ptr::{self, NonNull};
 
 /// Blocks of one slab that come one after another.
@@ -89,7 +91,7 @@ impl Arena {
     #[inline(always)]
     unsafe fn accept_marked(&self, around: Around, block: *mut Block) {
         // SAFETY: obligation 2; the block is this arena's, obligation 1.
-        let class = unsafe { hardened::accept(self, around, block) };
+        let class = unsafe { self.free_arrived(around, block) };
         if class >= SPANS || self.slot(class).is_full() {
             // SAFETY: obligation 1.
             unsafe { self.accept_unmarked(block) };

@@ -1,78 +1,15 @@
-//! The calls of an allocator on one arena: which level serves which layout.
-//!
-//! The level follows from the layout alone, so that freeing finds it again without looking at the
-//! block:
-//!
-//! | key (size rounded up to the alignment) | alignment | level |
-//! | --- | --- | --- |
-//! | up to 8 KiB | - | a class, from slabs |
-//! | up to 256 KiB | up to 1 KiB | a class, from spans |
-//! | up to a quarter of a segment | up to 64 KiB | a span |
-//! | beyond | beyond | a mapping of its own |
+//! The calls of an allocator on one arena, each passed to the level that serves the layout.
 
-use super::{Arena, LARGE, SPANS, check_span};
+use super::{Arena, check_span};
 use crate::Layout;
-use crate::hardened::{self, HARDENED};
+use crate::geometry::HARDENED;
+use crate::hardened;
+use crate::level::{Level, SPANS};
 use crate::os::PAGE;
 use crate::pool::pool;
-use crate::segment::{SEGMENT, SLOT};
-use crate::size_class::{
-    CACHED_MAX, SLAB_CLASSES, SLAB_MAX, class_of, key_of, size_of_class, small_class_of,
-};
-use crate::span::{GRAIN, Span, bytes_for, bytes_for_class};
+use crate::size_class::{SLAB_CLASSES, SLAB_MAX, size_of_class};
+use crate::span::{Span, bytes_for, bytes_for_class};
 use core::ptr::{self, NonNull};
-
-/// The largest block that a span serves.
-pub(crate) const SPAN_MAX: usize = SEGMENT / 4;
-
-/// The level that serves a layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
-    Class(usize),
-    Span,
-    Large,
-}
-
-impl Level {
-    /// The level of a layout, whatever its size.
-    #[inline]
-    pub(crate) fn of(layout: Layout) -> Self {
-        if let Some(class) = small_class_of(layout) {
-            return Self::Class(class);
-        }
-        let key = key_of(layout);
-        // Without size there is no block; the thread that asks for one all the same gets one of the
-        // least class.
-        if key == 0 || key <= CACHED_MAX && layout.align() <= GRAIN {
-            Self::Class(class_of(key))
-        } else if key <= SPAN_MAX && layout.align() <= SLOT {
-            Self::Span
-        } else {
-            Self::Large
-        }
-    }
-
-    /// How many bytes a block of this layout has, whose level this is; 0 for a layout without size,
-    /// which has no block.
-    pub(crate) fn usable_size(self, layout: Layout) -> usize {
-        match self {
-            _ if layout.size() == 0 => 0,
-            Self::Class(class) => size_of_class(class),
-            Self::Span => bytes_for(layout.size()),
-            Self::Large => layout.size().next_multiple_of(PAGE),
-        }
-    }
-
-    /// The slot that counts it.
-    #[inline]
-    pub(crate) fn slot(self) -> usize {
-        match self {
-            Self::Class(class) => class,
-            Self::Span => SPANS,
-            Self::Large => LARGE,
-        }
-    }
-}
 
 /// What is known of a new block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -422,43 +359,5 @@ impl Arena {
     pub(crate) fn count_move(&self) {
         self.moves.add(1);
         self.reallocations.add(1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_level_follows_from_key_and_alignment() {
-        for align in (0..21).map(|bits| 1_usize << bits) {
-            let sizes = [
-                0,
-                1,
-                8,
-                SLAB_MAX,
-                CACHED_MAX,
-                SPAN_MAX,
-                SEGMENT,
-                isize::MAX as usize,
-            ];
-            for near in sizes
-                .iter()
-                .flat_map(|size| [size.wrapping_sub(1), *size, size + 1])
-            {
-                let Ok(layout) = Layout::from_size_align(near, align) else {
-                    continue;
-                };
-                let key = near.next_multiple_of(align);
-                let wanted = if key <= SLAB_MAX || key <= CACHED_MAX && align <= GRAIN {
-                    Level::Class(class_of(key))
-                } else if key <= SPAN_MAX && align <= SLOT {
-                    Level::Span
-                } else {
-                    Level::Large
-                };
-                assert_eq!(Level::of(layout), wanted, "{layout:?}");
-            }
-        }
     }
 }

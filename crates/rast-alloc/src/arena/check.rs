@@ -2,11 +2,12 @@
 
 use core::ptr::NonNull;
 
-use super::{Level, SPANS};
 use crate::Layout;
-use crate::hardened::{self, HARDENED};
+use crate::geometry::{HARDENED, SLOT};
+use crate::hardened;
+use crate::level::{Level, SPANS};
 use crate::misuse;
-use crate::segment::{SLOT, Segment};
+use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::{Span, bytes_for};
 

@@ -4,7 +4,6 @@
 use super::tests::arena;
 use super::*;
 use crate::Layout;
-use crate::segment::{SEGMENT, SLOT};
 use std::vec::Vec;
 
 /// Grains of a segment that spans may take: less than this is never left by the header.

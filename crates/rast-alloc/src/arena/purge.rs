@@ -1,9 +1,10 @@
 //! Memory given back to the system: when asked, and what stayed unneeded for a while.
 
 use super::Arena;
+use crate::geometry::SEGMENT;
 use crate::os::{self, PAGE};
 use crate::pool::pool;
-use crate::segment::{SEGMENT, Segment};
+use crate::segment::Segment;
 use crate::size_class::{CLASSES, SLAB_CLASSES, size_of_class};
 use crate::slab::SlabList;
 use crate::span::{Aged, Span};
@@ -16,10 +17,9 @@ const KEPT: usize = 1;
 /// The least span that is given back because no thread needed it; a shorter one is not worth the
 /// call.
 const AGED_LEAST: usize = 64 * 1024;
-/// Bytes of them that one step gives back, each counted with [`CALL`] besides: 32 of the least.
+/// Bytes of them that one step gives back, each counted with [`CALL`](os::CALL) besides: 32 of the
+/// least.
 const AGED_MOST: usize = 8 << 20;
-/// What a call of the system costs, in bytes given back.
-pub(crate) const CALL: usize = 192 * 1024;
 /// Segments that one step gives back.
 const PURGE_MOST: usize = 4;
 

@@ -1,10 +1,9 @@
 //! Random calls on one arena against a map of what is in use, with the rules of every level checked
 //! on the way.
 
-use super::call::SPAN_MAX;
 use super::*;
 use crate::Layout;
-use crate::segment::SEGMENT;
+use crate::level::SPAN_MAX;
 use std::boxed::Box;
 use std::vec::Vec;
 

@@ -24,10 +24,8 @@
 //! fast paths alone, the bytes in use fall by up to an eighth of these blocks (15 bytes of each up
 //! to 256) before the next slow path tells it.
 
-use core::cell::Cell;
-
 use super::Arena;
-use crate::level::LEVEL;
+use crate::peak::IN_USE;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 
 /// The margin from which on more is told; half of it is left each time.
@@ -37,41 +35,6 @@ const STEP: i64 = MARGIN / 2;
 
 /// Corrections without a look at the lists between two with one.
 const QUICK: u32 = 64;
-
-/// What an arena told.
-pub(crate) struct Told {
-    bytes: Cell<u64>,
-    /// What slow paths may free before this is computed anew.
-    margin: Cell<i64>,
-    /// The bytes in use at which it is computed anew.
-    again: Cell<u64>,
-    /// What the fast paths may put into remote-free batches, in bytes.
-    pledged: Cell<u64>,
-    /// How many corrections may still be made without a look at the lists.
-    quick: Cell<u32>,
-}
-
-impl Told {
-    /// Of an arena that tells nothing.
-    pub(super) const fn never() -> Self {
-        Self {
-            bytes: Cell::new(0),
-            // Not spent in the life of a process.
-            margin: Cell::new(i64::MAX),
-            again: Cell::new(0),
-            pledged: Cell::new(0),
-            quick: Cell::new(0),
-        }
-    }
-
-    /// Of an arena whose first slow path begins to tell.
-    pub(super) const fn new() -> Self {
-        Self {
-            margin: Cell::new(-1),
-            ..Self::never()
-        }
-    }
-}
 
 impl Arena {
     /// Says that a slow path is about to free bytes, or to make room for them in a list.
@@ -193,7 +156,7 @@ impl Arena {
     fn set_told(&self, bytes: u64) {
         let change = bytes.wrapping_sub(self.told.bytes.replace(bytes));
         if change != 0 {
-            LEVEL.change(change.cast_signed());
+            IN_USE.change(change.cast_signed());
         }
     }
 

@@ -21,8 +21,7 @@
 //!
 //! The secrets come from the system when the first heap is made.
 
-use super::HARDENED;
-use crate::block::Block;
+use crate::geometry::HARDENED;
 use crate::primitive::hint::opaque;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use core::cell::Cell;
@@ -87,7 +86,7 @@ impl Keys {
 
     /// As [`mix`]; in a build that is not hardened the link as it is.
     #[inline(always)]
-    pub(crate) fn mix(&self, link: *mut Block) -> *mut Block {
+    pub(crate) fn mix<T>(&self, link: *mut T) -> *mut T {
         if !HARDENED {
             return link;
         }
@@ -102,7 +101,7 @@ impl Keys {
     ///
     /// 1. As for [`repeat`].
     #[inline(always)]
-    pub(crate) unsafe fn repeat(&self, block: *mut Block, first: *mut Block) {
+    pub(crate) unsafe fn repeat<T>(&self, block: *mut T, first: *mut T) {
         // SAFETY: obligation 1.
         unsafe { second(block).write(first.addr() ^ block.addr() ^ self.get(1)) };
     }
@@ -113,7 +112,7 @@ impl Keys {
     ///
     /// 1. As for [`is_repeated`].
     #[inline(always)]
-    pub(crate) unsafe fn is_repeated(&self, block: *mut Block) -> bool {
+    pub(crate) unsafe fn is_repeated<T>(&self, block: *mut T) -> bool {
         // SAFETY: obligation 1.
         unsafe { differ(block) == self.get(1) }
     }
@@ -121,7 +120,7 @@ impl Keys {
 
 /// Encodes a link, or decodes it: one undoes the other.
 #[inline(always)]
-pub(crate) fn mix(link: *mut Block) -> *mut Block {
+pub(crate) fn mix<T>(link: *mut T) -> *mut T {
     link.map_addr(|address| address ^ secret(0))
 }
 
@@ -139,7 +138,7 @@ pub(crate) fn point() -> u64 {
 /// # Safety
 ///
 /// 1. `block` is a free block of two words at least, which the caller alone has.
-pub(crate) unsafe fn seal(block: *mut Block) {
+pub(crate) unsafe fn seal<T>(block: *mut T) {
     // SAFETY: obligation 1.
     unsafe { second(block).write(block.addr() ^ point() as usize) };
 }
@@ -149,14 +148,14 @@ pub(crate) unsafe fn seal(block: *mut Block) {
 /// # Safety
 ///
 /// 1. As for [`seal`].
-pub(crate) unsafe fn is_sealed(block: *mut Block) -> bool {
+pub(crate) unsafe fn is_sealed<T>(block: *mut T) -> bool {
     // SAFETY: obligation 1.
     unsafe { second(block).read() == block.addr() ^ point() as usize }
 }
 
 /// The second word; a block has two at least in a hardened build.
 #[inline(always)]
-fn second(block: *mut Block) -> *mut usize {
+fn second<T>(block: *mut T) -> *mut usize {
     block.cast::<usize>().wrapping_add(1)
 }
 
@@ -166,7 +165,7 @@ fn second(block: *mut Block) -> *mut usize {
 ///
 /// 1. `block` is a free block of two words at least, which the caller alone has.
 #[inline(always)]
-pub(crate) unsafe fn repeat(block: *mut Block, next: *mut Block) {
+pub(crate) unsafe fn repeat<T>(block: *mut T, next: *mut T) {
     let again = mix(next).addr() ^ block.addr() ^ secret(1);
     // SAFETY: obligation 1.
     unsafe { second(block).write(again) };
@@ -178,7 +177,7 @@ pub(crate) unsafe fn repeat(block: *mut Block, next: *mut Block) {
 ///
 /// 1. `block` is a free block of two words at least, which the caller alone has.
 #[inline(always)]
-unsafe fn differ(block: *mut Block) -> usize {
+unsafe fn differ<T>(block: *mut T) -> usize {
     // SAFETY: obligation 1.
     let first = unsafe { block.cast::<usize>().read() };
     // SAFETY: as above.
@@ -191,7 +190,7 @@ unsafe fn differ(block: *mut Block) -> usize {
 ///
 /// 1. `block` is a block of two words at least, which the caller alone has.
 #[inline(always)]
-pub(crate) unsafe fn spoil(block: *mut Block) {
+pub(crate) unsafe fn spoil<T>(block: *mut T) {
     // SAFETY: obligation 1.
     unsafe { second(block).write(0) };
 }
@@ -202,7 +201,7 @@ pub(crate) unsafe fn spoil(block: *mut Block) {
 ///
 /// 1. `block` is a free block whose link was written twice, and the caller alone has it.
 #[inline(always)]
-pub(crate) unsafe fn is_repeated(block: *mut Block) -> bool {
+pub(crate) unsafe fn is_repeated<T>(block: *mut T) -> bool {
     // SAFETY: obligation 1.
     unsafe { differ(block) == secret(1) }
 }

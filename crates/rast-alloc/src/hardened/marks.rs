@@ -14,12 +14,11 @@
 //! Marks of blocks that a span is no more divided into are left as they are: they are never "in
 //! use".
 
-use core::mem::offset_of;
-
-use super::HARDENED;
-use crate::arena::SLOTS;
+use crate::block::Block;
+use crate::geometry::{self, HARDENED, SEGMENT};
+use crate::level::SLOTS;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
-use crate::segment::{SEGMENT, Segment};
+use crate::size_class::size_of_class;
 
 /// Blocks start at multiples of this in a hardened build.
 pub(crate) const PLACE: usize = 16;
@@ -66,7 +65,7 @@ pub(crate) fn is_place<T>(block: *mut T) -> bool {
 
 /// Where the marks of the segment at an address begin.
 pub(crate) const fn start(segment: usize) -> usize {
-    segment.wrapping_add(offset_of!(Segment, marks))
+    segment.wrapping_add(geometry::MARKS)
 }
 
 /// Where the mark of a place is, if that lies in a segment.
@@ -75,8 +74,8 @@ pub(crate) const fn start(segment: usize) -> usize {
 #[inline(always)]
 fn address_of<T>(block: *mut T) -> *mut u8 {
     let place = block.addr() % SEGMENT / PLACE;
-    let mark = Segment::of(block).wrapping_byte_add(offset_of!(Segment, marks) + place);
-    mark.cast_mut().cast()
+    let segment = block.map_addr(|address| address & !(SEGMENT - 1));
+    segment.wrapping_byte_add(geometry::MARKS + place).cast()
 }
 
 /// A mark of a mapped segment.
@@ -128,5 +127,20 @@ impl<'a> Mark<'a> {
     #[inline(always)]
     pub(crate) fn is_live(self, slot: usize) -> bool {
         self.read() == live(slot)
+    }
+}
+
+/// A block that was never in use, or not as this one, is about to be in a list.
+#[inline]
+pub(crate) fn prepare(block: *mut Block) {
+    Mark::of(block).write(FREED);
+}
+
+/// A slab is given up, whose blocks, so many of a class from `start` on, are free.
+pub(crate) fn give_up(start: *mut u8, class: usize, count: usize) {
+    for index in 0..count {
+        let mark = Mark::of(start.wrapping_add(index * size_of_class(class)));
+        debug_assert_eq!(mark.read(), FREED, "what is in its lists is free");
+        mark.write(GONE);
     }
 }

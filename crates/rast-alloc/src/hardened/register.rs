@@ -12,7 +12,7 @@
 //!    is before what was freed of the same address.
 //! 2. Places never become empty again: a sequence ends where nothing was ever put.
 
-use super::HARDENED;
+use crate::geometry::HARDENED;
 use crate::os::PAGE;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 

@@ -16,10 +16,9 @@
 use core::cell::Cell;
 use core::ptr;
 
-use super::HARDENED;
 use super::marks::{self, Mark, PLACE};
+use crate::geometry::{HARDENED, SEGMENT};
 use crate::primitive::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use crate::segment::SEGMENT;
 
 /// Bits of the addresses that a program gets without asking for more.
 const ADDRESS_BITS: u32 = if cfg!(target_arch = "x86_64") {

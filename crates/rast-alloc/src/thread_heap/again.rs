@@ -20,7 +20,7 @@ impl ThreadHeap {
         self.purge();
         if !ask() {
             // No wait: this thread is inside of its heap, which others may wait for.
-            Self::purge_others(0);
+            Self::purge_others(self, 0);
             ask();
         }
     }

@@ -9,10 +9,12 @@ use core::ptr::NonNull;
 
 use super::{BATCHES, ThreadHeap};
 use crate::Layout;
-use crate::arena::{Level, SLOTS, check_given};
+use crate::arena::check_given;
 use crate::block::Block;
 use crate::counter::Counter;
-use crate::hardened::{self, HARDENED, units};
+use crate::geometry::HARDENED;
+use crate::hardened::{self, units};
+use crate::level::{Level, SLOTS};
 use crate::remote_batch::{self as batch, RemoteBatch};
 use crate::segment::Segment;
 use crate::size_class::{LEAST as LEAST_CLASS, SLAB_MAX, size_of_class};

@@ -4,7 +4,8 @@ use core::ptr::{self, NonNull};
 
 use super::ThreadHeap;
 use crate::Layout;
-use crate::arena::{Level, check_kept};
+use crate::arena::check_kept;
+use crate::level::Level;
 use crate::size_class::SLAB_CLASSES;
 use crate::span::bytes_for;
 

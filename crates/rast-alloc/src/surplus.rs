@@ -1,0 +1,133 @@
+//! The surplus by which the background thread is wanted, and the state of that thread.
+//!
+//! The surplus is what is committed beyond the bytes in use, as a sum of what heaps report. It only
+//! says when the thread is to begin ([`crate::purge_thread`]); it finds what goes back by looks at
+//! the heaps.
+//!
+//! | `state` | set by |
+//! | --- | --- |
+//! | none | the kernel, in the child of a fork; the thread that stopped the background thread |
+//! | starting, awake | the thread that starts it; the one that wakes it |
+//! | asleep | the background thread, once there is nothing left to give back |
+//! | stopping | the thread that stops it, and waits for its end |
+//! | closed | the thread that unloads the library; for good |
+
+use core::ptr;
+use core::time::Duration;
+
+use crate::delay::DELAY;
+use crate::os;
+use crate::primitive::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+/// The surplus from which on memory is given back in the background.
+const LEAST: i64 = 16 << 20;
+
+pub(crate) const NONE: u32 = 0;
+pub(crate) const STARTING: u32 = 1;
+pub(crate) const AWAKE: u32 = 2;
+pub(crate) const ASLEEP: u32 = 3;
+pub(crate) const STOPPING: u32 = 4;
+pub(crate) const CLOSED: u32 = 5;
+
+/// Bytes committed beyond those in use, as far as heaps reported them.
+pub(crate) static SURPLUS: AtomicI64 = AtomicI64::new(0);
+/// Whether the thread is to be started by the next call that leaves its heap.
+pub(crate) static IS_WANTED: AtomicBool = AtomicBool::new(false);
+/// When it may be tried again, in milliseconds.
+pub(crate) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
+/// The page with the state; null before the first start.
+pub(crate) static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
+/// What the kernel clears in the child of a fork; all zeroes are a value.
+pub(crate) struct Shared {
+    pub(crate) state: AtomicU32,
+    /// The thread, while there is one.
+    pub(crate) id: AtomicUsize,
+}
+
+/// The page with the state, once there is one.
+pub(crate) fn shared() -> Option<&'static Shared> {
+    // Acquire: pairs with the Release in `make_shared`; the page is seen as it was made. [AU1]
+    let shared = SHARED.load(Ordering::Acquire);
+    // SAFETY: the page is never unmapped once it is published.
+    unsafe { shared.as_ref() }
+}
+
+/// Adds a change of a heap's surplus; returns at once, and wakes the background thread if there is
+/// much.
+#[cold]
+pub(crate) fn report(change: i64) {
+    // Relaxed: a sum; the fence below orders it before the look at the state. [AU2]
+    let surplus = SURPLUS.fetch_add(change, Ordering::Relaxed) + change;
+    if surplus < LEAST || DELAY.get().is_none() {
+        return;
+    }
+    // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or it sees
+    // the change. [AU3]
+    fence(Ordering::SeqCst);
+    // Relaxed: a guess; the exchange decides. [AU4]
+    match shared().map_or(NONE, |shared| shared.state.load(Ordering::Relaxed)) {
+        NONE => {
+            // Relaxed: a time; nothing hangs on it. [AU5]
+            let retry_at = RETRY_AT.load(Ordering::Relaxed);
+            if retry_at == 0 || os::now_ms() >= retry_at {
+                // Relaxed: a wish. [AU6]
+                IS_WANTED.store(true, Ordering::Relaxed);
+            }
+        }
+        ASLEEP => wake(),
+        _ => {}
+    }
+}
+
+/// Whether the background thread should be started.
+#[inline(always)]
+pub(crate) fn is_wanted() -> bool {
+    // Relaxed: a wish. [AU7]
+    IS_WANTED.load(Ordering::Relaxed)
+}
+
+fn wake() {
+    if let Some(shared) = shared() {
+        shared.change(ASLEEP, AWAKE);
+    }
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> u32 {
+        // Acquire: pairs with the Release in `change`; the thread's id is seen. [AU16]
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Changes the state and wakes all that wait for that; false if it was another one.
+    pub(crate) fn change(&self, from: u32, to: u32) -> bool {
+        // AcqRel: publishes the thread's id, and what it did before it ended, to who finds the
+        // state. [AU17]
+        let changed = self
+            .state
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        if changed.is_ok() {
+            self.notify();
+        }
+        changed.is_ok()
+    }
+
+    /// Waits until the state is not `state`, or for so long; may return before.
+    pub(crate) fn wait(&self, state: u32, most: Option<Duration>) {
+        let most = most.map(|most| libc::timespec {
+            tv_sec: most.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        });
+        let most = most.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word is mapped for good, and the time, if there is one, a local.
+        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, state, most) };
+    }
+
+    pub(crate) fn notify(&self) {
+        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word is mapped for good.
+        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, i32::MAX) };
+    }
+}
