@@ -17,7 +17,7 @@ use std::process::Stdio;
 pub(crate) fn run() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir;
     Cmd::cargo()
-        .args(["build", "--release", "-p", "rast", "--example", "kv"])
+        .args(["build", "--release", "--example", "kv"])
         .run()?;
     Cmd::cargo().args(["build", "-p", "clients"]).run()?;
     let mut server = start(&target)?;

@@ -50,7 +50,8 @@ pub(crate) fn run(names: &[String]) -> Result {
     let programs = programs::build(
         cargo
             .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom")),
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom"))
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "0"),
     )?;
     let env = [("LOOM_MAX_PREEMPTIONS", bound.to_string())];
     for output in programs::run_all(&programs, &env, &["--test-threads=1", "--nocapture"]) {

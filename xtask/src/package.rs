@@ -27,7 +27,7 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     run(true).map(|()| true)
 }
 
-/// Makes, unpacks and builds every package; runs all of its tests if `full`, else those of
+/// Makes, unpacks and compiles every package; runs all tests if `full`, else those of
 /// `tests/api.rs` and of the docs.
 pub(crate) fn run(full: bool) -> Result {
     let root = crate::tree::root();
@@ -77,32 +77,27 @@ pub(crate) fn run(full: bool) -> Result {
         crate::tree::read(root, "Cargo.lock")?.as_bytes(),
     )?;
 
-    let mut errors = Vec::new();
-    for krate in &crates {
-        let test = || {
-            Cmd::cargo()
-                .dir(&tree)
-                .args(["test", "--quiet", "-p", &krate.name])
-                .env("CARGO_TARGET_DIR", check.join("target"))
-                // The tests are the same without, and built in less time.
-                .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        };
-        // The step `tests` has run them all; here they have to build from what the package holds,
-        // and to find their files.
-        let mut result = match full {
-            true => test().run(),
-            false => test().arg("--no-run").run(),
-        };
-        if !full && krate.has_target("test", "api") {
-            result = result.and_then(|()| test().args(["--test", "api"]).run());
-        }
-        if !full {
-            result = result.and_then(|()| test().arg("--doc").run());
-        }
-        if let Err(error) = result {
-            errors.push(format!("{}: {error}", krate.name));
-        }
+    let cargo = |line: &str| {
+        Cmd::cargo()
+            .dir(&tree)
+            .args(line.split(' '))
+            .args(["--workspace", "--quiet"])
+            .env("CARGO_TARGET_DIR", check.join("target"))
+            // The tests are the same without, and built in less time.
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .run()
+    };
+    if full {
+        return cargo("test --no-fail-fast");
     }
+    // The step `tests` has run them all. Here they have to compile from what the packages hold, for
+    // which nothing is linked, and to find their files.
+    let results = [
+        cargo("check --all-targets"),
+        cargo("test --no-fail-fast --test api"),
+        cargo("test --no-fail-fast --doc"),
+    ];
+    let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     if errors.is_empty() {
         Ok(())
     } else {

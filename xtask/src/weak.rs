@@ -283,7 +283,8 @@ impl Copy {
         }
         let command = command
             .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", &self.target);
+            .env("CARGO_TARGET_DIR", &self.target)
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
         for program in programs::build(command)? {
             runners.insert(program.krate, program.path);
         }
