@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Throughput};
 use rast::alloc::{Allocator, Heap, Layout, RastAlloc, vec};
+use rast::primitive::Random;
 
 /// Blocks of a batch.
 const BATCH: usize = 1000;
@@ -88,13 +89,8 @@ struct Batch<A: Allocator> {
 
 impl<A: Allocator> Batch<A> {
     fn new(allocator: A) -> Self {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut below = |bound: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 20) as usize % bound
-        };
+        let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
+        let mut below = |bound: usize| random.below(bound);
         let layouts = (0..BATCH).map(|_| layout(16 + below(1009))).collect();
         let mut order: Vec<usize> = (0..BATCH).collect();
         for last in (1..BATCH).rev() {

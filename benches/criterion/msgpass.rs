@@ -22,7 +22,7 @@ fn main() {
 graph! {
     /// A request and its reply.
     graph Call {
-        processors { caller: Caller, callee: Callee }
+        processors { caller: Caller [source], callee: Callee }
         edges {
             caller -> callee: Request;
             callee -> caller: Reply [reply = Request];
@@ -135,7 +135,7 @@ impl Sink {
 graph! {
     /// One edge between two processors.
     graph Hop {
-        processors { source: Source, sink: Sink }
+        processors { source: Source [source], sink: Sink }
         edges { source -> sink: u64 [cap = 1024, burst = 65]; }
     }
 }
@@ -178,7 +178,7 @@ fn hop(count: u64) -> Duration {
 graph! {
     /// Each message goes to the replica of its key.
     graph Keyed {
-        processors { source: Source, sinks: [Sink; 4] }
+        processors { source: Source [source], sinks: [Sink; 4] }
         edges { source -> sinks: u64 [cap = 1024, burst = 65]; }
     }
 }

@@ -24,7 +24,8 @@ pub struct Options {
 /// How to call the program.
 pub const USAGE: &str =
     "usage: rast-benches [LAYER] [--only PART] [--stall] [--smoke] [--json FILE] [--rounds N] [--programs DIR]
-  LAYER      primitive, alloc, queue, timers, conflate, scheduler, sharder or msgpass; all of them by default
+  LAYER      primitive, alloc, queue, timers, conflate, scheduler, executor, reactor, sharder or
+             msgpass; all of them by default
   --only     only the scenarios whose name contains PART
   --stall    of queue: stops threads inside their operations and watches the others
   --smoke    tiny sizes, one round, ours only: proves that the benches run

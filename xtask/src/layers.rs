@@ -24,6 +24,10 @@ const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-link", Some("rast-msgpass")),
 ];
 
+/// Each crate of procedural macros, and the one crate that names it. It names none, and the facade
+/// does not name it.
+const MACROS: &[(&str, &str)] = &[("rast-msgpass-macros", "rast-msgpass")];
+
 /// The crate of re-exports.
 const FACADE: &str = "rast";
 
@@ -131,6 +135,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-executor",
+        "socket2",
+        Kind::Normal,
+        "reads into memory that is not initialised, under the feature io alone",
+    ),
+    (
+        "rast-executor",
         "futures-io",
         Kind::Normal,
         "the traits of byte streams, under the feature of that name alone",
@@ -191,6 +201,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-conflate",
+        "futures-core",
+        Kind::Normal,
+        "the Stream trait, under the feature async alone",
+    ),
+    (
+        "rast-msgpass",
         "futures-core",
         Kind::Normal,
         "the Stream trait, under the feature async alone",
@@ -302,6 +318,10 @@ pub(crate) fn check_manifests(workspace: &Workspace) -> Vec<String> {
 
 fn check_crate(package: &Package, workspace: &Workspace, errors: &mut Vec<String>) {
     let name = &package.name;
+    if is_macros(name) {
+        check_macros(package, errors);
+        return;
+    }
     let Some((_, beneath)) = BENEATH.iter().find(|(known, _)| known == name) else {
         errors.push(format!(
             "`{name}` has no place in the tower; give it a row in BENEATH in xtask/src/layers.rs"
@@ -313,6 +333,9 @@ fn check_crate(package: &Package, workspace: &Workspace, errors: &mut Vec<String
         let inner = &dependency.name;
         if !dependency.inside {
             check_outside(package, dependency, errors);
+            continue;
+        }
+        if MACROS.contains(&(inner.as_str(), name.as_str())) {
             continue;
         }
         if inner == FACADE {
@@ -341,6 +364,20 @@ fn check_crate(package: &Package, workspace: &Workspace, errors: &mut Vec<String
     }
     if let Some(lower) = beneath.and_then(|beneath| workspace.package(beneath)) {
         check_forwarding(package, lower, errors);
+    }
+}
+
+fn is_macros(name: &str) -> bool {
+    MACROS.iter().any(|(macros, _)| *macros == name)
+}
+
+/// A crate of macros names no crate, of the workspace or outside.
+fn check_macros(package: &Package, errors: &mut Vec<String>) {
+    for dependency in &package.dependencies {
+        errors.push(format!(
+            "`{}` names `{}`; a crate of macros needs `proc_macro` alone",
+            package.name, dependency.name
+        ));
     }
 }
 
@@ -403,7 +440,8 @@ fn check_facade(package: &Package, workspace: &Workspace, errors: &mut Vec<Strin
             ));
         }
     }
-    for krate in workspace.crates().filter(|k| k.name != FACADE) {
+    let named = |krate: &&Package| krate.name != FACADE && !is_macros(&krate.name);
+    for krate in workspace.crates().filter(named) {
         if !package
             .dependencies
             .iter()
@@ -532,6 +570,24 @@ mod tests {
         facade.dependencies.retain(|d| d.name != "rast-timers");
         let errors = check_manifests(&workspace);
         assert_names(&errors, &["does not name `rast-timers`"]);
+    }
+
+    #[test]
+    fn macros_name_nothing_and_one_crate_names_them() {
+        let errors = doctored(
+            "macros",
+            "rast-msgpass-macros",
+            "[lints]\n",
+            "[dependencies]\nrast-msgpass = { workspace = true }\n\n[lints]\n",
+        );
+        assert_names(&errors, &["`rast-msgpass-macros` names `rast-msgpass`"]);
+        let errors = doctored(
+            "macros-other",
+            "rast-sharder",
+            "[dependencies]\n",
+            "[dependencies]\nrast-msgpass-macros = { workspace = true }\n",
+        );
+        assert_names(&errors, &["`rast-sharder` names `rast-msgpass-macros`"]);
     }
 
     #[test]

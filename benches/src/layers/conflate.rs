@@ -10,6 +10,7 @@ mod puts;
 mod rivals;
 
 use crate::harness::Scenario;
+use rast::primitive::Random;
 
 const LAYER: &str = "conflate";
 
@@ -29,21 +30,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     .collect()
 }
 
-/// Numbers that are random enough for the choice of keys (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
-
 /// The order in which a thread goes over the keys: `1 << 16` draws, made before the clock starts.
 fn draws(keys: usize, zipf: bool, seed: u64) -> Vec<u32> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     // Of rank r comes a share in proportion to 1 / r.
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=keys)
@@ -54,7 +43,7 @@ fn draws(keys: usize, zipf: bool, seed: u64) -> Vec<u32> {
         .collect();
     (0..1 << 16)
         .map(|_| {
-            let drawn = random.next() as f64 / u64::MAX as f64 * sum;
+            let drawn = random.fraction() * sum;
             sums.partition_point(|below| *below < drawn).min(keys - 1) as u32
         })
         .collect()

@@ -1,12 +1,37 @@
-//! rast-reactor: reads and commits of the registry.
+//! rast-reactor: the registry, locks, calls between reactors, the background pool, and an echo.
 
+mod calls;
+#[cfg(target_os = "linux")]
+mod echo;
+mod locks;
+mod pool;
 mod registry;
 
 use crate::harness::Scenario;
 
 const LAYER: &str = "reactor";
 
+/// The processors of two threads: different ones if there are two.
+fn two_processors() -> Option<[usize; 2]> {
+    let allowed = crate::processors::allowed();
+    let first = *allowed.first()?;
+    Some([first, *allowed.get(1).unwrap_or(&first)])
+}
+
+/// Moves the calling thread to one of the two processors.
+fn pin_to(index: usize) {
+    if let Some(two) = two_processors() {
+        crate::processors::pin_to(two[index]);
+    }
+}
+
 /// The scenarios of this layer.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    registry::scenarios()
+    let mut scenarios = registry::scenarios();
+    scenarios.extend(locks::scenarios());
+    scenarios.extend(calls::scenarios());
+    scenarios.extend(pool::scenarios());
+    #[cfg(target_os = "linux")]
+    scenarios.extend(echo::scenarios());
+    scenarios
 }

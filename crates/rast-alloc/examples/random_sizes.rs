@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rast_alloc::RastAlloc;
+use rast_alloc::primitive::Random;
 
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
@@ -21,35 +22,23 @@ static ALLOC: RastAlloc = RastAlloc;
 /// Bytes that a thread keeps.
 const KEPT: usize = 64 << 20;
 
-/// A small generator of numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize
-    }
-
-    /// A number of 16 to 65,536, each doubling as likely.
-    fn size(&mut self) -> usize {
-        let doubling = 16 << (self.next() % 12);
-        doubling + self.next() % doubling
-    }
+/// A number of 16 to 65,536, each doubling as likely.
+fn size(random: &mut Random) -> usize {
+    let doubling = 16 << random.below(12);
+    doubling + random.below(doubling)
 }
 
 /// Replaces values until `end`.
 fn replace(seed: u64, end: Instant) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut values, mut bytes) = (Vec::new(), 0);
     while Instant::now() < end {
         for _ in 0..1000 {
-            let value = vec![1_u8; random.size()];
+            let value = vec![1_u8; size(&mut random)];
             bytes += value.len();
             values.push(value);
             while bytes > KEPT {
-                let value = values.swap_remove(random.next() % values.len());
+                let value = values.swap_remove(random.below(values.len()));
                 bytes -= value.len();
             }
         }

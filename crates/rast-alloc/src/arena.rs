@@ -24,7 +24,6 @@ use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::block::Block;
-use crate::counter::Counter;
 use crate::geometry::{GRAIN, HARDENED, SEGMENT, SLOT};
 use crate::hardened;
 use crate::hardened::link::Keys;
@@ -34,6 +33,7 @@ use crate::kept::Kept;
 use crate::large::Larges;
 use crate::least::Least;
 use crate::level::SLOTS;
+use crate::primitive::Counter;
 use crate::segment::{Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
 use crate::slab::SlabList;
@@ -169,8 +169,8 @@ impl Slot {
     #[inline(always)]
     fn is_full(&self) -> bool {
         self.given
-            .read()
-            .wrapping_sub(self.taken.read())
+            .get()
+            .wrapping_sub(self.taken.get())
             .cast_signed()
             >= self.bound.get()
     }
@@ -180,8 +180,8 @@ impl Slot {
     fn room(&self) -> i64 {
         let excess = self
             .given
-            .read()
-            .wrapping_sub(self.taken.read())
+            .get()
+            .wrapping_sub(self.taken.get())
             .cast_signed();
         self.bound.get() - excess
     }
@@ -190,8 +190,8 @@ impl Slot {
     fn len(&self, class: usize) -> usize {
         let excess = self
             .given
-            .read()
-            .wrapping_sub(self.taken.read())
+            .get()
+            .wrapping_sub(self.taken.get())
             .cast_signed();
         (excess - self.bound.get() + list_limit(class) as i64) as usize
     }
@@ -300,15 +300,13 @@ impl Arena {
     /// Bytes asked for by the owner, less those that it gave back, as a wrapping sum.
     #[inline]
     pub(crate) fn requested(&self) -> u64 {
-        self.bytes_taken
-            .read()
-            .wrapping_sub(self.bytes_given.read())
+        self.bytes_taken.get().wrapping_sub(self.bytes_given.get())
     }
 
     /// Bytes committed beyond those that the owner has in use, as a wrapping sum.
     #[inline]
     pub(crate) fn surplus(&self) -> u64 {
-        let committed = self.reserved.read().wrapping_sub(self.spans.clean.read());
+        let committed = self.reserved.get().wrapping_sub(self.spans.clean.get());
         committed.wrapping_sub(self.requested())
     }
 

@@ -79,8 +79,6 @@ mod block;
 #[cfg(feature = "std")]
 mod constructor;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-mod counter;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod geometry;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod hardened;

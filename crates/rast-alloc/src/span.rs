@@ -37,9 +37,9 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use crate::counter::Counter;
 use crate::geometry::{GRAIN, GRAINS, SEGMENT, TAGS};
 use crate::os::CALL;
+use crate::primitive::Counter;
 
 /// The sets of a first-level cache repeat after this many bytes.
 const WAY: usize = 4096;

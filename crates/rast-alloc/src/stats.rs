@@ -10,10 +10,10 @@ use core::fmt;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
     arena::Arena,
-    counter::Counter,
     level::{LARGE, SPANS},
     os,
     peak::IN_USE,
+    primitive::Counter,
     size_class::size_of_class,
     thread_heap::HEAPS,
 };
@@ -84,7 +84,7 @@ impl Stats {
         let mut sums = Sums::default();
         HEAPS.find(|heap| {
             sums.add_early(&heap.arena);
-            sums.add_frees(heap.foreign.iter().map(Counter::read).sum());
+            sums.add_frees(heap.foreign.iter().map(Counter::get).sum());
             None::<()>
         });
         HEAPS.find(|heap| {
@@ -134,7 +134,7 @@ impl Sums {
 
     /// Adds the rest, of all arenas.
     pub(crate) fn add_late(&mut self, arena: &Arena) {
-        self.requested = self.requested.wrapping_sub(arena.bytes_given.read());
+        self.requested = self.requested.wrapping_sub(arena.bytes_given.get());
         for slot in arena.slots() {
             add(&mut self.taken, &slot.taken);
         }
@@ -170,7 +170,7 @@ impl Sums {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 fn add(sum: &mut u64, counter: &Counter) {
-    *sum = sum.wrapping_add(counter.read());
+    *sum = sum.wrapping_add(counter.get());
 }
 
 /// Figures of the blocks of one size class.
@@ -205,11 +205,11 @@ impl ClassStats {
             ..Self::default()
         };
         HEAPS.find(|heap| {
-            let (own, foreign) = (heap.arena.slot(slot), heap.foreign[slot].read());
+            let (own, foreign) = (heap.arena.slot(slot), heap.foreign[slot].get());
             stats.given = stats
                 .given
-                .wrapping_add(own.given.read().wrapping_add(foreign));
-            stats.taken = stats.taken.wrapping_add(own.taken.read());
+                .wrapping_add(own.given.get().wrapping_add(foreign));
+            stats.taken = stats.taken.wrapping_add(own.taken.get());
             None::<()>
         });
         stats

@@ -186,7 +186,7 @@ fn exchange<A: Allocator + Copy + Send>(alloc: A, is_watched: bool, generations:
                     let seed = start.wrapping_mul(2 * number as u64 + 1) | 1;
                     let mut hand = Hand {
                         alloc,
-                        random: Random(seed),
+                        random: Random::new(seed),
                         watch,
                         held: Vec::new(),
                     };
@@ -206,7 +206,7 @@ fn exchange<A: Allocator + Copy + Send>(alloc: A, is_watched: bool, generations:
     }
     let mut last = Hand {
         alloc,
-        random: Random(start | 1),
+        random: Random::new(start),
         watch: &watch,
         held: Vec::new(),
     };

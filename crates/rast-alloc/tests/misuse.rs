@@ -101,11 +101,14 @@ mod hardened {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    /// Writes a byte, also where that is misuse.
+    /// Changes a byte, also where that is misuse. It may hold any value before: part of a checksum.
     fn write(block: NonNull<u8>, at: usize) {
+        let byte = block.as_ptr().wrapping_add(at);
         // SAFETY: none where a test misuses the allocator; the place is mapped, or the test wants
         // the fault.
-        unsafe { block.as_ptr().wrapping_add(at).write_volatile(1) };
+        let old = unsafe { byte.read_volatile() };
+        // SAFETY: as above.
+        unsafe { byte.write_volatile(!old) };
     }
 
     /// Frees on a thread that ends then, so that what it freed is delivered.

@@ -5,6 +5,7 @@
     not(any(rast_loom, rast_shuttle, rast_global_alloc, miri))
 ))]
 
+use rast_alloc::primitive::Random;
 use rast_alloc::{Layout, RastAlloc};
 use std::alloc::GlobalAlloc;
 use std::sync::mpsc;
@@ -23,18 +24,10 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-/// A small generator of numbers (xorshift).
-fn random(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    (*state >> 16) as usize
-}
-
 /// A size between 1 and 4 MiB, the short ones more often.
-fn size(state: &mut u64) -> usize {
-    let most = 1 << (1 + random(state) % 22);
-    1 + random(state) % most
+fn size(random: &mut Random) -> usize {
+    let most = 1 << (1 + random.below(22));
+    1 + random.below(most)
 }
 
 fn check(block: &Block) {
@@ -61,12 +54,13 @@ fn blocks_keep_what_they_hold_on_their_way() {
         for (thread, from) in from.into_iter().enumerate() {
             let to = to[(thread + 1) % 3].clone();
             scope.spawn(move || {
-                let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread as u64 + 1);
+                let seed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread as u64 + 1);
+                let mut random = Random::new(seed);
                 for step in 0..6_000 {
                     let mut block = match from.try_recv() {
                         Ok(block) => block,
                         Err(_) => {
-                            let size = size(&mut state);
+                            let size = size(&mut random);
                             // SAFETY: the size is not zero.
                             let start = unsafe { alloc.alloc(layout(size)) };
                             assert!(!start.is_null());
@@ -80,10 +74,10 @@ fn blocks_keep_what_they_hold_on_their_way() {
                         }
                     };
                     check(&block);
-                    let new = match random(&mut state) % 3 {
-                        0 => (block.size + random(&mut state) % 9).max(5) - 4,
+                    let new = match random.below(3) {
+                        0 => (block.size + random.below(9)).max(5) - 4,
                         1 => block.size / 2 + 1,
-                        _ => size(&mut state),
+                        _ => size(&mut random),
                     };
                     // SAFETY: the block is this thread's, with this layout, and the new size is not
                     // zero.
@@ -97,7 +91,7 @@ fn blocks_keep_what_they_hold_on_their_way() {
                     check(&kept);
                     block = Block { size: new, ..kept };
                     fill(&block);
-                    if random(&mut state).is_multiple_of(4) {
+                    if random.below(4) == 0 {
                         // SAFETY: as above, and it is not used again.
                         unsafe { alloc.dealloc(block.start, layout(block.size)) };
                     } else if let Err(left) = to.send(block) {

@@ -9,6 +9,7 @@
 ))]
 #![cfg(not(rast_system_segments))]
 
+use rast_alloc::primitive::Random;
 use rast_alloc::{Allocator, Heap, Layout, RastAlloc, SharedHeap};
 use std::alloc::GlobalAlloc;
 use std::process::Command;
@@ -329,13 +330,8 @@ fn the_limit_of_mappings_loses_nothing() {
 #[test]
 fn mappings_do_not_grow_in_number() {
     apart("mappings_do_not_grow_in_number", || {
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        let mut random = move |most: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 20) as usize % most
-        };
+        let mut numbers = Random::new(0x2545_f491_4f6c_dd1d);
+        let mut random = move |most: usize| numbers.below(most);
         let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
         let mut most = 0;
         for step in 0..30_000 {

@@ -2,6 +2,7 @@
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 use rast_alloc::boxed::Box;
+use rast_alloc::primitive::Random;
 use rast_alloc::vec::Vec as HeapVec;
 use rast_alloc::{AllocError, Allocator, Layout, SharedHeap};
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -10,18 +11,6 @@ use std::sync::{Barrier, Mutex};
 
 fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
-}
-
-/// A xorshift generator: the same sequence in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
 }
 
 #[test]
@@ -205,7 +194,7 @@ fn random_calls_of_threads_keep_blocks_apart() {
         for thread in 0..4_u64 {
             let (heap, pool, start) = (&heap, &pool, &start);
             scope.spawn(move || {
-                let mut random = Random(0x9e37_79b9 * (thread + 1));
+                let mut random = Random::new(0x9e37_79b9 * (thread + 1));
                 start.wait();
                 for turn in 0..4000 {
                     let fill = (turn % 251) as u8;

@@ -5,7 +5,7 @@ use core::hash::{BuildHasher, Hash};
 use std::hash::RandomState;
 
 use crate::cell::Cell;
-use crate::config::{Builder, Config, Pace};
+use crate::config::{Config, Pace};
 use crate::consumer::Consumer;
 use crate::error::{HandleError, TooManyConsumers};
 use crate::figures::{Figures, KeyFigures};
@@ -48,20 +48,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static> Conflator<K, V>
 where
     Newest: Mode<V>,
 {
-    /// Makes a conflator with the default settings of [`Builder`].
+    /// Makes a conflator with the default settings of [`Builder`](crate::Builder).
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
-    }
-}
-
-impl<K, V> Conflator<K, V>
-where
-    Newest: Mode<V>,
-{
-    /// Returns a builder for a conflator with other settings.
-    pub fn builder() -> Builder<K, V> {
-        Builder::new()
     }
 }
 
@@ -94,7 +84,7 @@ where
     ///
     /// # Errors
     ///
-    /// If the maximum number, [`Builder::consumers`], exists already.
+    /// If the maximum number, [`Builder::consumers`](crate::Builder::consumers), exists already.
     pub fn consumer(&self) -> Result<Consumer<K, V, M, S>, TooManyConsumers> {
         let limit = self.shared.config.consumers;
         let one_more = |count| (count < limit).then_some(count + 1);
@@ -210,7 +200,7 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
     /// Returns the age of the newest value of the key that waits longest; `None` if none is
     /// pending.
     ///
-    /// Checks every cell. Needs [`Builder::key_figures`].
+    /// Checks every cell. Needs [`Builder::key_figures`](crate::Builder::key_figures).
     #[must_use]
     pub fn age(&self) -> Option<Nanos> {
         let mut oldest = None;
@@ -266,8 +256,9 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         sum.1.returned as usize
     }
 
-    /// Removes every key that was not handled for the span of [`Builder::expire_after`] and has no
-    /// pending value; returns their number.
+    /// Removes every key that was not handled for the span of
+    /// [`Builder::expire_after`](crate::Builder::expire_after) and has no pending value; returns
+    /// their number.
     ///
     /// Checks every cell; call it now and then. A concurrently put value is not lost. Its key comes
     /// back, or, with [`Removed::Refuse`](crate::Removed::Refuse), the value is handled and the key

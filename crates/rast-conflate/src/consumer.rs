@@ -14,12 +14,12 @@ use std::vec::Vec;
 
 use crate::cell::{Cell, Taken};
 use crate::config::Removed;
-use crate::contain::{contain, drop_contained};
 use crate::figures::{Block, Count, Counts};
 use crate::item::Item;
 use crate::life::{Begin, State};
 use crate::marks::Claim;
 use crate::mode::{Mode, Newest};
+use crate::primitive::panics::{discard, quietly};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
@@ -472,7 +472,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         let outcome = if has_own {
             handle_own(key, value, cold, handler)
         } else {
-            contain(|| handler(key, value))
+            quietly(|| handler(key, value))
         };
         let count = if outcome {
             Count::Handled
@@ -524,9 +524,9 @@ fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnM
         (slot.handler.take(), slot.version)
     };
     let Some(mut own) = own else {
-        return contain(|| handler(key, value));
+        return quietly(|| handler(key, value));
     };
-    let outcome = contain(|| own(key, value));
+    let outcome = quietly(|| own(key, value));
     let mut own = Some(own);
     {
         let mut slot = cold.handler.lock();
@@ -535,7 +535,7 @@ fn handle_own<K, V>(key: &K, value: V, cold: &Cold<K, V>, handler: &mut impl FnM
         }
     }
     // It was replaced meanwhile.
-    drop_contained(own);
+    discard(own);
     outcome
 }
 

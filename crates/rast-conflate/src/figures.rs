@@ -5,9 +5,8 @@
 
 use std::vec::Vec;
 
-use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::{CachePadded, Counter};
 use crate::timers::Nanos;
 
 /// Counts of what happened to the values that were put.
@@ -92,13 +91,13 @@ impl KeyFigures {
 pub(crate) struct Counts {
     /// Puts that found their cell empty, and puts that conflated one value. A put updates only one
     /// of them.
-    puts: [AtomicU64; 2],
-    handled: AtomicU64,
-    conflated: AtomicU64,
-    panicked: AtomicU64,
-    returned: AtomicU64,
+    puts: [Counter; 2],
+    handled: Counter,
+    conflated: Counter,
+    panicked: Counter,
+    returned: Counter,
     /// In nanoseconds.
-    wait_max: AtomicU64,
+    wait_max: Counter,
 }
 
 /// A counter that the owner of a block may update.
@@ -113,16 +112,16 @@ pub(crate) enum Count {
 impl Counts {
     fn new() -> Self {
         Self {
-            puts: core::array::from_fn(|_| AtomicU64::new(0)),
-            handled: AtomicU64::new(0),
-            conflated: AtomicU64::new(0),
-            panicked: AtomicU64::new(0),
-            returned: AtomicU64::new(0),
-            wait_max: AtomicU64::new(0),
+            puts: core::array::from_fn(|_| Counter::new()),
+            handled: Counter::new(),
+            conflated: Counter::new(),
+            panicked: Counter::new(),
+            returned: Counter::new(),
+            wait_max: Counter::new(),
         }
     }
 
-    fn word(&self, count: Count) -> &AtomicU64 {
+    fn word(&self, count: Count) -> &Counter {
         match count {
             Count::Handled => &self.handled,
             Count::Conflated => &self.conflated,
@@ -134,7 +133,7 @@ impl Counts {
     /// Counts a put that conflated `conflated` values. Only the owner may call it.
     #[inline(always)]
     pub(crate) fn add_put(&self, conflated: u64) {
-        Self::add_to(&self.puts[usize::from(conflated != 0)], 1);
+        self.puts[usize::from(conflated != 0)].add(1);
         if conflated > 1 {
             self.add(Count::Conflated, conflated - 1);
         }
@@ -143,46 +142,32 @@ impl Counts {
     /// Adds to a counter. Only the owner may call it.
     #[inline(always)]
     pub(crate) fn add(&self, count: Count, number: u64) {
-        Self::add_to(self.word(count), number);
-    }
-
-    #[inline(always)]
-    fn add_to(word: &AtomicU64, number: u64) {
-        // Relaxed: only the owner writes it. [CF1]
-        let old = word.load(Relaxed);
-        // Relaxed: statistics; a reader that sees no call in progress has synchronized with the
-        // owner. [CF2]
-        word.store(old + number, Relaxed);
+        self.word(count).add(number);
     }
 
     /// Records how long a value was pending. Only the owner may call it.
     pub(crate) fn note_wait(&self, wait: u64) {
-        // Relaxed: as in add.
-        if wait > self.wait_max.load(Relaxed) {
-            // Relaxed: as in add.
-            self.wait_max.store(wait, Relaxed);
+        if wait > self.wait_max.get() {
+            self.wait_max.set(wait);
         }
     }
 
     fn read(&self) -> Figures {
-        // Relaxed: as CF2. [CF3]
         let [handled, conflated, panicked, returned] = [
             &self.handled,
             &self.conflated,
             &self.panicked,
             &self.returned,
         ]
-        .map(|word| word.load(Relaxed));
-        // Relaxed: as CF2.
-        let [alone, replacing] = [&self.puts[0], &self.puts[1]].map(|word| word.load(Relaxed));
+        .map(Counter::get);
+        let [alone, replacing] = [&self.puts[0], &self.puts[1]].map(Counter::get);
         Figures {
             submitted: alone + replacing,
             handled,
             conflated: conflated + replacing,
             panicked,
             returned,
-            // Relaxed: as CF2.
-            wait_max: Nanos::from_nanos(self.wait_max.load(Relaxed)),
+            wait_max: Nanos::from_nanos(self.wait_max.get()),
         }
     }
 }

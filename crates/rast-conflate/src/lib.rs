@@ -79,7 +79,6 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): everything; without it the crate is empty.
 //! - `async`: `Stream`; brings `futures-core`.
 //!
 //! Runs wherever `rast-primitive` runs with threads. The algorithm and its correctness arguments
@@ -87,73 +86,46 @@
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "std")]
 extern crate std;
 
-#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod cell;
-#[cfg(feature = "std")]
 mod mode;
 
-#[cfg(feature = "std")]
 mod life;
-#[cfg(feature = "std")]
 mod marks;
-#[cfg(feature = "std")]
 mod table;
 
-#[cfg(feature = "std")]
 mod config;
-#[cfg(feature = "std")]
-mod contain;
-#[cfg(feature = "std")]
 mod error;
-#[cfg(feature = "std")]
 mod figures;
-#[cfg(feature = "std")]
 mod shared;
 
-#[cfg(feature = "std")]
+mod builder;
 mod conflator;
-#[cfg(feature = "std")]
 mod consumer;
-#[cfg(feature = "std")]
 mod handle;
-#[cfg(feature = "std")]
 mod item;
-#[cfg(feature = "std")]
 mod producer;
 #[cfg(feature = "async")]
 mod stream;
 
-#[cfg(feature = "std")]
+pub use builder::Builder;
 pub use cell::{Bar, Integer, Merge, Plain, Word};
-#[cfg(feature = "std")]
-pub use config::{Builder, Growth, Pace, Removed};
-#[cfg(feature = "std")]
+pub use config::{Growth, Pace, Removed};
 pub use conflator::Conflator;
-#[cfg(feature = "std")]
 pub use consumer::{Consumer, Pass};
-#[cfg(feature = "std")]
 pub use error::{HandleError, PutError, TooManyConsumers};
-#[cfg(feature = "std")]
 pub use figures::{Figures, KeyFigures};
-#[cfg(feature = "std")]
 pub use handle::KeyHandle;
-#[cfg(feature = "std")]
 pub use item::Item;
 #[cfg(feature = "async")]
 pub use item::OwnedItem;
-#[cfg(feature = "std")]
 pub use marks::Marks;
-#[cfg(feature = "std")]
 pub use mode::{Greatest, InPlace, Least, ManyProducers, Merged, Mode, Newest, Sequenced, Sum};
-#[cfg(feature = "std")]
 pub use producer::{Producer, Removal};
 #[cfg(feature = "async")]
 pub use stream::Stream;
-#[cfg(feature = "std")]
 pub use table::KeyHandler;
 
 // The layers beneath: signatures here name their types, and one version serves all.

@@ -17,11 +17,11 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use crate::config::{Config, Growth, Pace};
-use crate::contain::contain;
 use crate::figures::Ledger;
 use crate::life::State;
 use crate::marks::Path;
 use crate::mode::Mode;
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -457,7 +457,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             wakers.remove(0)
         };
         // A panic of the waker must not fail the put that called it.
-        contain(|| armed.waker.wake());
+        quietly(|| armed.waker.wake());
         true
     }
 

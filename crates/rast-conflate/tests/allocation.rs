@@ -1,42 +1,13 @@
 //! Counts allocations: none in the steady state, whatever the mode.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, rast_global_alloc))))]
+#![cfg(not(any(rast_loom, rast_shuttle, rast_global_alloc)))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use rast_conflate::primitive::CountingAlloc;
 use rast_conflate::{
     Bar, Conflator, InPlace, Marks, Merged, Mode, Newest, Pace, Sequenced, Sum, timers::Nanos,
 };
 
-/// The system's allocator, and how often this thread asked it.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that ends has no count any more.
-    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: the memory is the system allocator's, handed through unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAlloc = CountingAlloc;
 
 fn steady<M: Mode<V>, V: Copy + Send + 'static>(value: V, marks: Marks, pace: Pace) -> u64 {
     let conflator = Conflator::<u32, V>::builder()
@@ -63,11 +34,11 @@ fn steady<M: Mode<V>, V: Copy + Send + 'static>(value: V, marks: Marks, pace: Pa
     for _ in 0..20 {
         round();
     }
-    let before = COUNT.get();
+    let before = CountingAlloc::calls_of_thread();
     for _ in 0..100 {
         round();
     }
-    COUNT.get() - before
+    CountingAlloc::calls_of_thread() - before
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Examples and edges of the conflator.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,6 +1,6 @@
 //! User code that panics, calls back or changes its mind at the worst moment: keys, clocks, wakers,
 //! values, paces.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};

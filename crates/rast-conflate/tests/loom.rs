@@ -3,7 +3,6 @@
 //! In a model a table has two cells or four, a key's window one cell, and a word of marks two bits:
 //! two keys fill a small table, and the marks of the larger one have two levels. Without the
 //! private cfg the same scenarios run as a stress.
-#![cfg(feature = "std")]
 
 mod support;
 

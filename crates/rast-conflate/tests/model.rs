@@ -1,5 +1,5 @@
 //! Random operations against a `HashMap` that keeps the newest value per key.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::collections::HashMap;
 

@@ -3,7 +3,7 @@
 //! Under `--cfg rast_shuttle` each runs in many random schedules, over tables of two cells, windows
 //! of one and marks of two bits a word: `cargo xtask shuttle -p rast-conflate`. Otherwise they run
 //! as a stress on real threads.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 mod support;
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{
 };
 
 use rast_conflate::primitive::model::{draw, model};
-use rast_conflate::primitive::{WaitStrategy, thread};
+use rast_conflate::primitive::{Random, WaitStrategy, thread};
 use rast_conflate::{Conflator, Consumer, Marks, Merge, Merged, Mode, Newest, Producer};
 use support::Hash;
 
@@ -25,18 +25,6 @@ const STEPS: u64 = 10;
 
 /// A number of a producer, which counts up.
 type Value = (usize, u64);
-
-/// Choices of a thread (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) % bound
-    }
-}
 
 /// What the handlers saw. A panic of a handler would be contained, so faults are noted.
 #[derive(Default)]
@@ -93,7 +81,7 @@ fn put(
     let handle = of.handle(&0).unwrap();
     let mut last = [0; KEYS];
     for number in 1..=STEPS {
-        let key = random.below(KEYS as u64) as usize;
+        let key = random.below(KEYS);
         if removes && random.below(5) == 0 {
             producer.remove(&(key as u8));
             continue;
@@ -112,13 +100,13 @@ fn put(
 /// older value of a producer follows a newer one, and of each key the last value runs.
 fn newest_runs(marks: Marks, removes: bool) {
     model(move || {
-        let mut random = Random(draw() | 1);
+        let mut random = Random::new(draw());
         let of = conflator::<Value, Newest>(marks);
         let seen = Arc::new(Seen::default());
         let putting: Vec<_> = (0..PRODUCERS)
             .map(|me| {
                 let (of, producer) = (of.clone(), of.producer());
-                let choices = Random(random.below(u64::MAX) | 1);
+                let choices = Random::new(random.draw());
                 thread::spawn(move || put(&of, producer, me, choices, removes))
             })
             .collect();

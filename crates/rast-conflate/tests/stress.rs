@@ -1,5 +1,5 @@
 //! Threads that put, handle, remove and grow at once, at sizes that no model reaches.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::sync::Arc;
 use std::sync::atomic::{

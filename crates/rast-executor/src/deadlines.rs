@@ -17,6 +17,7 @@ use std_alloc::vec::Vec;
 use rast_timers::{CalendarStore, Clock, DeadlineStore, Handle, Instant};
 
 use crate::primitive::CachePadded;
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sleepers::Sleepers;
@@ -229,8 +230,5 @@ impl Shard {
 
 /// Calls a waker; a panic of a foreign waker is caught, since the thread serves others too.
 pub(crate) fn wake(waker: Waker) {
-    let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-    if let Err(payload) = woken {
-        core::mem::forget(payload);
-    }
+    quietly(|| waker.wake());
 }

@@ -12,9 +12,7 @@ use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
-use crate::local::next_number;
-use crate::metrics::{add, read, write};
-use crate::primitive::sync::atomic::AtomicU64;
+use crate::primitive::{Counter, Random};
 
 /// Minimum number of wake-ups from one that is measured to the next.
 const SKIP_MIN: u64 = 32;
@@ -51,16 +49,16 @@ const fn longest(bucket: usize) -> u64 {
 /// which only shifts the next choice.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    left: AtomicU64,
+    left: Counter,
 }
 
 impl Sampler {
     /// Counts a wake-up; returns the time, by `now`, if it is measured.
     #[inline]
     pub(crate) fn draw(&self, now: impl FnOnce() -> u64) -> Option<u64> {
-        match read(&self.left).checked_sub(1) {
+        match self.left.get().checked_sub(1) {
             Some(left) => {
-                write(&self.left, left);
+                self.left.set(left);
                 None
             }
             None => Some(self.drawn(now())),
@@ -69,26 +67,26 @@ impl Sampler {
 
     #[cold]
     fn drawn(&self, now: u64) -> u64 {
-        let mut seed = now;
-        write(&self.left, SKIP_MIN + next_number(&mut seed) % SKIP_SPAN);
+        self.left
+            .set(SKIP_MIN + Random::new(now).draw() % SKIP_SPAN);
         now
     }
 }
 
 /// Measurements of one worker.
 #[derive(Debug)]
-pub(crate) struct Latencies([AtomicU64; BUCKETS]);
+pub(crate) struct Latencies([Counter; BUCKETS]);
 
 impl Default for Latencies {
     fn default() -> Self {
-        Self(core::array::from_fn(|_| AtomicU64::new(0)))
+        Self(core::array::from_fn(|_| Counter::new()))
     }
 }
 
 impl Latencies {
     #[cold]
     pub(crate) fn record(&self, ns: u64) {
-        add(&self.0[bucket(ns)], 1);
+        self.0[bucket(ns)].add(1);
     }
 }
 
@@ -118,7 +116,7 @@ impl Default for ScheduleLatency {
 impl ScheduleLatency {
     pub(crate) fn add(&mut self, worker: &Latencies) {
         for (sum, count) in self.0.iter_mut().zip(&worker.0) {
-            *sum += read(count);
+            *sum += count.get();
         }
     }
 

@@ -68,13 +68,11 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): everything but the sockets. Without it the crate is empty.
 //! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
 //! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!
 //! Runs where std has threads; the sockets where mio does.
-#![cfg(feature = "std")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;

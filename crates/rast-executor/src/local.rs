@@ -28,6 +28,7 @@ use crate::driver::{Driver, ParkerDriver};
 use crate::injector::Injector;
 use crate::lists::Lists;
 use crate::owned::Owned;
+use crate::primitive::Random;
 use crate::primitive::sync::Arc;
 use crate::remote::RemoteSpawner;
 use crate::sleepers::Sleepers;
@@ -96,7 +97,7 @@ enum Ready {
     /// By priority, first in first out.
     InOrder(Lists),
     /// In an order drawn from a seed.
-    Seeded { tasks: Vec<Task>, seed: u64 },
+    Seeded { tasks: Vec<Task>, random: Random },
 }
 
 impl Ready {
@@ -118,21 +119,9 @@ impl Ready {
         match self {
             Self::InOrder(lists) => lists.pop(),
             Self::Seeded { tasks, .. } if tasks.is_empty() => None,
-            Self::Seeded { tasks, seed } => {
-                let at = next_number(seed) % tasks.len() as u64;
-                Some(tasks.swap_remove(at as usize))
-            }
+            Self::Seeded { tasks, random } => Some(tasks.swap_remove(random.below(tasks.len()))),
         }
     }
-}
-
-/// SplitMix64: each seed gives a different sequence.
-pub(crate) fn next_number(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// An executor of one thread, behind its public faces.
@@ -161,7 +150,7 @@ impl Local {
             None => Ready::InOrder(Lists::default()),
             Some(seed) => Ready::Seeded {
                 tasks: Vec::new(),
-                seed,
+                random: Random::new(seed),
             },
         };
         Self {
@@ -475,10 +464,7 @@ impl LocalExecutor {
 
 /// The clock behind a pointer.
 pub(crate) fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
-    #[cfg(not(rast_loom))]
-    return Arc::new(clock);
-    #[cfg(rast_loom)]
-    return Arc::from_std(std_alloc::sync::Arc::new(clock));
+    crate::primitive::unsized_arc!(clock)
 }
 
 impl Default for LocalExecutor {

@@ -3,76 +3,62 @@
 use std_alloc::vec::Vec;
 
 use crate::latency::{Latencies, Sampler, ScheduleLatency};
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::Counter;
 
-/// Counters of one worker. Only that worker writes, so counting is a load and a store.
+/// Counters of one worker, the only thread that writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Number of begins and ends of polls: odd while the worker is in a poll.
-    steps: AtomicU64,
-    stolen: AtomicU64,
-    injected: AtomicU64,
-    parks: AtomicU64,
-    rescued: AtomicU64,
+    steps: Counter,
+    stolen: Counter,
+    injected: Counter,
+    parks: Counter,
+    rescued: Counter,
     /// Chooses which of this worker's wake-ups are measured.
     pub(crate) sampler: Sampler,
     /// The waits of the tasks that this worker polled.
     pub(crate) latencies: Latencies,
 }
 
-pub(crate) fn add(counter: &AtomicU64, count: usize) {
-    write(counter, read(counter).wrapping_add(count as u64));
-}
-
-pub(crate) fn write(counter: &AtomicU64, value: u64) {
-    // Relaxed: one writer; readers use it as a statistic. [XM1]
-    counter.store(value, Ordering::Relaxed);
-}
-
-pub(crate) fn read(counter: &AtomicU64) -> u64 {
-    // Relaxed: as XM1. [XM2]
-    counter.load(Ordering::Relaxed)
-}
-
 impl Counters {
     #[inline]
     pub(crate) fn begin_poll(&self) {
-        add(&self.steps, 1);
+        self.steps.add(1);
     }
 
     #[inline]
     pub(crate) fn end_poll(&self) {
-        add(&self.steps, 1);
+        self.steps.add(1);
     }
 
     pub(crate) fn add_stolen(&self, count: usize) {
-        add(&self.stolen, count);
+        self.stolen.add(count as u64);
     }
 
     pub(crate) fn add_injected(&self, count: usize) {
-        add(&self.injected, count);
+        self.injected.add(count as u64);
     }
 
     pub(crate) fn add_park(&self) {
-        add(&self.parks, 1);
+        self.parks.add(1);
     }
 
     pub(crate) fn add_rescued(&self) {
-        add(&self.rescued, 1);
+        self.rescued.add(1);
     }
 
     /// Returns how many polls began and ended: odd while the worker is in a poll.
     pub(crate) fn steps(&self) -> u64 {
-        read(&self.steps)
+        self.steps.get()
     }
 
     pub(crate) fn figures(&self, queued: usize) -> WorkerMetrics {
         WorkerMetrics {
-            polls: read(&self.steps).div_ceil(2),
-            stolen: read(&self.stolen),
-            injected: read(&self.injected),
-            parks: read(&self.parks),
-            rescued: read(&self.rescued),
+            polls: self.steps.get().div_ceil(2),
+            stolen: self.stolen.get(),
+            injected: self.injected.get(),
+            parks: self.parks.get(),
+            rescued: self.rescued.get(),
             queued,
         }
     }

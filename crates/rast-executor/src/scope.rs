@@ -2,11 +2,12 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 
 use crate::Handle;
 use crate::JoinHandle;
 use crate::context::refuse_nested;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::task::Setup;
 
@@ -136,7 +137,7 @@ impl Handle {
             scope: PhantomData,
             env: PhantomData,
         };
-        let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+        let result = contain(|| f(&scope));
         let mut tasks = scope.open.tasks.lock();
         while *tasks > 0 {
             scope.open.none.wait(&mut tasks);

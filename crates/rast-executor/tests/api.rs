@@ -1,5 +1,5 @@
 //! What the crate promises, one by one: handles, panics, nesting, scopes, timers, shutdown.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn, ready};

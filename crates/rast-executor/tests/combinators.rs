@@ -1,6 +1,6 @@
 //! The combinators, streams, channels and locks of `futures` on each executor: they wrap wakers,
 //! poll many futures by one waker, wake from destructors, and poll in orders of their own.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::future::{Future, pending, poll_fn, ready};
 use std::sync::Arc;

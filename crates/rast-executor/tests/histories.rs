@@ -3,7 +3,7 @@
 //!
 //! `RAST_HISTORY_SEED=N` runs the program of one seed a thousand times in place of the others.
 //! Wrong executors and wrong histories are caught, or what passes says nothing.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 #[path = "support/history.rs"]
 mod history;

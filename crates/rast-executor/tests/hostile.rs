@@ -1,6 +1,6 @@
 //! Ends and destructors at bad moments: shutdown of long chains, unwinding threads, threads of the
 //! pool that end as a call comes.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::future::{Future, pending};
 use std::pin::Pin;

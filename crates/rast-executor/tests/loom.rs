@@ -1,5 +1,4 @@
 //! Models of the protocols: the task's word, join and abort, the queues, the sleep.
-#![cfg(feature = "std")]
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

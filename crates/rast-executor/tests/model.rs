@@ -1,6 +1,6 @@
 //! Random operations on tasks against what they must come to: each future is dropped once, each
 //! output is what was returned, and an aborted task returns an error or its output.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::RefCell;
 use std::future::poll_fn;

@@ -1,5 +1,5 @@
 //! Drivers, tasks from other threads, and jobs: order, refusal, drops, panics.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;

@@ -4,7 +4,7 @@
 //! `cargo xtask shuttle -p rast-executor`. The checker of the programs is that of
 //! `tests/histories.rs`. A wake-up that is lost is a deadlock, which the scheduler finds. The
 //! runtimes have no watch, which would hide it, and no sockets.
-#![cfg(all(feature = "std", rast_shuttle))]
+#![cfg(rast_shuttle)]
 
 #[path = "support/history.rs"]
 mod history;

@@ -3,7 +3,7 @@
 //!
 //! The runtimes have no watch, so a wake-up that is lost is a test that hangs, and the bounded
 //! waits say which.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 #![allow(clippy::waker_clone_wake, reason = "waking by value is what is tested")]
 
 use std::future::{pending, poll_fn};

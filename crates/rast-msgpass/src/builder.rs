@@ -6,7 +6,7 @@ use std::any::Any;
 use std::io;
 
 use crate::batch::Batch;
-use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, shard_of};
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node};
 use crate::handle::{Handle, Run};
 use crate::policy::{Factory, Failure, OnPanic, Policy, Restart};
 use crate::primitive::sync::Arc;
@@ -14,7 +14,7 @@ use crate::primitive::{WaitStrategy, thread};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{GraphClock, Hooks, Shared};
+use crate::shared::{GraphClock, Hooks, Layout, Shared};
 #[cfg(feature = "testing")]
 use crate::testing::TestGraph;
 #[cfg(feature = "testing")]
@@ -67,7 +67,8 @@ pub struct Builder<G: Graph> {
     hooks: Hooks,
     clock: Option<GraphClock>,
     park: Option<Parks>,
-    pins: Vec<(usize, usize)>,
+    /// Processor, replica, worker.
+    pins: Vec<(usize, usize, usize)>,
     on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]
     pins_threads: bool,
@@ -83,13 +84,24 @@ type OnWorkerStart = Box<dyn Fn(WorkerId) + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A processor was given another number of replicas than declared.
+    /// A processor was given another number of replicas than is declared.
     Replicas {
         /// The name of the processor in `graph!`.
         processor: &'static str,
-        /// The number declared.
-        declared: usize,
+        /// The minimum number.
+        least: usize,
+        /// The maximum number; `usize::MAX` if it was declared as `[Type; _]`.
+        most: usize,
         /// The number given.
+        given: usize,
+    },
+    /// [`Builder::pin`] names a replica that the processor has not.
+    NoReplica {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+        /// The number of the replica.
+        replica: usize,
+        /// The number of replicas given.
         given: usize,
     },
     /// An inbox holds less than one burst of each of its senders and one message
@@ -115,16 +127,31 @@ impl fmt::Display for BuildError {
         match self {
             Self::Replicas {
                 processor,
-                declared,
+                least,
+                most,
+                given,
+            } => {
+                write!(f, "processor `{processor}` is declared with ")?;
+                match (*least, *most) {
+                    (least, usize::MAX) => write!(f, "at least {least}")?,
+                    (least, most) if least == most => write!(f, "{least}")?,
+                    (least, most) => write!(f, "{least} to {most}")?,
+                }
+                write!(f, " replicas and was given {given}")
+            }
+            Self::NoReplica {
+                processor,
+                replica,
                 given,
             } => write!(
                 f,
-                "processor `{processor}` is declared with {declared} replicas and was given {given}"
+                "processor `{processor}` was given {given} replicas, so replica {replica} cannot \
+                 be pinned"
             ),
             Self::Inbox { edge, least } => write!(
                 f,
                 "the edge {edge} has an inbox per receiver with room for {}; \
-                 its senders need {least} at least",
+                 its senders need at least {least}: declare `cap = {least}`",
                 edge.capacity
             ),
             Self::NoWorkers => f.write_str("a graph needs one worker at least"),
@@ -221,12 +248,25 @@ impl<G: Graph> Builder<G> {
     }
 
     /// Keeps a replica of processor `P` at a worker from the start to the end.
+    ///
+    /// # Panics
+    ///
+    /// When `P` is declared with so few replicas. Where the builder gets the number,
+    /// [`check`](Self::check) fails.
     #[must_use]
     pub fn pin<P>(mut self, replica: usize, worker: usize) -> Self
     where
         G: Node<P>,
     {
-        self.pins.push((shard_of::<G, P>(replica).index(), worker));
+        let node = <G as Node<P>>::ID;
+        let most = G::PROCESSORS[node].replicas_max;
+        assert!(
+            replica < most,
+            "graph `{}` has {most} of `{}`, so there is no replica {replica}",
+            G::NAME,
+            <G as Node<P>>::TYPE_NAME,
+        );
+        self.pins.push((node, replica, worker));
         self
     }
 
@@ -433,6 +473,7 @@ impl<G: Graph> Builder<G> {
             policies,
             self.hooks,
             (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
+            &self.given.counts(),
         );
         let Wiring {
             mut parts, outside, ..
@@ -441,7 +482,7 @@ impl<G: Graph> Builder<G> {
             .iter_mut()
             .map(|parts| core::mem::take(&mut parts.routes))
             .collect();
-        let instances = self.given.assemble(&shared, parts, &batches, factories);
+        let instances = self.given.assemble(&shared, parts, &batches, &factories);
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
@@ -465,8 +506,9 @@ impl<G: Graph> Builder<G> {
         if let Some(park) = self.park {
             builder = builder.park(park);
         }
-        for (shard, worker) in self.pins {
-            builder = builder.pin(ShardId::from_index(shard), WorkerId::from_index(worker));
+        for (node, replica, worker) in self.pins {
+            let shard = shared.shard_of(node, replica);
+            builder = builder.pin(shard, WorkerId::from_index(worker));
         }
         let sharder = (self.balancer)(builder)
             .build()
@@ -481,21 +523,27 @@ impl<G: Graph> Builder<G> {
     ///
     /// [`BuildError`] says what is wrong.
     pub fn check(&self) -> Result<(), BuildError> {
-        if let Some((node, given)) = self.given.mismatch() {
-            return Err(BuildError::Replicas {
-                processor: G::PROCESSORS[node].name,
-                declared: G::PROCESSORS[node].replicas,
-                given,
-            });
+        let counts = self.given.counts();
+        for (processor, &given) in G::PROCESSORS.iter().zip(&counts) {
+            let (least, most) = (processor.replicas, processor.replicas_max);
+            if given < least || given > most {
+                return Err(BuildError::Replicas {
+                    processor: processor.name,
+                    least,
+                    most,
+                    given,
+                });
+            }
         }
-        for edge in G::EDGES {
+        let layout = Layout::of_all(G::EDGES, &counts);
+        for (edge, layout) in G::EDGES.iter().zip(&layout) {
             let (EdgeKind::Bounded, false, End::Processor(from)) =
-                (edge.kind, edge.by_pair, edge.from)
+                (edge.kind, layout.by_pair, edge.from)
             else {
                 continue;
             };
-            let least = G::PROCESSORS[from].replicas * edge.burst + 1;
-            if edge.capacity < least {
+            let least = counts[from] * edge.burst + 1;
+            if layout.capacity < least {
                 return Err(BuildError::Inbox { edge, least });
             }
         }
@@ -511,19 +559,29 @@ impl<G: Graph> Builder<G> {
             let cause = sharder::BuildError::TooManyWorkers(workers);
             return Err(BuildError::Sharder(cause));
         }
-        if let Some(&(shard, worker)) = self.pins.iter().find(|(_, worker)| *worker >= workers) {
-            let (shard, worker) = (ShardId::from_index(shard), WorkerId::from_index(worker));
-            return Err(BuildError::Sharder(sharder::BuildError::Pin {
-                shard,
-                worker,
-            }));
+        for &(node, replica, worker) in &self.pins {
+            let (processor, given) = (G::PROCESSORS[node].name, counts[node]);
+            if replica >= given {
+                return Err(BuildError::NoReplica {
+                    processor,
+                    replica,
+                    given,
+                });
+            }
+            if worker >= workers {
+                let shard = counts[..node].iter().sum::<usize>() + replica;
+                return Err(BuildError::Sharder(sharder::BuildError::Pin {
+                    shard: ShardId::from_index(shard),
+                    worker: WorkerId::from_index(worker),
+                }));
+            }
         }
         Ok(())
     }
 
     /// Returns how many workers there will be.
     fn worker_count(&self) -> usize {
-        let shards = G::PROCESSORS.iter().map(|info| info.replicas).sum();
+        let shards = self.given.counts().iter().sum();
         self.workers
             .unwrap_or_else(thread::available_parallelism)
             .min(shards)

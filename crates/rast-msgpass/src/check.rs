@@ -8,9 +8,6 @@
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, PAIRS_MAX, ProcessorInfo};
 use crate::sends::{Sends, SendsTo, answers_to, may_send};
 
-/// Index of the sender, index of the receiver, message as written.
-pub type Key = (usize, usize, &'static str);
-
 /// Messages that a queue of an edge holds unless the edge says otherwise; an
 /// inbox at least two bursts of each of its senders.
 const CAPACITY: usize = 256;
@@ -31,8 +28,9 @@ pub struct Spec {
     sends: Option<&'static [SendsTo]>,
     any: Option<()>,
     keep: Option<()>,
-    /// An attribute that was given more than once.
-    twice: bool,
+    high: Option<()>,
+    bytes: Option<usize>,
+    lossy: Option<EdgeKind>,
 }
 
 #[allow(clippy::new_without_default, missing_docs)]
@@ -48,82 +46,143 @@ impl Spec {
             sends: None,
             any: None,
             keep: None,
-            twice: false,
+            high: None,
+            bytes: None,
+            lossy: None,
         }
     }
 
     pub const fn capacity(mut self, capacity: usize) -> Self {
-        self.twice |= set(&mut self.capacity, capacity);
+        self.capacity = Some(capacity);
         self
     }
 
     pub const fn burst(mut self, burst: usize) -> Self {
-        self.twice |= set(&mut self.burst, burst);
+        self.burst = Some(burst);
         self
     }
 
     pub const fn lanes(mut self, lanes: usize) -> Self {
-        self.twice |= set(&mut self.lanes, lanes);
+        self.lanes = Some(lanes);
         self
     }
 
     pub const fn unbounded(mut self) -> Self {
-        self.twice |= set(&mut self.unbounded, ());
+        self.unbounded = Some(());
         self
     }
 
     pub const fn ceiling(mut self, ceiling: usize) -> Self {
-        self.twice |= set(&mut self.ceiling, ceiling);
+        self.ceiling = Some(ceiling);
         self
     }
 
     pub const fn reply(mut self, request: usize) -> Self {
-        self.twice |= set(&mut self.reply, request);
+        self.reply = Some(request);
         self
     }
 
     pub const fn sends(mut self, sends: &'static [SendsTo]) -> Self {
-        self.twice |= set(&mut self.sends, sends);
+        self.sends = Some(sends);
         self
     }
 
     pub const fn any(mut self) -> Self {
-        self.twice |= set(&mut self.any, ());
+        self.any = Some(());
         self
     }
 
     pub const fn keep(mut self) -> Self {
-        self.twice |= set(&mut self.keep, ());
+        self.keep = Some(());
+        self
+    }
+
+    pub const fn high(mut self) -> Self {
+        self.high = Some(());
+        self
+    }
+
+    pub const fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    pub const fn reject(mut self) -> Self {
+        self.lossy = Some(EdgeKind::Reject);
+        self
+    }
+
+    pub const fn drop_newest(mut self) -> Self {
+        self.lossy = Some(EdgeKind::DropNewest);
+        self
+    }
+
+    pub const fn drop_oldest(mut self) -> Self {
+        self.lossy = Some(EdgeKind::DropOldest);
+        self
+    }
+
+    pub const fn latest(mut self) -> Self {
+        self.lossy = Some(EdgeKind::Latest);
+        self.capacity = Some(1);
         self
     }
 }
 
-/// Sets an attribute; returns whether it was given before.
-const fn set<T: Copy>(attribute: &mut Option<T>, value: T) -> bool {
-    let twice = attribute.is_some();
-    *attribute = Some(value);
-    twice
+/// Returns the bounds of a number of replicas that is declared.
+pub const fn exactly(count: usize) -> (usize, usize) {
+    (count, count)
 }
 
-/// Makes the entry of a processor; `count` holds the number of replicas, if any.
+/// Makes the entry of a processor with at least and at most so many replicas.
 pub const fn processor_info(
     name: &'static str,
     type_name: &'static str,
-    count: &[usize],
+    (replicas, replicas_max): (usize, usize),
+    replicated: bool,
+    source: bool,
 ) -> ProcessorInfo {
-    let replicated = !count.is_empty();
     ProcessorInfo {
         name,
         type_name,
-        replicas: if replicated { count[0] } else { 1 },
+        replicas,
+        replicas_max,
         replicated,
+        source,
     }
+}
+
+/// Returns whether an edge has a ring per pair, and the capacity of its queues.
+pub(crate) const fn layout(
+    declared: Option<usize>,
+    burst: usize,
+    senders: usize,
+    receivers: usize,
+    is_buffered: bool,
+) -> (bool, usize) {
+    let by_pair = is_buffered || senders.saturating_mul(receivers) <= PAIRS_MAX;
+    let bursts = (2 * burst).saturating_mul(senders);
+    let capacity = match declared {
+        Some(capacity) => capacity,
+        None if !by_pair && bursts > CAPACITY => bursts,
+        None => CAPACITY,
+    };
+    (by_pair, capacity)
 }
 
 /// Makes the entry of an edge.
 pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: Spec) -> EdgeInfo {
-    let senders = replicas::<G>(<G as Node<F>>::END);
-    let by_pair = senders * replicas::<G>(<G as Node<T>>::END) <= PAIRS_MAX;
+    let burst = match spec.burst {
+        Some(burst) => burst,
+        None => 1,
+    };
+    let (by_pair, capacity) = layout(
+        spec.capacity,
+        burst,
+        replicas::<G>(<G as Node<F>>::END),
+        replicas::<G>(<G as Node<T>>::END),
+        matches!(spec.lossy, Some(EdgeKind::DropOldest | EdgeKind::Latest)) || spec.bytes.is_some(),
+    );
     let info = EdgeInfo {
         from: <G as Node<F>>::END,
         to: <G as Node<T>>::END,
@@ -131,26 +190,18 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         to_type: <G as Node<T>>::TYPE_NAME,
         message,
         by_pair,
-        capacity: match (spec.capacity, spec.burst) {
-            (Some(capacity), _) => capacity,
-            (None, Some(burst)) if !by_pair && 2 * senders * burst > CAPACITY => {
-                2 * senders * burst
-            }
-            (None, None) if !by_pair && 2 * senders > CAPACITY => 2 * senders,
-            (None, _) => CAPACITY,
-        },
-        burst: match spec.burst {
-            Some(burst) => burst,
-            None => 1,
-        },
+        capacity,
+        has_cap: spec.capacity.is_some(),
+        burst,
         lanes: match spec.lanes {
             Some(lanes) => lanes,
             None => 1,
         },
-        kind: match (spec.reply, spec.unbounded) {
-            (Some(request), _) => EdgeKind::Reply { request },
-            (None, Some(())) => EdgeKind::Unbounded,
-            (None, None) => EdgeKind::Bounded,
+        kind: match (spec.reply, spec.unbounded, spec.lossy) {
+            (Some(request), ..) => EdgeKind::Reply { request },
+            (None, Some(()), _) => EdgeKind::Unbounded,
+            (None, None, Some(kind)) => kind,
+            (None, None, None) => EdgeKind::Bounded,
         },
         ceiling: match (spec.ceiling, spec.unbounded) {
             (Some(ceiling), _) => ceiling,
@@ -162,19 +213,18 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             None => Sends::Undeclared,
         },
         any: spec.any.is_some(),
+        high: spec.high.is_some(),
+        bytes: match spec.bytes {
+            Some(bytes) => bytes,
+            None => usize::MAX,
+        },
         keep: spec.keep.is_some(),
     };
-    if spec.twice {
-        fault::<G>(&info, "has the same attribute twice: keep one");
-    }
     if spec.burst.is_some() && !matches!(info.kind, EdgeKind::Bounded) {
         fault::<G>(
             &info,
             "has a `burst`, which says nothing on an edge that is `unbounded` or a `reply`",
         );
-    }
-    if spec.reply.is_some() && spec.unbounded.is_some() {
-        fault::<G>(&info, "is both `reply` and `unbounded`: keep one");
     }
     if spec.lanes.is_some() && !matches!(info.to, End::Egress) {
         fault::<G>(&info, "has `lanes`, which only edges to egress have");
@@ -226,19 +276,6 @@ const fn replicas<G: Graph>(end: End) -> usize {
     }
 }
 
-/// Finds an edge by its key.
-pub const fn find(keys: &[Key], from: usize, to: usize, message: &str) -> usize {
-    let mut index = 0;
-    while index < keys.len() {
-        let key = keys[index];
-        if key.0 == from && key.1 == to && same(key.2, message) {
-            return index;
-        }
-        index += 1;
-    }
-    panic!("an edge is in the table that it was declared with")
-}
-
 /// Counts the edges before `id` that leave the same processor.
 pub(crate) const fn outgoing_before(edges: &[EdgeInfo], id: usize) -> usize {
     let (mut index, mut count) = (0, 0);
@@ -277,13 +314,17 @@ pub const fn check<G: Graph>() {
     let (processors, edges) = (G::PROCESSORS, G::EDGES);
     let mut index = 0;
     while index < processors.len() {
-        if processors[index].replicas == 0 {
+        let (least, most) = (processors[index].replicas, processors[index].replicas_max);
+        if least == 0 || least > most {
             let text = Text::new()
                 .add("graph `")
                 .add(G::NAME)
                 .add("`: the processor `")
                 .add(processors[index].name)
-                .add("` has no replicas: declare one at least");
+                .add(match least {
+                    0 => "` has no replicas: declare one at least",
+                    _ => "` has an empty range of replicas: write the smaller number first",
+                });
             panic!("{}", text.as_str());
         }
         index += 1;
@@ -300,6 +341,9 @@ const fn check_edge<G: Graph>(edge: &EdgeInfo) {
     if edge.capacity == 0 {
         fault::<G>(edge, "has `cap = 0`: a message needs room");
     }
+    if edge.bytes == 0 {
+        fault::<G>(edge, "has `bytes = 0`: a message needs room");
+    }
     if edge.burst == 0 {
         fault::<G>(edge, "has `burst = 0`: its sender could never send");
     }
@@ -312,24 +356,8 @@ const fn check_edge<G: Graph>(edge: &EdgeInfo) {
             "has a `burst` past its `cap`, so that its sender could never run: raise `cap` or lower `burst`",
         );
     }
-    match edge.from {
-        End::Egress => fault::<G>(edge, "leaves egress: only processors and ingress send"),
-        End::Ingress => {
-            if matches!(edge.to, End::Egress) {
-                fault::<G>(edge, "leads past all processors");
-            }
-            if edge.burst != 1 {
-                fault::<G>(edge, "has a `burst`, which edges from ingress have not");
-            }
-        }
-        End::Processor(_) => {
-            if matches!(edge.to, End::Ingress) {
-                fault::<G>(edge, "enters ingress: only processors and egress receive");
-            }
-        }
-    }
-    if let Sends::Listed(list) = edge.sends {
-        check_sends::<G>(edge, list);
+    if matches!(edge.from, End::Ingress) && edge.burst != 1 {
+        fault::<G>(edge, "has a `burst`, which edges from ingress have not");
     }
     if let EdgeKind::Reply { request } = edge.kind {
         let asked = &G::EDGES[request];
@@ -353,39 +381,6 @@ const fn check_edge<G: Graph>(edge: &EdgeInfo) {
         if answers > 1 {
             fault::<G>(edge, "answers requests that another edge answers too");
         }
-    }
-}
-
-const fn check_sends<G: Graph>(edge: &EdgeInfo, list: &[SendsTo]) {
-    if matches!(edge.to, End::Egress) {
-        fault::<G>(edge, "has `sends`, and egress has no handlers");
-    }
-    let mut entry = 0;
-    while entry < list.len() {
-        let mut found = false;
-        let mut index = 0;
-        while index < G::EDGES.len() {
-            found |= same_end(G::EDGES[index].from, edge.to) && list[entry].names(&G::EDGES[index]);
-            index += 1;
-        }
-        if !found {
-            let text = Text::new()
-                .add("graph `")
-                .add(G::NAME)
-                .add("`: the edge `")
-                .add(edge.from_type)
-                .add("` -> `")
-                .add(edge.to_type)
-                .add("` for message `")
-                .add(edge.message)
-                .add("` has `sends` with `")
-                .add(list[entry].message)
-                .add("`, and no such edge leaves `")
-                .add(edge.to_type)
-                .add("`");
-            panic!("{}", text.as_str());
-        }
-        entry += 1;
     }
 }
 
@@ -625,13 +620,6 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_edge_is_found_by_ends_and_message() {
-        const KEYS: &[Key] = &[(0, 1, "Line"), (0, 1, "Tick"), (1, 0, "Line")];
-        assert_eq!(find(KEYS, 0, 1, "Tick"), 1);
-        assert_eq!(find(KEYS, 1, 0, "Line"), 2);
-    }
 
     #[test]
     fn a_text_is_the_parts_in_order() {

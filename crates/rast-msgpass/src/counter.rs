@@ -21,7 +21,7 @@
 use core::ops::Index;
 
 use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+pub use crate::primitive::Counter;
 
 /// Counts in one padded place.
 const PER_PLACE: usize = size_of::<CachePadded<u64>>() / size_of::<u64>();
@@ -57,62 +57,6 @@ impl Index<usize> for Counters {
     #[inline]
     fn index(&self, index: usize) -> &Counter {
         &self.places[index / PER_PLACE][index % PER_PLACE]
-    }
-}
-
-/// A count with one writer at a time.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Makes a count of zero.
-    pub fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Adds to a count whose value orders nothing. For the owner alone.
-    #[inline]
-    pub fn add(&self, amount: u64) {
-        // Relaxed: only the owner writes, so this is its own last value. [MP1]
-        let value = self.0.load(Ordering::Relaxed);
-        // Relaxed: what must follow the count is pushed with Release after it; readers take a
-        // snapshot. [MP2]
-        self.0.store(value.wrapping_add(amount), Ordering::Relaxed);
-    }
-
-    /// Adds, so that a thread that reads the new value by [`get_after`](Self::get_after)
-    /// sees everything that the owner did before. For the owner alone.
-    #[inline]
-    pub fn add_after(&self, amount: u64) {
-        // Relaxed: only the owner writes, so this is its own last value. [MP3]
-        let value = self.0.load(Ordering::Relaxed);
-        // Release: pairs with the Acquire in get_after; the handler's own sends are counted above.
-        // [MP4]
-        self.0.store(value.wrapping_add(amount), Ordering::Release);
-    }
-
-    /// Sets a count whose value orders nothing. For the owner alone.
-    #[inline]
-    pub(crate) fn set(&self, value: u64) {
-        // Relaxed: readers take a snapshot. [MP13]
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// Reads the count.
-    #[inline]
-    pub fn get(&self) -> u64 {
-        // Relaxed: a snapshot; where it is compared, the Acquire of get_after before it orders it.
-        // [MP5]
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Reads the count and sees what its owner did before the last
-    /// [`add_after`](Self::add_after).
-    #[inline]
-    pub fn get_after(&self) -> u64 {
-        // Acquire: pairs with the Release in add_after; counts of sends read later include those of
-        // the handlers counted here. [MP6]
-        self.0.load(Ordering::Acquire)
     }
 }
 

@@ -202,6 +202,37 @@ pub const fn replica_of(key: u64, replicas: usize) -> usize {
     (((mix(key) >> 32) * replicas as u64) >> 32) as usize
 }
 
+/// Returns the replica that [`Port::hashed`](crate::Port::hashed) chooses for a hash. Costs about
+/// `ln(replicas)` divisions.
+///
+/// # Panics
+///
+/// When `replicas` is zero, or more than `u32::MAX`.
+///
+/// ```
+/// use rast_msgpass::consistent_replica_of;
+///
+/// let moved = (0..10_000_u64)
+///     .map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+///     .filter(|&hash| consistent_replica_of(hash, 4) != consistent_replica_of(hash, 5));
+/// // One of five, all to the new one.
+/// assert!((1_800..2_200).contains(&moved.count()));
+/// ```
+#[must_use]
+pub const fn consistent_replica_of(hash: u64, replicas: usize) -> usize {
+    assert!(
+        replicas > 0 && replicas <= u32::MAX as usize,
+        "a key goes to one of at least one replica"
+    );
+    let (mut state, mut found, mut next) = (hash, 0, 0);
+    while next < replicas as u64 {
+        found = next;
+        state = state.wrapping_mul(0x27bb_2ee6_87b0_b0fd).wrapping_add(1);
+        next = ((found + 1) << 31) / ((state >> 33) + 1);
+    }
+    found as usize
+}
+
 /// A multiplication whose halves are folded: each bit of the key counts in the
 /// upper half of the result.
 #[inline]

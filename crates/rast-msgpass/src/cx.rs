@@ -3,10 +3,11 @@
 //! `cx.to::<Parser>().send(line)` names the receiver's type; the message's type
 //! picks the edge, and the edge's constants say which outlet it is.
 
-use core::fmt;
+mod debug;
+
 use core::marker::PhantomData;
 
-use crate::credit::replica_of;
+use crate::credit::{consistent_replica_of, replica_of};
 use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
@@ -234,6 +235,22 @@ impl Core {
         answer
     }
 
+    /// Sends on an edge that drops messages without room.
+    fn send_lossy<M: Send + 'static>(
+        &mut self,
+        kind: EdgeKind,
+        out: usize,
+        target: usize,
+        message: M,
+    ) -> News {
+        let is_filled = self.is_filled(out);
+        let out = self.out::<M>(out);
+        match kind {
+            EdgeKind::DropOldest | EdgeKind::Latest => out.send_evicting(target, message),
+            _ => out.send_or_drop(target, message, is_filled),
+        }
+    }
+
     #[inline]
     pub(crate) fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {
         self.outs[index].of()
@@ -373,19 +390,6 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
     }
 }
 
-impl<G: Graph, P> fmt::Debug for Cx<'_, G, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cx")
-            .field("graph", &G::NAME)
-            .field(
-                "processor",
-                &self.core.shared.processors[self.core.node].name,
-            )
-            .field("replica", &self.core.replica)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The way from processor `P` to `To`.
 #[must_use = "a port does nothing until something is sent"]
 pub struct Port<'a, G, P, To> {
@@ -393,7 +397,7 @@ pub struct Port<'a, G, P, To> {
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
+impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
     fn choose<const ANY: bool>(self, choice: Choice) -> Chosen<'a, G, P, To, ANY> {
         Chosen {
             core: self.core,
@@ -403,7 +407,8 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
     }
 
     /// Sends one message. Wait-free; it finds room, because the processor runs
-    /// only while there is room for the edge's burst.
+    /// only while there is room for the edge's burst. On an edge with `bytes`, `drop_oldest` or
+    /// `latest` it takes a lock that the receiver holds for the time of a move.
     ///
     /// # Panics
     ///
@@ -523,6 +528,10 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
         self.choose(Choice::At(index))
     }
 
+    pub(crate) fn at_hash(self, hash: u64) -> Chosen<'a, G, P, To> {
+        self.choose(Choice::Hash(hash))
+    }
+
     /// Turns to all replicas at once.
     pub fn all(self) -> All<'a, G, P, To>
     where
@@ -535,16 +544,10 @@ impl<'a, G: Graph, P, To> Port<'a, G, P, To> {
     }
 }
 
-impl<'a, G: Graph, P> Port<'a, G, P, Egress> {
+impl<'a, G: Node<P> + Node<Egress>, P> Port<'a, G, P, Egress> {
     /// Chooses a lane: one of the receivers outside.
     pub fn lane(self, index: usize) -> Chosen<'a, G, P, Egress> {
         self.choose(Choice::At(index))
-    }
-}
-
-impl<G, P, To> fmt::Debug for Port<'_, G, P, To> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Port").finish_non_exhaustive()
     }
 }
 
@@ -552,6 +555,7 @@ impl<G, P, To> fmt::Debug for Port<'_, G, P, To> {
 enum Choice {
     At(usize),
     Key(u64),
+    Hash(u64),
     Any,
 }
 
@@ -563,7 +567,7 @@ pub struct Chosen<'a, G, P, To, const ANY: bool = false> {
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
+impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// Returns the edge of the requests that an edge answers, if it carries answers.
     const fn request<M: Edge<G, P, To>>() -> Option<usize> {
         match M::INFO.kind {
@@ -588,14 +592,27 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     fn index<M: Edge<G, P, To>>(&mut self) -> usize {
         match self.choice {
             Choice::At(index) => index,
-            Choice::Key(key) => {
+            Choice::Key(key) | Choice::Hash(key) => {
                 let replicas = const {
                     match M::INFO.to {
-                        End::Processor(to) => G::PROCESSORS[to].replicas,
-                        End::Ingress | End::Egress => 1,
+                        End::Processor(to) => {
+                            let info = &G::PROCESSORS[to];
+                            match info.replicas == info.replicas_max {
+                                true => Some(info.replicas),
+                                false => None,
+                            }
+                        }
+                        End::Ingress | End::Egress => Some(1),
                     }
                 };
-                replica_of(key, replicas)
+                let replicas = match replicas {
+                    Some(replicas) => replicas,
+                    None => self.core.out::<M>(M::OUT).targets(),
+                };
+                match self.choice {
+                    Choice::Hash(hash) => consistent_replica_of(hash, replicas),
+                    _ => replica_of(key, replicas),
+                }
             }
             Choice::Any => self.core.out::<M>(M::OUT).any(),
         }
@@ -615,21 +632,31 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     ///
     /// As [`Port::send`]; and when there is no such replica or lane.
     #[inline]
-    pub fn send<M: Edge<G, P, To>>(mut self, message: M) {
+    pub fn send<M: Edge<G, P, To>>(self, message: M) {
         const {
             assert!(
                 ANY || !M::INFO.any,
                 "this edge is declared with `route = any`: send by `.any()`, or use `try_send`"
             );
+            assert!(
+                !matches!(M::INFO.kind, EdgeKind::Reject),
+                "this edge is declared with `reject`, which returns messages: use `try_send`"
+            );
         }
+        self.send_by_rule(message);
+    }
+
+    /// Sends one message as the rule of its edge says.
+    #[inline]
+    fn send_by_rule<M: Edge<G, P, To>>(mut self, message: M) {
         if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let index = self.index::<M>();
         let invocation = self.core.invocation;
         self.core.sending(M::ID, M::OUT, index, &message);
-        let news = match const { Self::request::<M>() } {
-            Some(request) => {
+        let news = match const { M::INFO.kind } {
+            EdgeKind::Reply { request } => {
                 let is_in_hand = self.core.take_request(request, index);
                 let out = self.core.out::<M>(M::OUT);
                 if !is_in_hand {
@@ -637,7 +664,10 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
                 }
                 out.answer(index, message)
             }
-            None => self.core.out::<M>(M::OUT).send(index, message, invocation),
+            EdgeKind::Bounded | EdgeKind::Unbounded => {
+                self.core.out::<M>(M::OUT).send(index, message, invocation)
+            }
+            _ => self.core.send_lossy(M::INFO.kind, M::OUT, index, message),
         };
         self.core.note(M::OUT, news);
     }
@@ -656,7 +686,7 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
             if !self.has_request::<M>() {
                 return Err(Full(message));
             }
-            self.send(message);
+            self.send_by_rule(message);
             return Ok(());
         }
         let index = self.index::<M>();
@@ -666,7 +696,11 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
         self.core.trying(M::ID, index, &message);
         let out = self.core.out::<M>(M::OUT);
-        let news = out.try_send(index, message, invocation, promised)?;
+        let news = match const { M::INFO.kind } {
+            EdgeKind::Reject | EdgeKind::DropNewest => out.offer(index, message)?,
+            EdgeKind::DropOldest | EdgeKind::Latest => out.send_evicting(index, message),
+            _ => out.try_send(index, message, invocation, promised)?,
+        };
         self.core.note(M::OUT, news);
         Ok(())
     }
@@ -713,14 +747,6 @@ impl<G: Graph, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     }
 }
 
-impl<G, P, To, const ANY: bool> fmt::Debug for Chosen<'_, G, P, To, ANY> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chosen")
-            .field("choice", &self.choice)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The way to all replicas of `To` at once.
 #[must_use = "a port does nothing until something is sent"]
 pub struct All<'a, G, P, To> {
@@ -728,7 +754,7 @@ pub struct All<'a, G, P, To> {
     types: PhantomData<fn(G, P, To)>,
 }
 
-impl<G: Graph, P, To> All<'_, G, P, To> {
+impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
     /// Sends a copy to each replica; it counts as one message of the burst.
     ///
     /// # Panics
@@ -745,24 +771,27 @@ impl<G: Graph, P, To> All<'_, G, P, To> {
                 !matches!(M::INFO.kind, EdgeKind::Reply { .. }),
                 "an answer goes to the client of its request, not to all"
             );
+            assert!(
+                !matches!(M::INFO.kind, EdgeKind::Reject),
+                "this edge is declared with `reject`, which returns messages: use `try_send`"
+            );
         }
         if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let invocation = self.core.invocation;
+        let put = |core: &mut Core, index, message| {
+            let news = match const { M::INFO.kind.is_lossy() } {
+                true => core.send_lossy(M::INFO.kind, M::OUT, index, message),
+                false => core.out::<M>(M::OUT).put(index, message),
+            };
+            core.note(M::OUT, news);
+        };
         let last = self.core.out::<M>(M::OUT).begin_all(invocation) - 1;
         for index in 0..last {
             let copy = message.clone();
-            let news = self.core.out::<M>(M::OUT).put(index, copy);
-            self.core.note(M::OUT, news);
+            put(self.core, index, copy);
         }
-        let news = self.core.out::<M>(M::OUT).put(last, message);
-        self.core.note(M::OUT, news);
-    }
-}
-
-impl<G, P, To> fmt::Debug for All<'_, G, P, To> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("All").finish_non_exhaustive()
+        put(self.core, last, message);
     }
 }

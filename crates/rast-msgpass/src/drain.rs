@@ -123,7 +123,7 @@ pub(crate) struct Drain<'a> {
 impl Drain<'_> {
     /// Lets all that was accepted be handled and flushed.
     pub(crate) fn settle(&mut self, stages: &[Stage]) -> Result<(), DrainCause> {
-        for door in self.run.closers.iter().flatten() {
+        for door in self.run.view.closers.iter().flatten() {
             door.close();
         }
         self.run.shared.calm.ask();
@@ -163,7 +163,12 @@ impl Drain<'_> {
     fn rest(&mut self) -> Result<(), DrainCause> {
         let run = self.run;
         self.wait(|| {
-            let spent = run.closers.iter().flatten().all(|door| door.is_spent());
+            let spent = run
+                .view
+                .closers
+                .iter()
+                .flatten()
+                .all(|door| door.is_spent());
             let seen = run.shared.calm.all_see();
             if !seen {
                 // A worker that sleeps has not seen it, also one that holds no shard.
@@ -203,7 +208,7 @@ impl Drain<'_> {
         let has_kept = self.run.shared.kept() > 0;
         let blocked = waiting.filter_map(|(number, counts)| {
             let edge = counts.edge;
-            let lane = self.run.lanes[number]
+            let lane = self.run.view.lanes[number]
                 .iter()
                 .position(|lane| lane.has_news());
             let rank = match edge.to {

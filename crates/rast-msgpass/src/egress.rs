@@ -38,6 +38,7 @@
 //! see [`Waiting`].
 
 use core::fmt;
+use core::task::{self, Context, Poll};
 use core::time::Duration;
 use std::any::Any;
 use std::error::Error;
@@ -327,6 +328,8 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     strategy: WaitStrategy,
     /// What [`WaitAny`](crate::WaitAny) had put in as the waker.
     listener: Option<Arc<EventCount>>,
+    /// What a task had put in as the waker.
+    task: Option<task::Waker>,
 }
 
 /// How many messages in a row come from one sender while others wait.
@@ -361,6 +364,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             wake,
             strategy: WaitStrategy::Park,
             listener: None,
+            task: None,
         }
     }
 
@@ -560,17 +564,74 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     /// It takes the place of an earlier one. A panic of it is in the report, and keeps no other
     /// lane from being told.
     pub fn set_waker(&mut self, waker: impl Fn() + Send + Sync + 'static) {
-        self.listener = None;
         let waker: Waker = Arc::new(Box::new(waker));
-        let before = self.lane.waker.lock().replace(Arc::clone(&waker));
+        self.replace_waker(Arc::clone(&waker));
+        waker();
+    }
+
+    /// Receives, or has the task woken when something may be there; also when the lane ends. For
+    /// any runtime.
+    ///
+    /// The task takes the place of a [waker](Self::set_waker). Polled by one task, it replaces
+    /// nothing and takes no lock.
+    ///
+    /// # Errors
+    ///
+    /// When the graph has ended and everything was taken.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<M, RecvError>> {
+        match self.try_recv() {
+            Ok(message) => return Poll::Ready(Ok(message)),
+            Err(TryRecvError::Closed(by)) => return Poll::Ready(Err(RecvError(by))),
+            Err(TryRecvError::Empty) => {}
+        }
+        let waker = cx.waker();
+        if !self.task.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            let own = waker.clone();
+            self.replace_waker(Arc::new(Box::new(move || own.wake_by_ref())));
+            self.task = Some(waker.clone());
+            // What came before is not told.
+            return match self.try_recv() {
+                Ok(message) => Poll::Ready(Ok(message)),
+                Err(TryRecvError::Closed(by)) => Poll::Ready(Err(RecvError(by))),
+                Err(TryRecvError::Empty) => Poll::Pending,
+            };
+        }
+        Poll::Pending
+    }
+
+    /// Receives, as a task of any runtime. It may be dropped at any time, and loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the graph has ended and everything was taken.
+    pub async fn recv_async(&mut self) -> Result<M, RecvError> {
+        core::future::poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// Replaces the waker of the lane.
+    fn replace_waker(&mut self, waker: Waker) {
+        (self.listener, self.task) = (None, None);
+        let before = self.lane.waker.lock().replace(waker);
         // User code, not under the lock.
         drop(before);
-        waker();
     }
 
     /// Returns whether the graph has ended and everything was taken.
     pub fn is_closed(&self) -> bool {
         self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.is_empty())
+    }
+}
+
+// No field is pinned.
+impl<M, W: Wake> Unpin for EgressReceiver<M, W> {}
+
+/// The messages, until the graph has ended and everything was taken.
+#[cfg(feature = "async")]
+impl<M, W: Wake> futures_core::Stream for EgressReceiver<M, W> {
+    type Item = M;
+
+    fn poll_next(mut self: core::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<M>> {
+        self.poll_recv(cx).map(Result::ok)
     }
 }
 

@@ -51,6 +51,52 @@ pub enum EdgeKind {
         /// The index of the edge of requests in [`Graph::EDGES`].
         request: usize,
     },
+    /// It never gates its sender: a message without room is returned to it, by
+    /// [`Port::try_send`](crate::Port::try_send). `send` could not return it, and does not compile:
+    ///
+    /// ```compile_fail
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Split;
+    /// # struct Count;
+    /// # graph! {
+    /// #     graph App {
+    /// #         processors { split: Split, count: Count }
+    /// #         edges {
+    /// #             ingress -> split: u64;
+    /// split -> count: u64 [reject];
+    /// #         }
+    /// #     }
+    /// # }
+    /// # impl Process<App> for Split {}
+    /// # impl Process<App> for Count {}
+    /// # impl Receive<App, Split, u64> for Count {
+    /// #     fn receive(&mut self, _: u64, _: &mut Cx<'_, App, Self>) {}
+    /// # }
+    /// # impl Receive<App, Ingress, u64> for Split {
+    /// #     fn receive(&mut self, number: u64, cx: &mut Cx<'_, App, Self>) {
+    /// cx.to::<Count>().send(number);
+    /// #     }
+    /// # }
+    /// # App::builder(Split, Count).start().unwrap();
+    /// ```
+    Reject,
+    /// It never gates its sender: a message without room is dropped and counted.
+    DropNewest,
+    /// It never gates its sender: a message without room takes the place of the oldest one of its
+    /// pair, which is dropped and counted.
+    DropOldest,
+    /// It never gates its sender: it holds one message per pair, and a further one replaces it.
+    Latest,
+}
+
+impl EdgeKind {
+    /// Returns `true` if messages without room are returned or dropped.
+    pub(crate) const fn is_lossy(self) -> bool {
+        matches!(
+            self,
+            Self::Reject | Self::DropNewest | Self::DropOldest | Self::Latest
+        )
+    }
 }
 
 /// A processor of a graph, as declared.
@@ -61,10 +107,15 @@ pub struct ProcessorInfo {
     pub name: &'static str,
     /// The type, as written in `graph!`.
     pub type_name: &'static str,
-    /// How many instances run; one unless it was declared as `[Type; N]`.
+    /// Number of instances; the minimum, where the builder gets the number.
     pub replicas: usize,
-    /// Whether it was declared as `[Type; N]`.
+    /// Maximum number of instances: `usize::MAX` if it was declared as `[Type; _]`, and equal to
+    /// [`replicas`](Self::replicas) unless it was declared so or by a range.
+    pub replicas_max: usize,
+    /// Whether it was declared as `[Type; N]`, `[Type; N..=M]` or `[Type; _]`.
     pub replicated: bool,
+    /// Whether it begins by itself: `[source]`.
+    pub source: bool,
 }
 
 /// An edge of a graph, as declared.
@@ -82,11 +133,16 @@ pub struct EdgeInfo {
     /// The type of the message, as written.
     pub message: &'static str,
     /// Messages that each queue of the edge holds at least: a ring, an inbox, or
-    /// a door. Rings and inboxes are rounded up to a power of two.
+    /// a door. Rings and inboxes are rounded up to a power of two. Without `cap` it is 256, or two
+    /// bursts of each sender of an inbox if that is more. Where the builder gets the number of
+    /// replicas, this is the capacity for the minimum number.
     pub capacity: usize,
+    /// Whether `cap` was declared.
+    pub(crate) has_cap: bool,
     /// Whether each pair of instances has a ring of its own, as where there are
     /// at most [`PAIRS_MAX`] pairs. Otherwise each receiver has an inbox, which
-    /// its senders share.
+    /// its senders share. Where the builder gets the number of replicas, this is for the minimum
+    /// number.
     pub by_pair: bool,
     /// Messages that one invocation of the sender may `send`.
     pub burst: usize,
@@ -102,6 +158,11 @@ pub struct EdgeInfo {
     /// Whether it needs room at one receiver, not at each, and each message goes to one with
     /// room: `route = any`.
     pub any: bool,
+    /// Whether its receiver takes its messages before those of other edges: `high`.
+    pub high: bool,
+    /// Bytes that a pair of instances queues before a further message lacks room: `bytes`.
+    /// `usize::MAX` on other edges.
+    pub bytes: usize,
     /// Whether each message is cloned before its handler, for
     /// [`Builder::on_failure`](crate::Builder::on_failure): `keep`.
     pub keep: bool,
@@ -110,6 +171,13 @@ pub struct EdgeInfo {
 /// The most pairs of instances of an edge that have a ring each. An edge to
 /// egress always has rings, since its lanes are few.
 pub const PAIRS_MAX: usize = 256;
+
+impl EdgeInfo {
+    /// Returns `true` if each pair has a queue under a lock.
+    pub(crate) const fn is_buffered(&self) -> bool {
+        self.bytes != usize::MAX || matches!(self.kind, EdgeKind::DropOldest | EdgeKind::Latest)
+    }
+}
 
 impl fmt::Display for EdgeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,6 +249,9 @@ pub fn connecting<G: Graph>(one: usize, other: usize) -> impl Iterator<Item = us
     note = "list it under `processors` in `graph!`"
 )]
 pub trait Node<P>: Graph {
+    /// A type with the name in `graph!`, for messages of the compiler.
+    #[doc(hidden)]
+    type Name;
     /// Which end it is.
     const END: End;
     /// The index in [`Graph::PROCESSORS`]; `usize::MAX` for the doors.
@@ -194,25 +265,29 @@ pub trait Node<P>: Graph {
 ///
 /// # Panics
 ///
-/// When there is no such replica.
+/// When there is no such replica, or the number of replicas of a processor that is declared before
+/// `P` is given to the builder. [`Handle::shard_of`](crate::Handle::shard_of) has no such limit.
 #[must_use]
 pub fn shard_of<G: Node<P>, P>(replica: usize) -> ShardId {
     let before = &G::PROCESSORS[..G::ID];
-    let replicas = G::PROCESSORS[G::ID].replicas;
+    let replicas = G::PROCESSORS[G::ID].replicas_max;
     assert!(
         replica < replicas,
         "graph `{}` has {replicas} of `{}`, so there is no replica {replica}",
         G::NAME,
         G::TYPE_NAME
     );
-    ShardId::from_index(before.iter().map(|info| info.replicas).sum::<usize>() + replica)
-}
-
-/// States which type the end number `N` in `graph!` is.
-#[doc(hidden)]
-pub trait At<const N: usize> {
-    /// The type.
-    type End;
+    let first = before.iter().map(|info| {
+        assert!(
+            info.replicas == info.replicas_max,
+            "graph `{}`: the number of replicas of `{}` is given to the builder; use \
+             `Handle::shard_of` for what is declared after it",
+            G::NAME,
+            info.name,
+        );
+        info.replicas
+    });
+    ShardId::from_index(first.sum::<usize>() + replica)
 }
 
 /// States that `P` has one instance in the graph; implemented by
@@ -229,27 +304,44 @@ pub trait Single<P>: Node<P> {}
 #[diagnostic::on_unimplemented(
     message = "graph `{Self}` has no replicas of `{P}` to choose from",
     label = "`{P}` is not replicated",
-    note = "send to it directly, or declare it as `[{P}; N]` in `graph!`"
+    note = "`.key`, `.any`, `.at` and `.all` choose among replicas: send without them, \
+            `cx.to::<..>().send(message)`",
+    note = "a lane of `Egress` is chosen by `.lane(i)`, and a processor has replicas if `graph!` \
+            declares it as `name: [Type; N]`"
 )]
 pub trait Replicated<P>: Node<P> {}
 
 /// States that the message `Self` may go from `From` to `To` in graph `G`;
 /// implemented by [`graph!`](crate::graph) alone, once per edge.
+///
+/// The last two parameters are the names of the ends, for messages of the compiler; they follow
+/// from the others.
 #[diagnostic::on_unimplemented(
-    message = "graph `{G}` has no edge `{From}` -> `{To}` for message `{Self}`",
+    message = "graph `{G}` has no edge `{FromName} -> {ToName}` for message `{Self}`",
     label = "not an edge of `{G}`",
-    note = "declare it in `graph!`:  {From} -> {To}: {Self};"
+    note = "declare it under `edges` in `graph!`:  {FromName} -> {ToName}: {Self};",
+    note = "messages own their data: declare and send `String` in place of `&str`"
 )]
-pub trait Edge<G: Graph, From, To>: Sized + Send + 'static {
+pub trait Edge<
+    G: Node<From> + Node<To>,
+    From,
+    To,
+    FromName = <G as Node<From>>::Name,
+    ToName = <G as Node<To>>::Name,
+>: Sized + Send + 'static
+{
     /// The index in [`Graph::EDGES`].
     const ID: usize;
     /// The entry in [`Graph::EDGES`].
     const INFO: &'static EdgeInfo = &G::EDGES[Self::ID];
     /// The index among the edges that leave the sending processor.
-    const OUT: usize = crate::check::outgoing_before(G::EDGES, Self::ID);
+    const OUT: usize;
     /// Clones a message, on an edge that is marked `keep`.
     #[doc(hidden)]
-    const COPY: Option<fn(&Self) -> Self>;
+    const COPY: Option<fn(&Self) -> Self> = None;
+    /// Weighs a message, on an edge with `bytes`.
+    #[doc(hidden)]
+    const WEIGH: Option<fn(&Self) -> usize> = None;
 
     /// Makes the rings or the door of the edge.
     #[doc(hidden)]

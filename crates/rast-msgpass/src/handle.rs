@@ -7,32 +7,30 @@ use std::any::Any;
 use std::io;
 use std::time::Instant;
 
-use crate::counter::Counter;
-use crate::credit::oldest;
+use crate::door::{AnyDoor, Doors};
 use crate::drain::{Blocked, Drain, DrainCause, DrainError, LOOK};
 use crate::egress::{EgressReceiver, Lane, LaneParts};
 use crate::ending::{EndedBy, Ending};
-use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Ingress, Node};
-use crate::ingress::{AnyDoor, Doors, IngressSender};
-use crate::panics::{contain, text};
+use crate::graph::{Edge, Egress, Graph, Ingress, Node};
+use crate::ingress::IngressSender;
+use crate::panics::text;
 use crate::primitive::Parker;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
-use crate::report::{EdgeMetrics, InstanceMetrics, Metrics, Report, Undelivered};
+use crate::report::{Metrics, Report};
 use crate::runtime::Runtime;
-use crate::sends::answers_to;
 use crate::sharder::{self, Outcome, ShardId, Sharder};
 use crate::shared::Shared;
 use crate::stages::stages;
 use crate::states::States;
-use crate::timers::{Clock, Nanos};
+use crate::view::{Notes, View, Viewer};
 use crate::wiring::{Lanes, Outside};
 
-/// What the thread of a graph found at its end, beside the shared counts.
-#[derive(Clone, Debug, Default)]
+/// What the thread of a graph leaves at its end.
+#[derive(Default)]
 pub(crate) struct Found {
-    rejections: Vec<String>,
-    faults: Vec<String>,
+    notes: Notes,
     states: States,
 }
 
@@ -82,25 +80,29 @@ pub(crate) struct Run {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sharder: sharder::Handle,
     doors: Vec<Option<Box<dyn Any + Send + Sync>>>,
-    pub(crate) closers: Vec<Vec<Box<dyn AnyDoor>>>,
-    pub(crate) lanes: Vec<Vec<Arc<Lane>>>,
+    pub(crate) view: Arc<View>,
     pub(crate) receivers: Mutex<Lanes>,
     thread: Option<JoinHandle<Found>>,
-    found: Found,
+    states: States,
 }
 
 impl Run {
     fn new(shared: Arc<Shared>, sharder: sharder::Handle, outside: Outside) -> Self {
         *shared.wakes.0.lock() = Some(sharder.clone());
         Self {
+            view: Arc::new(View {
+                shared: Arc::clone(&shared),
+                sharder: sharder.clone(),
+                closers: outside.closers,
+                lanes: outside.lanes,
+                notes: Mutex::new(Notes::default()),
+            }),
             shared,
             sharder,
             doors: outside.doors,
-            closers: outside.closers,
-            lanes: outside.lanes,
             receivers: Mutex::new(outside.receivers),
             thread: None,
-            found: Found::default(),
+            states: States::default(),
         }
     }
 
@@ -154,11 +156,11 @@ impl Run {
 
     /// Returns what is to be closed at the end.
     fn closing(&self) -> Closing {
-        let doors = self.closers.iter().flatten();
+        let doors = self.view.closers.iter().flatten();
         Closing {
             shared: Arc::clone(&self.shared),
             doors: doors.map(|door| door.boxed()).collect(),
-            lanes: self.lanes.iter().flatten().cloned().collect(),
+            lanes: self.view.lanes.iter().flatten().cloned().collect(),
         }
     }
 
@@ -167,14 +169,13 @@ impl Run {
             if self.shared.is_own_thread() {
                 self.sharder.stop();
                 let text = "a handler of the graph ended it, so the report comes before the end";
-                self.found.faults.push(text.to_owned());
+                self.view.notes.lock().faults.push(text.to_owned());
                 return;
             }
             let found = thread.join().unwrap_or_else(|payload| {
                 let mut found = Found::default();
-                found
-                    .faults
-                    .push(format!("the graph's thread: {}", text(payload)));
+                let text = format!("the graph's thread: {}", text(payload));
+                found.notes.faults.push(text);
                 found
             });
             self.has_ended(found);
@@ -183,7 +184,8 @@ impl Run {
 
     /// Takes note of the end: no thread can ask for the other receivers any more.
     fn has_ended(&mut self, found: Found) {
-        self.found = found;
+        self.states = found.states;
+        *self.view.notes.lock() = found.notes;
         for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
             let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
             self.shared.count_undelivered(edge, waiting.sum());
@@ -197,124 +199,11 @@ impl Run {
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        let shared = &self.shared;
-        let stats = self.sharder.stats();
-        let published = self.sharder.assignment();
-        let lost = shared.undelivered();
-        let mut edges: Vec<EdgeMetrics> = shared
-            .edges
-            .iter()
-            .map(|edge| EdgeMetrics {
-                edge,
-                sent: 0,
-                received: 0,
-                depth: 0,
-                unanswered: 0,
-                oldest: Nanos::ZERO,
-            })
-            .collect();
-        let now = shared.clock.now();
-        let see = |edge: &mut EdgeMetrics, since: &Counter| {
-            let age = oldest(since).map_or(Nanos::ZERO, |since| now.saturating_since(since));
-            edge.oldest = edge.oldest.max(age);
-        };
-        // Per edge of requests: those that were answered or waived.
-        let mut ended = vec![0; shared.edges.len()];
-        let mut instances = Vec::with_capacity(shared.stats.len());
-        for (shard, counts) in shared.stats.iter().enumerate() {
-            let (node, replica) = shared.instance(shard);
-            let end = End::Processor(node);
-            let mut total_received = 0;
-            let incoming = (0..shared.edges.len()).filter(|&edge| shared.edges[edge].to == end);
-            for (index, edge) in incoming.enumerate() {
-                let received = counts.received[index].get();
-                total_received += received;
-                edges[edge].received += received;
-                edges[edge].sent += counts.entered[index].get();
-            }
-            let mut total_sent = 0;
-            let outgoing = (0..shared.edges.len()).filter(|&edge| shared.edges[edge].from == end);
-            for (index, edge) in outgoing.enumerate() {
-                let sent = counts.sent[index].get();
-                total_sent += sent;
-                edges[edge].sent += sent;
-                if let EdgeKind::Reply { request } = shared.edges[edge].kind {
-                    ended[request] += sent + counts.waived[index].get();
-                    see(&mut edges[request], &counts.since[index]);
-                }
-                for since in counts.asked[index].iter() {
-                    see(&mut edges[edge], since);
-                }
-            }
-            instances.push(InstanceMetrics {
-                processor: node,
-                name: shared.processors[node].name,
-                replica,
-                worker: published
-                    .assignment
-                    .owner(ShardId::from_index(shard))
-                    .index(),
-                pings: counts.pings.get(),
-                received: total_received,
-                sent: total_sent,
-                turns: counts.turns.get(),
-                gated: counts.gated.get(),
-                panics: counts.panics.get(),
-                restarts: counts.restarts.get(),
-                is_retired: counts.retired.get() > 0,
-                busy: Nanos::from_nanos(counts.busy_ns.get()),
-            });
-        }
-        for (edge, counts) in edges.iter_mut().enumerate() {
-            counts.received += self.lanes[edge]
-                .iter()
-                .map(|lane| lane.taken())
-                .sum::<u64>();
-            let doors: u64 = self.closers[edge]
-                .iter()
-                .map(|door| door.len() as u64)
-                .sum();
-            // On the way out, what was lost is not among the received.
-            let lost = match counts.edge.to {
-                End::Egress => lost[edge],
-                End::Ingress | End::Processor(_) => shared.abandoned(edge),
-            };
-            let gone = counts.received + lost;
-            counts.depth = counts.sent.saturating_sub(gone) + doors;
-            if answers_to(shared.edges, edge).is_some() {
-                counts.unanswered = counts.sent.saturating_sub(ended[edge]);
-            }
-            if counts.unanswered == 0 {
-                counts.oldest = Nanos::ZERO;
-            }
-        }
-        Metrics {
-            instances,
-            edges,
-            workers: stats.workers,
-            epochs: stats.epochs,
-            moves: stats.moves,
-        }
+        self.view.metrics()
     }
 
     pub(crate) fn report(&self) -> Report {
-        let lost = self.shared.undelivered();
-        let shared_faults = self.shared.faults();
-        let undelivered = self.shared.edges.iter().zip(lost);
-        Report {
-            metrics: self.metrics(),
-            panics: self.shared.panics(),
-            ceilings: self.shared.ceilings(),
-            undelivered: undelivered
-                .filter(|&(_, messages)| messages > 0)
-                .map(|(edge, messages)| Undelivered { edge, messages })
-                .collect(),
-            rejections: self.found.rejections.clone(),
-            faults: [shared_faults, self.found.faults.clone()].concat(),
-            timers_cancelled: self.shared.timers_cancelled(),
-            ended_by: self.shared.ending.cause(),
-            states: self.found.states.clone(),
-        }
+        self.view.report(self.states.clone())
     }
 
     /// Says what a drain came to, once the graph has ended.
@@ -345,7 +234,7 @@ fn run_sharder(sharder: Sharder<Runtime>) -> (Found, Outcome<Runtime>) {
             let text = error.to_string();
             let outcome = error.into_parts().1;
             let mut found = Found::of(&outcome);
-            found.faults.insert(0, text);
+            found.notes.faults.insert(0, text);
             (found, outcome)
         }
     }
@@ -355,8 +244,10 @@ impl Found {
     fn of(outcome: &Outcome<Runtime>) -> Self {
         let faults = outcome.report.panics.iter().map(ToString::to_string);
         Self {
-            rejections: outcome.report.rejections.clone(),
-            faults: faults.collect(),
+            notes: Notes {
+                rejections: outcome.report.rejections.clone(),
+                faults: faults.collect(),
+            },
             states: States::default(),
         }
     }
@@ -383,7 +274,10 @@ impl Closing {
         let mut contained = |step: &mut dyn FnMut()| match contain(step) {
             Ok(()) => true,
             Err(payload) => {
-                found.faults.push(format!("at the end: {}", text(payload)));
+                found
+                    .notes
+                    .faults
+                    .push(format!("at the end: {}", text(payload)));
                 false
             }
         };
@@ -393,9 +287,8 @@ impl Closing {
             instance.stop();
             // A destructor of a message that panics took that message with it.
             while !contained(&mut || instance.finish()) {}
-            let (state, rest) = instance.into_parts();
-            states.push(state);
-            let mut rest = Some(rest);
+            states.push(instance.take_state());
+            let mut rest = Some(instance);
             contained(&mut || drop(rest.take()));
         }
         for lane in &self.lanes {
@@ -411,7 +304,7 @@ impl Drop for Run {
         let has_ended = self.thread.is_none();
         self.stop(EndedBy::Dropped);
         // A report that was made has a share in the states, and drops those that are left.
-        while !has_ended && let Some(state) = self.found.states.pop() {
+        while !has_ended && let Some(state) = self.states.pop() {
             if let Err(payload) = contain(|| drop(state)) {
                 self.shared
                     .record_fault("a processor's destructor", payload);
@@ -424,7 +317,7 @@ impl<G: Graph> Handle<G> {
     /// Returns a sender for the door from ingress to `P` that takes `M`.
     pub fn ingress<P, M>(&self) -> IngressSender<G, P, M>
     where
-        G: Node<P>,
+        G: Node<Ingress> + Node<P>,
         M: Edge<G, Ingress, P>,
     {
         let doors = self.run.door::<M>(<M as Edge<G, Ingress, P>>::ID);
@@ -441,7 +334,7 @@ impl<G: Graph> Handle<G> {
     /// When the edge has no such lane.
     pub fn try_egress<P, M>(&self, lane: usize) -> Option<EgressReceiver<M>>
     where
-        G: Node<P>,
+        G: Node<P> + Node<Egress>,
         M: Edge<G, P, Egress>,
     {
         let mut receivers = self.run.receivers.lock();
@@ -460,7 +353,7 @@ impl<G: Graph> Handle<G> {
     /// When the edge has no such lane, or its receiver was handed out before.
     pub fn egress<P, M>(&self, lane: usize) -> EgressReceiver<M>
     where
-        G: Node<P>,
+        G: Node<P> + Node<Egress>,
         M: Edge<G, P, Egress>,
     {
         match self.try_egress::<P, M>(lane) {
@@ -473,12 +366,41 @@ impl<G: Graph> Handle<G> {
         }
     }
 
+    /// Returns the number of instances of `P`.
+    #[must_use]
+    pub fn replicas<P>(&self) -> usize
+    where
+        G: Node<P>,
+    {
+        self.run.shared.shards_of(<G as Node<P>>::ID).len()
+    }
+
+    /// Returns the shard that a replica of `P` is: replicas are numbered in the order of the
+    /// declaration.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such replica.
+    #[must_use]
+    pub fn shard_of<P>(&self, replica: usize) -> ShardId
+    where
+        G: Node<P>,
+    {
+        self.run.shared.shard_of(<G as Node<P>>::ID, replica)
+    }
+
     /// Returns something that stops the graph, for another thread to keep.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             sharder: self.run.sharder.clone(),
             ending: Arc::clone(&self.run.shared.ending),
         }
+    }
+
+    /// Returns something that reads metrics, report and assignment, for other threads to keep.
+    #[must_use]
+    pub fn viewer(&self) -> Viewer {
+        Viewer::new(Arc::clone(&self.run.view))
     }
 
     /// Returns what ended the graph, or is to; `None` while it runs.

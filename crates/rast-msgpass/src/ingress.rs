@@ -1,307 +1,17 @@
-//! Ingress: typed doors into the graph, for any thread.
-//!
-//! A door is the MPMC queue of rast-queue with a count of reserved places
-//! beside it: the queue has no bound, the count is the bound.
-//!
-//! ```text
-//!   sender (any thread)                         receiver (the processor's worker)
-//!   S1 reserve: count < capacity, count += 1    R1 pop, handle, ...
-//!   S2 push                                     R2 count -= popped
-//!   S3 notify the shard                         R3 notify waiting senders
-//! ```
-//!
-//! 1. The count never exceeds the capacity: it is raised by compare-exchange,
-//!    not added to and taken back, so a refused sender never makes another one
-//!    see a full door that has room.
-//! 2. Closing closes the queue. A push after that gives the message back, and
-//!    its sender undoes the reservation: what `try_send` took is in the queue.
-//! 3. A closed door with a count of zero stays empty for ever.
+//! Ingress: the typed ways into the graph, each to a [`Door`] per instance.
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::pin::Pin;
+use core::task::{Context, Poll};
 use core::time::Duration;
-use std::error::Error;
 use std::time::Instant;
 
 use crate::credit::replica_of;
-use crate::ending::{EndedBy, Ending};
-use crate::graph::{Edge, Graph, Ingress, Node, Replicated};
+use crate::door::{Closed, Door, Doors, TrySendError};
+use crate::graph::{Edge, Ingress, Node, Replicated};
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
-use crate::primitive::{CachePadded, EventCount};
-use crate::queue::{self, Queue};
 use crate::sharder::{self, ShardId};
-
-/// The reason why a door did not take a message; the message is in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum TrySendError<M> {
-    /// There is no room now.
-    Full(M),
-    /// The graph drains or has ended.
-    Closed(Closed<M>),
-}
-
-/// The graph drains or has ended; the message is in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Closed<M> {
-    message: M,
-    by: EndedBy,
-}
-
-impl<M> Closed<M> {
-    /// Returns the message.
-    pub fn into_inner(self) -> M {
-        self.message
-    }
-
-    /// Returns what ended the graph.
-    pub fn ended_by(&self) -> EndedBy {
-        self.by
-    }
-}
-
-impl<M> fmt::Debug for Closed<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Closed")
-            .field("by", &self.by)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<M> fmt::Display for Closed<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the door of the graph is closed: {}", self.by)
-    }
-}
-
-impl<M> Error for Closed<M> {}
-
-impl<M> TrySendError<M> {
-    /// Returns the message.
-    pub fn into_inner(self) -> M {
-        match self {
-            Self::Full(message) => message,
-            Self::Closed(closed) => closed.message,
-        }
-    }
-
-    /// Returns whether there was no room.
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::Full(_))
-    }
-
-    /// Returns whether the door is closed for good.
-    pub fn is_closed(&self) -> bool {
-        matches!(self, Self::Closed(_))
-    }
-}
-
-impl<M> fmt::Debug for TrySendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full(_) => f.write_str("Full(..)"),
-            Self::Closed(closed) => fmt::Debug::fmt(closed, f),
-        }
-    }
-}
-
-impl<M> fmt::Display for TrySendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full(_) => f.write_str("the door is full"),
-            Self::Closed(closed) => fmt::Display::fmt(closed, f),
-        }
-    }
-}
-
-impl<M> Error for TrySendError<M> {}
-
-/// A bounded queue from outside threads to one instance of a processor.
-pub struct Door<M> {
-    queue: Queue<M>,
-    /// Reserved places: accepted and not yet taken out, and being sent.
-    count: CachePadded<AtomicUsize>,
-    capacity: usize,
-    room: EventCount,
-    ending: Arc<Ending>,
-}
-
-impl<M> Door<M> {
-    /// Makes an open door with room for `capacity` messages.
-    #[must_use]
-    pub fn new(capacity: usize) -> Self {
-        Self::of(capacity, Arc::new(Ending::new(&[], &[])))
-    }
-
-    /// Makes a door of the graph that ends by `ending`.
-    pub(crate) fn of(capacity: usize, ending: Arc<Ending>) -> Self {
-        Self {
-            ending,
-            queue: Queue::new(),
-            count: CachePadded::new(AtomicUsize::new(0)),
-            capacity,
-            room: EventCount::new(),
-        }
-    }
-
-    /// Puts a message in if there is room. Lock-free except for the queue.
-    pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
-        if self.queue.is_closed() {
-            return Err(TrySendError::Closed(self.closed(message)));
-        }
-        if !self.reserve() {
-            return Err(TrySendError::Full(message));
-        }
-        match self.queue.push(message) {
-            Ok(()) => Ok(()),
-            Err(queue::Closed(message)) => {
-                self.release(1);
-                Err(TrySendError::Closed(self.closed(message)))
-            }
-        }
-    }
-
-    #[cold]
-    fn closed(&self, message: M) -> Closed<M> {
-        Closed {
-            message,
-            by: self.ending.cause().unwrap_or(EndedBy::Fault),
-        }
-    }
-
-    /// Waits for room until `deadline`, for ever without one.
-    pub fn send_until(
-        &self,
-        mut message: M,
-        deadline: Option<Instant>,
-    ) -> Result<(), TrySendError<M>> {
-        loop {
-            match self.try_send(message) {
-                Err(TrySendError::Full(back)) => message = back,
-                other => return other,
-            }
-            let key = self.room.prepare();
-            match self.try_send(message) {
-                Err(TrySendError::Full(back)) => message = back,
-                other => {
-                    self.room.cancel(key);
-                    return other;
-                }
-            }
-            match deadline {
-                None => self.room.wait(key),
-                Some(deadline) => {
-                    self.room.wait_deadline(key, deadline);
-                    if Instant::now() >= deadline {
-                        return self.try_send(message);
-                    }
-                }
-            }
-        }
-    }
-
-    fn reserve(&self) -> bool {
-        // Relaxed: a first guess for the exchange below. [IN1]
-        let mut count = self.count.load(Ordering::Relaxed);
-        while count < self.capacity {
-            // Relaxed: a place carries no data; the message is published by the queue. [IN2]
-            let raised = self.count.compare_exchange_weak(
-                count,
-                count + 1,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            match raised {
-                Ok(_) => return true,
-                Err(now) => count = now,
-            }
-        }
-        false
-    }
-
-    /// Takes one message out; its place stays reserved until
-    /// [`release`](Self::release). For the receiver alone.
-    pub fn pop(&self) -> Option<M> {
-        self.queue.pop()
-    }
-
-    /// Frees `places`, and wakes as many senders that wait for room.
-    pub fn release(&self, places: usize) {
-        if places > 0 {
-            // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
-            // counted above. [IN3]
-            self.count.fetch_sub(places, Ordering::Release);
-            self.room.notify_some(places);
-        }
-    }
-
-    /// Refuses everything from now on, and wakes the senders that wait for room.
-    pub fn close(&self) {
-        self.queue.close();
-        self.room.notify_all();
-    }
-
-    /// Returns whether nothing is in the queue now.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    /// Returns how many messages are accepted and not taken out.
-    pub fn len(&self) -> usize {
-        // Relaxed: a snapshot for metrics. [IN4]
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether the door is closed and everything it accepted was taken.
-    pub fn is_spent(&self) -> bool {
-        // Acquire: pairs with the Release in release; the counts of what entered are read after
-        // this. [IN5]
-        self.queue.is_closed() && self.count.load(Ordering::Acquire) == 0
-    }
-}
-
-impl<M> fmt::Debug for Door<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door")
-            .field("len", &self.len())
-            .field("capacity", &self.capacity)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A door whose message type is not known.
-pub(crate) trait AnyDoor: Send + Sync {
-    fn close(&self);
-    fn is_spent(&self) -> bool;
-    fn len(&self) -> usize;
-    /// Another reference to the same door.
-    fn boxed(&self) -> Box<dyn AnyDoor>;
-}
-
-impl<M: Send + 'static> AnyDoor for Arc<Door<M>> {
-    fn close(&self) {
-        Door::close(self);
-    }
-
-    fn is_spent(&self) -> bool {
-        Door::is_spent(self)
-    }
-
-    fn len(&self) -> usize {
-        Door::len(self)
-    }
-
-    fn boxed(&self) -> Box<dyn AnyDoor> {
-        Box::new(Arc::clone(self))
-    }
-}
-
-/// The doors of one edge, one per instance of its receiver.
-pub(crate) struct Doors<M> {
-    pub(crate) doors: Vec<Arc<Door<M>>>,
-    /// The shard of the first instance.
-    pub(crate) first: usize,
-}
 
 /// Sends messages of type `M` into graph `G`, to processor `P`, from any thread.
 ///
@@ -348,7 +58,7 @@ pub struct IngressSender<G, P, M> {
     types: PhantomData<fn(G, P)>,
 }
 
-impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
+impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
     pub(crate) fn new(doors: Arc<Doors<M>>, handle: sharder::Handle) -> Self {
         Self {
             doors,
@@ -361,6 +71,14 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
     #[must_use]
     pub fn replicas(&self) -> usize {
         self.doors.doors.len()
+    }
+
+    /// The only instance.
+    pub(crate) fn only(&self) -> IngressPort<'_, M>
+    where
+        G: crate::graph::Single<P>,
+    {
+        self.port(0)
     }
 
     fn port(&self, index: usize) -> IngressPort<'_, M> {
@@ -429,6 +147,19 @@ impl<G: Graph + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
     {
         self.port(0).send_timeout(message, timeout)
     }
+
+    /// Sends, waiting for room, as a task of any runtime. Dropped before it is done, it takes the
+    /// message with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the message when the graph drains or has ended.
+    pub fn send_async(&self, message: M) -> Sending<'_, M>
+    where
+        G: crate::graph::Single<P>,
+    {
+        self.port(0).send_async(message)
+    }
 }
 
 impl<G, P, M> Clone for IngressSender<G, P, M> {
@@ -454,7 +185,7 @@ pub struct IngressPort<'a, M> {
     handle: &'a sharder::Handle,
 }
 
-impl<M> IngressPort<'_, M> {
+impl<'a, M> IngressPort<'a, M> {
     /// Sends if there is room now. Never waits.
     ///
     /// # Errors
@@ -488,10 +219,31 @@ impl<M> IngressPort<'_, M> {
     ///
     /// `Full` when the time is over, or `Closed`, with the message.
     pub fn send_timeout(&self, message: M, timeout: Duration) -> Result<(), TrySendError<M>> {
-        self.door
-            .send_until(message, Instant::now().checked_add(timeout))?;
+        self.send_until(message, Instant::now().checked_add(timeout))
+    }
+
+    pub(crate) fn send_until(
+        &self,
+        message: M,
+        deadline: Option<Instant>,
+    ) -> Result<(), TrySendError<M>> {
+        self.door.send_until(message, deadline)?;
         self.handle.wake(self.shard);
         Ok(())
+    }
+
+    /// Sends, waiting for room, as a task of any runtime. Dropped before it is done, it takes the
+    /// message with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] with the message when the graph drains or has ended.
+    pub fn send_async(&self, message: M) -> Sending<'a, M> {
+        Sending {
+            port: IngressPort { ..*self },
+            message: Some(message),
+            task: None,
+        }
     }
 
     /// Returns how many messages wait, or are being sent, there.
@@ -513,72 +265,50 @@ impl<M> fmt::Debug for IngressPort<'_, M> {
     }
 }
 
-#[cfg(all(test, not(rast_loom)))]
-mod tests {
-    //! What the public interface cannot bring about.
+/// A send that waits for room, as a future: from [`IngressSender::send_async`].
+///
+/// It takes a lock for the time of a push only where the door is full. Tasks get room in the order
+/// in which they found none, and compete for it with threads that send. A task that is woken and
+/// then neither polled nor dropped keeps that wake-up from the others.
+#[must_use = "a future does nothing until it is polled"]
+pub struct Sending<'a, M> {
+    port: IngressPort<'a, M>,
+    message: Option<M>,
+    /// Its number among the tasks that wait.
+    task: Option<u64>,
+}
 
-    use super::*;
-    use std::sync::atomic::AtomicBool;
+// Nothing points into the message.
+impl<M> Unpin for Sending<'_, M> {}
 
-    #[test]
-    fn room_for_one_wakes_one() {
-        const WAITERS: usize = 8;
-        let door = Door::new(1);
-        door.try_send(0).expect("there is room for one");
-        let tried = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for number in 1..=WAITERS {
-                let (door, tried) = (&door, &tried);
-                scope.spawn(move || {
-                    // As `send_until` does, with a count of the wake-ups.
-                    let mut message = number;
-                    loop {
-                        let key = door.room.prepare();
-                        tried.fetch_add(1, Ordering::SeqCst);
-                        message = match door.try_send(message) {
-                            Err(TrySendError::Full(back)) => back,
-                            other => {
-                                door.room.cancel(key);
-                                return other.expect("the door is open");
-                            }
-                        };
-                        door.room.wait(key);
-                    }
-                });
-            }
-            while tried.load(Ordering::SeqCst) < WAITERS {
-                std::thread::yield_now();
-            }
-            for _ in 0..=WAITERS {
-                while door.pop().is_none() {
-                    std::thread::yield_now();
-                }
-                door.release(1);
-            }
-        });
-        // Each looked once before it slept, and once after its own wake-up.
-        assert!(tried.load(Ordering::SeqCst) <= 2 * WAITERS);
+impl<M> Future for Sending<'_, M> {
+    type Output = Result<(), Closed<M>>;
+
+    /// # Panics
+    ///
+    /// When it was ready before.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            port,
+            message,
+            task,
+        } = &mut *self;
+        let sent = port.door.poll_send(message, task, cx);
+        if let Poll::Ready(Ok(())) = sent {
+            port.handle.wake(port.shard);
+        }
+        sent
     }
+}
 
-    #[test]
-    fn a_send_ends_at_its_deadline_however_often_it_is_woken() {
-        let door = Door::new(1);
-        door.try_send(1).expect("there is room for one");
-        let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let waker = scope.spawn(|| {
-                let give_up = Instant::now() + Duration::from_secs(10);
-                while !ended.load(Ordering::Relaxed) && Instant::now() < give_up {
-                    door.room.notify_all();
-                }
-                ended.load(Ordering::Relaxed)
-            });
-            let deadline = Instant::now() + Duration::from_millis(20);
-            let refused = door.send_until(2, Some(deadline));
-            ended.store(true, Ordering::Relaxed);
-            assert!(matches!(refused, Err(TrySendError::Full(2))));
-            let in_time = waker.join().expect("the waker only wakes");
-            assert!(in_time, "the send went on for as long as it was woken");
-        });
+impl<M> Drop for Sending<'_, M> {
+    fn drop(&mut self) {
+        self.port.door.cancel(&mut self.task);
+    }
+}
+
+impl<M> fmt::Debug for Sending<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sending").field(self.port.door).finish()
     }
 }

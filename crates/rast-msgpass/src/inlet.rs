@@ -11,18 +11,20 @@
 use core::any::Any;
 use core::marker::PhantomData;
 
+use crate::buffer::Buffer;
 use crate::cx::{Core, Cx};
-use crate::graph::{Edge, Graph};
-use crate::ingress::Door;
+use crate::door::Door;
+use crate::graph::{Edge, Graph, Node};
 use crate::load::Input;
 use crate::outlet::ROOM;
-use crate::panics::contain;
+use crate::policy::Panic;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
 use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::report::Handler;
-use crate::sends::is_restricted;
+use crate::sends::{answers_to, is_restricted};
 use crate::sharder::{ShardId, WorkerCx};
 #[cfg(feature = "testing")]
 use crate::testing::{self, Tap};
@@ -35,6 +37,8 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn inputs(&self) -> usize;
     /// Returns whether something is in an input.
     fn has_any(&self, input: usize) -> bool;
+    /// Returns whether its messages go before those of other inlets.
+    fn is_high(&self) -> bool;
     /// Returns the outlet of the requests that this inlet has the answers to.
     fn answering(&self) -> Option<usize>;
     /// Has up to `max` messages of an input handled.
@@ -80,6 +84,8 @@ pub(crate) enum Source<M> {
     AnswerRings(Vec<Consumer<Option<M>>>),
     AnswerInbox(bounded::Consumer<Option<M>>, Pace),
     Door(Arc<Door<M>>, Pace),
+    /// Of an edge that drops the oldest, or with a bound in bytes.
+    Buffers(Vec<Arc<Buffer<M>>>),
 }
 
 /// The receiver's end of one ring.
@@ -89,11 +95,12 @@ pub(crate) struct Ring<M> {
 }
 
 impl<M> Ring<M> {
-    /// A message was taken. Returns whether its slot, and those that were held, went back and
-    /// the sender is to be told.
+    /// Messages were taken. Returns whether their slots, and those that were held, were released
+    /// and the sender is to be woken.
     #[inline]
-    fn has_taken(&mut self) -> bool {
-        self.pace.take() && self.release()
+    fn has_taken(&mut self, messages: u32) -> bool {
+        self.pace.count(messages);
+        self.pace.is_due() && self.release()
     }
 
     /// Returns the slots that are held, at the end of a batch, and whether the sender is to be
@@ -110,12 +117,18 @@ impl<M> Ring<M> {
     }
 }
 
-/// The receiving half of one edge.
-pub(crate) struct In<G, F, M> {
+/// What the receiving half of an edge has that depends on its message alone: compiled once for all
+/// edges with that message.
+pub(crate) struct Intake<M> {
     source: Source<M>,
     place: Place,
     /// On an edge that is marked `keep`: a clone of the message in hand.
     kept: Option<M>,
+}
+
+/// The receiving half of one edge.
+pub(crate) struct In<G, F, M> {
+    intake: Intake<M>,
     types: PhantomData<fn(G, F, M)>,
 }
 
@@ -165,13 +178,12 @@ impl Place {
     }
 }
 
-impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
+impl<M: Send + 'static> Intake<M> {
     pub(crate) fn new(place: Place, source: Source<M>) -> Self {
         Self {
             source,
             place,
             kept: None,
-            types: PhantomData,
         }
     }
 
@@ -183,7 +195,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 let ring = &mut rings[input];
                 let message = ring.ring.take()?;
                 core.sender = input;
-                if ring.has_taken() {
+                if ring.has_taken(1) {
                     place.wake_senders(cx);
                 }
                 Some(Some(message))
@@ -227,6 +239,14 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 }
                 Some(Some(message))
             }
+            Source::Buffers(buffers) => {
+                let (message, wakes) = buffers[input].take()?;
+                core.sender = input;
+                if wakes {
+                    place.wake_senders(cx);
+                }
+                Some(Some(message))
+            }
         }
     }
 
@@ -259,12 +279,118 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                     }
                 }
             }
-            Source::AnswerRings(_) => {}
+            Source::AnswerRings(_) | Source::Buffers(_) => {}
             Source::Door(door, pace) => {
                 if pace.holds() {
                     door.release(pace.give());
                 }
             }
+        }
+    }
+
+    /// A handler panicked: its message is lost, and no thread waits for the answer.
+    #[cold]
+    fn panicked(&mut self, payload: Box<dyn Any + Send>, core: &mut Core) {
+        let edge = self.place.edge;
+        let message = self.kept.take().map(|message| Box::new(message) as _);
+        core.shared.count_in_hand(edge);
+        core.panicked(Panic {
+            handler: Handler::Message,
+            payload,
+            edge: Some(edge),
+            message,
+        });
+        if let Some(out) = self.place.requests {
+            core.end_request(out);
+        }
+    }
+
+    /// Returns how many inputs there are.
+    fn len(&self) -> usize {
+        match &self.source {
+            Source::Rings(rings) => rings.len(),
+            Source::AnswerRings(rings) => rings.len(),
+            Source::Buffers(buffers) => buffers.len(),
+            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
+        }
+    }
+
+    /// Returns whether something is in an input.
+    fn holds_any(&self, input: usize) -> bool {
+        match &self.source {
+            Source::Rings(rings) => !rings[input].ring.is_empty(),
+            Source::AnswerRings(rings) => !rings[input].is_empty(),
+            Source::Inbox(inbox, _) => !inbox.is_empty(),
+            Source::AnswerInbox(inbox, _) => !inbox.is_empty(),
+            Source::Door(door, _) => !door.is_empty(),
+            Source::Buffers(buffers) => !buffers[input].is_empty(),
+        }
+    }
+
+    /// Takes all there is and gives it up, without a worker at the end.
+    fn give_up(&mut self, core: &mut Core, mut cx: Option<&mut WorkerCx<'_>>) -> Delivered {
+        let mut all = Delivered::default();
+        for input in 0..self.len() {
+            while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
+                all.taken += 1;
+                if let Some(message) = message {
+                    self.give_up_one(message, core);
+                } else {
+                    all.waived += 1;
+                }
+            }
+            self.settle(input, cx.as_deref_mut());
+        }
+        all
+    }
+
+    #[cold]
+    fn give_up_one(&self, message: M, core: &mut Core) {
+        core.shared.give_up(self.place.edge, message);
+        if let Some(out) = self.place.requests {
+            core.waive(out);
+        }
+    }
+}
+
+impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
+    pub(crate) fn new(intake: Intake<M>) -> Self {
+        Self {
+            intake,
+            types: PhantomData,
+        }
+    }
+
+    /// Calls the handler of a message. Without optimisation it is compiled once per edge, not once
+    /// per loop that calls it.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn handle<P: Receive<G, F, M>>(
+        message: M,
+        kept: &mut Option<M>,
+        place: &Place,
+        processor: &mut P,
+        core: &mut Core,
+        cx: &WorkerCx<'_>,
+    ) where
+        G: Node<F> + Node<P>,
+        M: Edge<G, F, P>,
+    {
+        core.invocation += 1;
+        if const { requests::<G, F, M, P>() } {
+            core.begin_request(place.edge, cx.now());
+        }
+        if let Some(copy) = const { <M as Edge<G, F, P>>::COPY } {
+            *kept = Some(copy(&message));
+        }
+        core.delivering(Some(place.edge), &message);
+        processor.receive(message, &mut Cx::new(core));
+        if const { <M as Edge<G, F, P>>::COPY.is_some() } {
+            drop_kept(kept, core);
+        }
+        if const { requests::<G, F, M, P>() }
+            && let Some(out) = place.requests
+        {
+            core.end_request(out);
         }
     }
 
@@ -280,10 +406,12 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         mut load: Option<&mut Input>,
         all: &mut Delivered,
     ) where
+        G: Node<F> + Node<P>,
         M: Edge<G, F, P>,
     {
+        let intake = &mut self.intake;
         loop {
-            let Some(message) = self.take(input, core, Some(cx)) else {
+            let Some(message) = intake.take(input, core, Some(cx)) else {
                 all.is_empty = true;
                 break;
             };
@@ -294,69 +422,16 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             match message {
                 None => all.waived += 1,
                 Some(message) => {
-                    core.invocation += 1;
-                    if self.place.requests.is_some() {
-                        core.begin_request(self.place.edge, cx.now());
-                    }
-                    if let Some(copy) = const { <M as Edge<G, F, P>>::COPY } {
-                        self.kept = Some(copy(&message));
-                    }
-                    core.delivering(Some(self.place.edge), &message);
-                    processor.receive(message, &mut Cx::new(core));
-                    if const { <M as Edge<G, F, P>>::COPY.is_some() } {
-                        drop_kept(&mut self.kept, core);
-                    }
-                    if let Some(out) = self.place.requests {
-                        core.end_request(out);
-                    }
+                    let kept = &mut intake.kept;
+                    Self::handle(message, kept, &intake.place, processor, core, cx);
                 }
             }
             if all.taken >= max || core.is_paused() {
-                all.is_empty = !self.holds_any(input);
+                all.is_empty = !intake.holds_any(input);
                 break;
             }
         }
-        self.settle(input, Some(cx));
-    }
-
-    /// A handler panicked: its message is lost, and no thread waits for the answer.
-    #[cold]
-    fn panicked(&mut self, payload: Box<dyn Any + Send>, core: &mut Core) {
-        let edge = self.place.edge;
-        let message = self.kept.take().map(|message| Box::new(message) as _);
-        core.shared.count_in_hand(edge);
-        core.panicked(Handler::Message, Some(edge), payload, message);
-        if let Some(out) = self.place.requests {
-            core.end_request(out);
-        }
-    }
-
-    /// Returns how many inputs there are.
-    fn len(&self) -> usize {
-        match &self.source {
-            Source::Rings(rings) => rings.len(),
-            Source::AnswerRings(rings) => rings.len(),
-            Source::Inbox(..) | Source::AnswerInbox(..) | Source::Door(..) => 1,
-        }
-    }
-
-    /// Returns whether something is in an input.
-    fn holds_any(&self, input: usize) -> bool {
-        match &self.source {
-            Source::Rings(rings) => !rings[input].ring.is_empty(),
-            Source::AnswerRings(rings) => !rings[input].is_empty(),
-            Source::Inbox(inbox, _) => !inbox.is_empty(),
-            Source::AnswerInbox(inbox, _) => !inbox.is_empty(),
-            Source::Door(door, _) => !door.is_empty(),
-        }
-    }
-
-    #[cold]
-    fn give_up_one(&self, message: M, core: &mut Core) {
-        core.shared.give_up(self.place.edge, message);
-        if let Some(out) = self.place.requests {
-            core.waive(out);
-        }
+        intake.settle(input, Some(cx));
     }
 }
 
@@ -371,7 +446,7 @@ fn drop_kept<M>(kept: &mut Option<M>, core: &Core) {
 
 /// Takes messages where no processor does.
 #[cfg(feature = "testing")]
-impl<G: Graph, F, M: Send + 'static> Tap for In<G, F, M> {
+impl<M: Send + 'static> Tap for Intake<M> {
     fn edge(&self) -> usize {
         self.place.edge
     }
@@ -390,13 +465,22 @@ impl<G: Graph, F, M: Send + 'static> Tap for In<G, F, M> {
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
     ) -> Option<testing::Taken> {
-        let message = In::take(self, input, core, Some(cx))?;
+        let message = Intake::take(self, input, core, Some(cx))?;
         Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
     }
 
     fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>) {
-        In::settle(self, input, Some(cx));
+        Intake::settle(self, input, Some(cx));
     }
+}
+
+/// Returns `true` if an edge carries requests.
+const fn requests<G, F, M, P>() -> bool
+where
+    G: Node<F> + Node<P>,
+    M: Edge<G, F, P>,
+{
+    answers_to(G::EDGES, M::ID).is_some()
 }
 
 /// A message, a waiver, or nothing.
@@ -404,20 +488,24 @@ type Taken<M> = Option<Option<M>>;
 
 impl<G, F, M, P> Inlet<G, P> for In<G, F, M>
 where
-    G: Graph,
+    G: Node<F> + Node<P>,
     M: Edge<G, F, P>,
     P: Receive<G, F, M>,
 {
     fn inputs(&self) -> usize {
-        self.len()
+        self.intake.len()
     }
 
     fn has_any(&self, input: usize) -> bool {
-        self.holds_any(input)
+        self.intake.holds_any(input)
+    }
+
+    fn is_high(&self) -> bool {
+        const { M::INFO.high }
     }
 
     fn answering(&self) -> Option<usize> {
-        self.place.answering
+        self.intake.place.answering
     }
 
     fn deliver(
@@ -431,45 +519,41 @@ where
     ) -> Delivered {
         let mut all = Delivered::default();
         let mut is_settled = false;
+        // Messages of rings that the pace has counted.
+        let mut counted = 0;
         if const { is_restricted(G::EDGES, M::INFO.to) } {
-            core.handling = Some((self.place.index, self.place.edge));
+            core.handling = Some((self.intake.place.index, self.intake.place.edge));
         }
         while !is_settled && all.taken < max && !core.is_paused() {
             let load = load.as_deref_mut();
-            let batch = || match &mut self.source {
+            let batch = || match &mut self.intake.source {
                 Source::Rings(rings) => {
-                    let place = &self.place;
+                    let place = &self.intake.place;
                     let ring = &mut rings[input];
                     core.sender = input;
+                    // The pace counts a part of the messages at a time.
+                    let mut part = all.taken.saturating_add(ring.pace.left());
                     loop {
                         let Some(message) = ring.ring.take() else {
                             all.is_empty = true;
                             break;
                         };
                         all.taken += 1;
-                        if ring.has_taken() {
-                            place.wake_sender(input, cx);
+                        if all.taken >= part {
+                            if ring.has_taken(all.taken - counted) {
+                                place.wake_sender(input, cx);
+                            }
+                            counted = all.taken;
+                            part = counted.saturating_add(ring.pace.left());
                         }
-                        core.invocation += 1;
-                        if place.requests.is_some() {
-                            core.begin_request(place.edge, cx.now());
-                        }
-                        if let Some(copy) = const { M::COPY } {
-                            self.kept = Some(copy(&message));
-                        }
-                        core.delivering(Some(place.edge), &message);
-                        processor.receive(message, &mut Cx::new(core));
-                        if const { M::COPY.is_some() } {
-                            drop_kept(&mut self.kept, core);
-                        }
-                        if let Some(out) = place.requests {
-                            core.end_request(out);
-                        }
+                        let kept = &mut self.intake.kept;
+                        Self::handle(message, kept, place, processor, core, cx);
                         if all.taken >= max || core.is_paused() {
                             all.is_empty = ring.ring.is_empty();
                             break;
                         }
                     }
+                    ring.pace.count(all.taken - counted);
                     if ring.settle() {
                         place.wake_sender(input, cx);
                     }
@@ -478,15 +562,21 @@ where
             };
             match contain(batch) {
                 Ok(()) => is_settled = true,
-                Err(payload) => self.panicked(payload, core),
+                Err(payload) => {
+                    if let Source::Rings(rings) = &mut self.intake.source {
+                        rings[input].pace.count(all.taken - counted);
+                        counted = all.taken;
+                    }
+                    self.intake.panicked(payload, core);
+                }
             }
         }
         if const { is_restricted(G::EDGES, M::INFO.to) } {
             core.handling = None;
         }
         if !is_settled {
-            self.settle(input, Some(cx));
-            all.is_empty = !self.holds_any(input);
+            self.intake.settle(input, Some(cx));
+            all.is_empty = !self.intake.holds_any(input);
         }
         if let Some(load) = load {
             load.add(u64::from(all.taken));
@@ -494,20 +584,7 @@ where
         all
     }
 
-    fn give_up(&mut self, core: &mut Core, mut cx: Option<&mut WorkerCx<'_>>) -> Delivered {
-        let mut all = Delivered::default();
-        let inputs = Inlet::<G, P>::inputs(self);
-        for input in 0..inputs {
-            while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
-                all.taken += 1;
-                if let Some(message) = message {
-                    self.give_up_one(message, core);
-                } else {
-                    all.waived += 1;
-                }
-            }
-            self.settle(input, cx.as_deref_mut());
-        }
-        all
+    fn give_up(&mut self, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Delivered {
+        self.intake.give_up(core, cx)
     }
 }

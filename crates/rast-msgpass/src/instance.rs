@@ -23,6 +23,9 @@
 //!    stay ahead of those that did, and come first in the next turn.
 
 mod life;
+mod rank;
+
+use std::any::Any;
 
 use crate::batch::{Batch, Watch};
 use crate::cx::{Answering, Core, Cx};
@@ -30,8 +33,8 @@ use crate::graph::Graph;
 use crate::inlet::Inlet;
 use crate::load::Load;
 use crate::outlet::ROOM;
-use crate::panics::contain;
-use crate::policy::{Factory, Life};
+use crate::policy::{Factory, Life, Panic};
+use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
 use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
@@ -53,14 +56,14 @@ pub(crate) trait AnyInstance: Send {
     fn stop(&mut self);
     /// Gives up everything that still waits.
     fn finish(&mut self);
-    /// Takes the processor out, if there is one; the rest is to be dropped.
-    fn into_parts(self: Box<Self>) -> (Option<State>, Box<dyn Send>);
+    /// Takes the processor out, if there is one.
+    fn take_state(&mut self) -> Option<State>;
     /// Returns what a test may change.
     #[cfg(feature = "testing")]
     fn core(&mut self) -> &mut Core;
     /// Returns the processor; `None` while it waits for its restart.
     #[cfg(feature = "testing")]
-    fn processor(&self) -> Option<&dyn core::any::Any>;
+    fn processor(&self) -> Option<&dyn Any>;
     /// Returns when the processor is restarted, if it waits for that.
     #[cfg(feature = "testing")]
     fn restarts_at(&self) -> Option<Instant>;
@@ -77,6 +80,8 @@ struct Input {
     at: u32,
     /// It is in the list of those that may hold something.
     is_ready: bool,
+    /// It goes before those that are not.
+    is_high: bool,
 }
 
 /// What a turn left of an input.
@@ -151,6 +156,26 @@ impl Rhythm {
     }
 }
 
+/// Makes the inputs of inlets, each with the number of its inputs and whether it goes first, and
+/// lists the inputs that go first.
+fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
+    let (mut inputs, mut high) = (Vec::new(), Vec::new());
+    for (inlet, &(count, is_high)) in inlets.iter().enumerate() {
+        for at in 0..count {
+            if is_high {
+                high.push(inputs.len() as u32);
+            }
+            inputs.push(Input {
+                inlet: inlet as u32,
+                at: at as u32,
+                is_ready: false,
+                is_high,
+            });
+        }
+    }
+    (inputs.into(), high.into())
+}
+
 /// An instance of processor `P`.
 pub(crate) struct Instance<G, P> {
     core: Core,
@@ -158,6 +183,8 @@ pub(crate) struct Instance<G, P> {
     processor: Option<P>,
     ins: Box<[Receiving<G, P>]>,
     inputs: Box<[Input]>,
+    /// The inputs that go before the others.
+    high: Box<[u32]>,
     /// Inputs that may hold something; it has room for all.
     ready: Stack,
     /// Inputs that had a share of the turn under way; it has room for all.
@@ -184,38 +211,38 @@ pub(crate) struct Instance<G, P> {
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
+    /// `inlets`: each is a `Box<dyn Inlet<G, P>>`.
     pub(crate) fn new(
         processor: P,
-        ins: Vec<Box<dyn Inlet<G, P>>>,
+        inlets: Vec<Box<dyn Any + Send>>,
         core: Core,
         batch: Batch,
         factory: Option<Factory<P>>,
     ) -> Self {
-        let inputs: Box<[Input]> = ins
-            .iter()
-            .enumerate()
-            .flat_map(|(inlet, ins)| (0..ins.inputs()).map(move |at| (inlet, at)))
-            .map(|(inlet, at)| Input {
-                inlet: inlet as u32,
-                at: at as u32,
-                is_ready: false,
-            })
-            .collect();
+        // It is compiled once per processor, so it is short.
+        let mut ins = Vec::with_capacity(inlets.len());
+        let mut shapes = Vec::with_capacity(inlets.len());
+        for inlet in inlets {
+            let Ok(inlet) = inlet.downcast::<Box<dyn Inlet<G, P>>>() else {
+                unreachable!("an inlet is made for its processor");
+            };
+            shapes.push((inlet.inputs(), inlet.is_high()));
+            ins.push(Receiving {
+                inlet: *inlet,
+                taken: 0,
+                uncounted: 0,
+            });
+        }
+        let (inputs, high) = inputs_of(&shapes);
         Self {
             core,
             processor: Some(processor),
             ready: Stack::new(inputs.len()),
             served: Stack::new(inputs.len()),
             inputs,
+            high,
             touched: Stack::new(ins.len()),
-            ins: ins
-                .into_iter()
-                .map(|inlet| Receiving {
-                    inlet,
-                    taken: 0,
-                    uncounted: 0,
-                })
-                .collect(),
+            ins: ins.into(),
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
@@ -298,7 +325,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Ok(next) => self.next = next,
             Err(payload) => {
                 self.next = Next::Idle;
-                self.core.panicked(Handler::Ping, None, payload, None);
+                self.core.panicked(Panic::of(Handler::Ping, payload));
             }
         }
     }
@@ -315,7 +342,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             match contain(|| core.fire(processor, cx.now())) {
                 Ok(false) => break,
                 Ok(true) => {}
-                Err(payload) => self.core.panicked(Handler::Timer, None, payload, None),
+                Err(payload) => self.core.panicked(Panic::of(Handler::Timer, payload)),
             }
             fired += 1;
             if self.rhythm.count(1) || self.core.is_gated {
@@ -393,10 +420,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.admits(inlet as usize, answering)
     }
 
-    /// Has messages of one input handled.
+    /// Has messages of one input handled, at most `limit`.
     fn run_input(
         &mut self,
         input: u32,
+        mut limit: u32,
         cx: &mut WorkerCx<'_>,
         load: &mut Option<&mut Load>,
     ) -> Left {
@@ -408,7 +436,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if max == 0 {
                 return left;
             }
-            max = max.min(self.rhythm.left);
+            max = max.min(self.rhythm.left).min(limit);
             let was_gated = self.core.is_gated;
             if was_gated {
                 let admitted = self.admitted(input);
@@ -430,6 +458,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.touched.push(inlet as u32);
             }
             ins.taken += all.taken;
+            limit -= all.taken;
             ins.uncounted += all.handled();
             if self.rhythm.count(all.taken) || !self.core.is_running() {
                 self.flush(cx);
@@ -451,8 +480,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if all.is_empty {
                 return Left::Nothing;
             }
-            if all.taken == 0 {
-                // The graph stops.
+            if all.taken == 0 || limit == 0 {
+                // The graph stops, or others have their turn.
                 return left;
             }
         }
@@ -462,23 +491,20 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// the shares reach. Inputs that had none stay ahead of those that had one.
     /// Returns whether anything was done.
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
+        if !self.high.is_empty() {
+            self.run_by_rank(cx, load);
+            return !self.touched.is_empty();
+        }
         let mut skipped = 0;
         let mut is_over = false;
         for at in 0..self.ready.len() {
             let input = self.ready.at(at);
             let left = match is_over {
                 true => Left::Skipped,
-                false => self.run_input(input, cx, load),
+                false => self.run_input(input, u32::MAX, cx, load),
             };
             is_over = self.watch.is_over;
-            match left {
-                Left::Nothing => self.inputs[input as usize].is_ready = false,
-                Left::Served => self.served.push(input),
-                Left::Skipped => {
-                    self.ready[skipped] = input;
-                    skipped += 1;
-                }
-            }
+            skipped = self.put_back(input, left, skipped);
             if !self.core.is_running() {
                 // The next turn looks at whatever is there.
                 break;
@@ -487,6 +513,21 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.ready.truncate(skipped);
         self.ready.append(&mut self.served);
         !self.touched.is_empty()
+    }
+
+    /// Takes note of what a pass over the ready inputs left of one; returns how many were skipped
+    /// so far.
+    #[inline]
+    fn put_back(&mut self, input: u32, left: Left, skipped: usize) -> usize {
+        match left {
+            Left::Nothing => self.inputs[input as usize].is_ready = false,
+            Left::Served => self.served.push(input),
+            Left::Skipped => {
+                self.ready[skipped] = input;
+                return skipped + 1;
+            }
+        }
+        skipped
     }
 
     /// Ends the batch if its time is over; near that, looks after each message.
@@ -708,15 +749,8 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         self.cancel_timers();
     }
 
-    fn into_parts(self: Box<Self>) -> (Option<State>, Box<dyn Send>) {
-        let Self {
-            processor,
-            ins,
-            core,
-            ..
-        } = *self;
-        let state = processor.map(|processor| Box::new(processor) as State);
-        (state, Box::new((ins, core)))
+    fn take_state(&mut self) -> Option<State> {
+        Some(Box::new(self.processor.take()?))
     }
 
     #[cfg(feature = "testing")]
@@ -725,7 +759,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     }
 
     #[cfg(feature = "testing")]
-    fn processor(&self) -> Option<&dyn core::any::Any> {
+    fn processor(&self) -> Option<&dyn Any> {
         self.processor.as_ref().map(|processor| processor as _)
     }
 

@@ -83,6 +83,10 @@
 //!   could fill up and block for ever, so it does not compile. One edge of it is
 //!   `unbounded`, or a `reply`: its room is reserved by the request. Or a handler
 //!   of it declares that it sends on no other.
+//! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never gates its sender: a
+//!   message without room is returned, or dropped and counted. Nothing is dropped on other edges.
+//! - An edge with `bytes` is bounded by the [`Weight`] of its messages too.
+//! - The messages of `high` edges are handled first, and the others keep a share of each turn.
 //! - An `unbounded` edge has a `ceiling`, 1,048,576 messages without room at one
 //!   sender unless declared. One more stops the graph, and the report names the
 //!   edge.
@@ -91,7 +95,10 @@
 //!   answered later. One that does neither, and a token that is dropped, gives
 //!   the client its credit back without an answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
-//!   out. Both are bounded, and both can wait.
+//!   out. Both are bounded, and both can wait, as threads or as tasks.
+//! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
+//!   [`Ask`].
+//! - A [`Viewer`] reads counts, report and assignment from any thread.
 //!
 //! # Time
 //!
@@ -108,7 +115,9 @@
 //! - Handlers of one instance run one after the other, each seeing what the
 //!   earlier ones wrote, whatever threads they are on.
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded
-//!   edges and at ingress. Edges of up to [`PAIRS_MAX`] pairs of instances are
+//!   edges and at ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock
+//!   for each pair, which is held for the time of a move. Other edges of up to [`PAIRS_MAX`]
+//!   pairs of instances are
 //!   single-producer rings owned by their ends: no lock and no atomic
 //!   read-modify-write. Others have one inbox per receiver: one read-modify-write
 //!   for each chunk of a pair.
@@ -127,9 +136,10 @@
 //!
 //! # Features
 //!
-//! `std` (default): everything; without it the crate is empty except for the
-//! re-exports of the layers beneath.
 //! `affinity`: `Builder::pin_threads`.
+//! `async`: an [`EgressReceiver`] is a `Stream` of futures-core, its one dependency. Futures need
+//! no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
+//! [`EgressReceiver::recv_async`]. None is bound to a runtime.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
 //! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
 //!
@@ -137,154 +147,106 @@
 //!
 //! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
 //! operation, the cast of an outlet to the type that is beside it.
-#![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-#[cfg(feature = "std")]
+mod ask;
 mod batch;
-#[cfg(feature = "std")]
+mod buffer;
 mod builder;
-#[cfg(feature = "std")]
 mod calm;
-#[cfg(feature = "std")]
 mod check;
-#[cfg(feature = "std")]
+mod consistent;
 mod counter;
-#[cfg(feature = "std")]
 mod credit;
-#[cfg(feature = "std")]
 mod cx;
-#[cfg(feature = "std")]
 mod deaths;
-#[cfg(feature = "std")]
+mod door;
 mod drain;
-#[cfg(feature = "std")]
 mod egress;
-#[cfg(feature = "std")]
 mod ending;
-#[cfg(feature = "std")]
 #[expect(unsafe_code, reason = "one cast, checked by the type")]
 mod erased;
-#[cfg(feature = "std")]
 mod graph;
-#[cfg(feature = "std")]
 mod handle;
-#[cfg(feature = "std")]
 mod ingress;
-#[cfg(feature = "std")]
 mod inlet;
-#[cfg(feature = "std")]
 mod instance;
-#[cfg(feature = "std")]
 mod load;
-#[cfg(feature = "std")]
 mod macros;
-#[cfg(feature = "std")]
 mod outbox;
-#[cfg(feature = "std")]
 mod outlet;
-#[cfg(feature = "std")]
 mod panics;
-#[cfg(feature = "std")]
 mod picture;
-#[cfg(feature = "std")]
 mod policy;
-#[cfg(feature = "std")]
 mod process;
-#[cfg(feature = "std")]
 mod reply;
-#[cfg(feature = "std")]
 mod report;
-#[cfg(feature = "std")]
 mod rings;
-#[cfg(feature = "std")]
 mod runtime;
-#[cfg(feature = "std")]
 mod sends;
-#[cfg(feature = "std")]
 mod shared;
-#[cfg(feature = "std")]
 mod stack;
-#[cfg(feature = "std")]
 mod stages;
-#[cfg(feature = "std")]
 mod states;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(feature = "std")]
 mod timer;
-#[cfg(all(feature = "std", not(feature = "testing")))]
+#[cfg(not(feature = "testing"))]
 mod untested;
-#[cfg(feature = "std")]
+mod view;
 mod wait_any;
-#[cfg(feature = "std")]
 mod waiting;
-#[cfg(feature = "std")]
+mod weight;
 mod wiring;
 
-#[cfg(feature = "std")]
+pub use ask::{Answer, AnswerError, Ask, AskError, Reply};
 pub use batch::Batch;
-#[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
-#[cfg(feature = "std")]
-pub use credit::replica_of;
-#[cfg(feature = "std")]
+pub use credit::{consistent_replica_of, replica_of};
 pub use cx::{All, Chosen, Cx, Port};
-#[cfg(feature = "std")]
 pub use deaths::Retired;
-#[cfg(feature = "std")]
+pub use door::{Closed, TrySendError};
 pub use drain::{Blocked, DrainCause, DrainError};
-#[cfg(feature = "std")]
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
-#[cfg(feature = "std")]
 pub use ending::EndedBy;
-#[cfg(feature = "std")]
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
     Replicated, Single, shard_of,
 };
-#[cfg(feature = "std")]
 pub use handle::{Handle, Stopper};
-#[cfg(feature = "std")]
-pub use ingress::{Closed, IngressPort, IngressSender, TrySendError};
-#[cfg(feature = "std")]
+pub use ingress::{IngressPort, IngressSender, Sending};
 pub use policy::{Failure, OnPanic, Restart, Stopped, Then};
-#[cfg(feature = "std")]
 pub use process::{Next, Process, Receive};
-#[cfg(feature = "std")]
 pub use queue::Full;
-#[cfg(feature = "std")]
 pub use reply::ReplyTo;
-#[cfg(feature = "std")]
 pub use report::{
     EdgeMetrics, Handler, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
 };
-#[cfg(feature = "std")]
 pub use sends::{Sends, SendsTo};
-#[cfg(feature = "std")]
 pub use sharder::WorkerStats;
-#[cfg(feature = "std")]
 pub use timer::{Timer, TimerId};
-#[cfg(feature = "std")]
+pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};
+pub use weight::Weight;
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]
 pub use rast_sharder::{self as sharder, alloc, primitive, queue, timers};
 
 /// What `graph!` and the models call; not for use.
-#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod __private {
     pub use std::string::String;
 
+    pub use rast_msgpass_macros::graph;
+
     pub use crate::calm::Calm;
-    pub use crate::check::{Key, Spec, check, edge_info, find, processor_info};
+    pub use crate::check::{Spec, check, edge_info, exactly, processor_info};
     pub use crate::counter::Counter;
+    pub use crate::door::Door;
     pub use crate::egress::{EgressReceiver, Lane, Wake};
-    pub use crate::graph::{At, connecting, incoming, outgoing};
-    pub use crate::ingress::Door;
+    pub use crate::graph::{connecting, incoming, outgoing};
     pub use crate::picture::{dot, mermaid};
     pub use crate::sends::SendsTo;
     pub use crate::waiting::{Pace, Waiting};

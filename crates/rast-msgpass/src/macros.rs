@@ -1,11 +1,7 @@
 //! `graph!`: the declaration of a graph.
 //!
-//! No rule recurses over the entries: each processor and each edge expands on its own, so hundreds
-//! of them stay within the default recursion limit. What needs to know its own position, the index
-//! of an edge, looks it up in a constant table at compile time. Names of ends (`reader`, `ingress`)
-//! become variants of an enum inside a `const _` block, so they leak nowhere and hide no module of
-//! the same name; `At` leads from the number of a variant to the type. Everything is called by
-//! `$crate`, so the crate may be known under any name, or only through a re-export.
+//! The parser is the procedural macro of `rast-msgpass-macros`. It gets the path of this crate,
+//! which may be known under any name, or only through a re-export.
 
 /// Declares a graph: its processors, its edges, and the type that names it.
 ///
@@ -16,12 +12,16 @@
 ///         processors {
 ///             reader: Reader,                       // one instance
 ///             worker: [Worker; 8],                  // eight replicas
+///             clock: Clock [source],                // begins by itself
+///             shard: [Shard; _],                    // as many as the builder gets
+///             part: [Part; 2..=16],                 // the same, within bounds
 ///             second: (struct Reader2(Reader)),     // a newtype, emitted here
 ///         }
 ///         edges {
 ///             ingress -> reader: Command [cap = 1024];      // a door in
 ///             reader -> worker: Job [cap = 256, burst = 4];
 ///             worker -> reader: Done [reply = Job];
+///             clock -> worker: Tick [latest, high];
 ///             worker -> egress: Report [lanes = 2];         // a door out
 ///         }
 ///     }
@@ -36,325 +36,60 @@
 /// [`Builder::on_failure`](crate::Builder::on_failure), and `sends = (Job, egress: Report)`: the
 /// messages, with their receivers where that matters, that the handlers of this edge's messages
 /// send (all). Each at most once.
+///
+/// What becomes of a message without room. By default its sender waits, together with its
+/// handlers; at most one of these says otherwise:
+///
+/// | attribute | a message without room | carrier and cost of a message |
+/// | --- | --- | --- |
+/// | (none) | does not occur: handlers that send it are not run | ring, or inbox |
+/// | `unbounded` | waits at its sender | the same, and memory |
+/// | `reply = Request` | does not occur: the request has reserved it | the same |
+/// | `reject` | is returned; such an edge has `try_send` alone | the same |
+/// | `drop_newest` | is dropped | the same |
+/// | `drop_oldest` | takes the place of the oldest one of its pair | a lock at each side |
+/// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
+///
+/// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
+/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). From ingress a sender chooses
+/// itself, and to egress `drop_newest` and `reject` are the ones that there are.
+///
+/// `bytes = N` bounds what waits between a pair by the [`Weight`](crate::Weight) of the messages,
+/// in addition to `cap`; it goes with `reject`, `drop_newest`, `drop_oldest` or none of them, and
+/// costs a lock at each side. `high` has the receiver take the messages of this edge first: a turn
+/// handles up to a batch of each `high` edge, and then of the others a sixteenth of a batch, or all
+/// if the `high` edges are empty; they are looked at again after 8 messages. Without such an edge a
+/// processor has no cost for it.
+///
+/// A processor that begins by itself, by a ping, a timer or `on_start`, says `[source]`.
+/// One to which no edges lead from ingress or from a source does not compile.
+///
 /// Documentation comments may be above every entry.
 ///
 /// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
 /// processor, in order; replicas by anything that iterates over them), `dot()`
-/// and `mermaid()`.
+/// and `mermaid()`. A number of replicas outside of the declared bounds is
+/// [`BuildError::Replicas`](crate::BuildError::Replicas).
 ///
 /// # Errors at compile time
 ///
-/// A type that is listed twice, an edge that is listed twice (both as
-/// conflicting implementations), an edge whose receiver has no
-/// [`Receive`](crate::Receive), an attribute given twice or where it says
-/// nothing, an entry of `sends` that no edge carries, a burst past the capacity, and a cycle of
-/// edges that are all plainly bounded, each sent on by the handlers of the one before: such a
-/// cycle can fill up and block for ever, so one of its edges has to be `unbounded` or a `reply`.
+/// Each mistake has an error at its tokens that says what to write, and several mistakes have an
+/// error each: a sign that is missing, a name that is no processor, a type or an edge that is
+/// listed twice, a message that borrows its data, an attribute that is unknown, given twice or
+/// without effect, an entry of `sends` or a `reply` that no edge matches, a burst larger than the
+/// capacity.
+/// Equal edges whose types are written in different ways are conflicting implementations.
+///
+/// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
+/// send that no edge allows; the hint is the edge to declare. (Where the crate has several items
+/// with the name of a processor, the hint has paths that end with the names.)
+///
+/// A cycle of edges that are all plainly bounded, each sent on by the handlers of the one before,
+/// does not compile: it can fill up and block for ever, so one of its edges has to be `unbounded`
+/// or a `reply`.
 #[macro_export]
 macro_rules! graph {
-    (
-        $(#[$meta:meta])*
-        $v:vis graph $g:ident {
-            processors {
-                $( $(#[doc = $about:literal])* $n:ident :
-                    $( [ $many:path ; $count:expr ] )?
-                    $( ( struct $new:ident ( $old:path ) ) )?
-                    $( $one:path )?
-                ),+ $(,)?
-            }
-            edges {
-                $( $(#[doc = $says:literal])* $f:ident -> $t:ident : $msg:ty $( [ $($attr:tt)* ] )? ; )*
-            }
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug)]
-        $v struct $g;
-
-        $( $(
-            #[doc = concat!("Another `", stringify!($old), "`: the processor `", stringify!($n), "` of [`", stringify!($g), "`].")]
-            $v struct $new(pub $old);
-
-            impl ::core::ops::Deref for $new {
-                type Target = $old;
-                fn deref(&self) -> &$old {
-                    &self.0
-                }
-            }
-
-            impl ::core::ops::DerefMut for $new {
-                fn deref_mut(&mut self) -> &mut $old {
-                    &mut self.0
-                }
-            }
-        )? )+
-
-        const _: () = {
-            /// The ends, in an enum of the graph's name: that is what the error
-            /// about an end that is not declared speaks of.
-            mod __ends_of {
-                #[allow(non_camel_case_types, dead_code, clippy::upper_case_acronyms)]
-                pub(super) enum $g { $($n,)+ ingress, egress }
-            }
-
-            /// The ends and the message of each edge: what an edge finds itself by.
-            const __RAST_KEYS: &[$crate::__private::Key] = &[ $(
-                (
-                    __ends_of::$g::$f as usize,
-                    __ends_of::$g::$t as usize,
-                    stringify!($msg),
-                ),
-            )* ];
-
-            impl $crate::Graph for $g {
-                const NAME: &'static str = stringify!($g);
-                const PROCESSORS: &'static [$crate::ProcessorInfo] = &[ $(
-                    $crate::__private::processor_info(
-                        stringify!($n),
-                        concat!( $( stringify!($many), )? $( stringify!($new), )? $( stringify!($one), )? ),
-                        &[ $( $count )? ],
-                    ),
-                )+ ];
-                const EDGES: &'static [$crate::EdgeInfo] = &[ $(
-                    $crate::__private::edge_info::<
-                        $g,
-                        <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
-                        <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
-                    >(
-                        stringify!($msg),
-                        $crate::__edge_spec!($g $f $t ($crate::__private::Spec::new()) $($($attr)*)?),
-                    ),
-                )* ];
-
-                fn wire(wiring: &mut $crate::__private::Wiring) {
-                    $(
-                        <$msg as $crate::Edge<
-                            $g,
-                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
-                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
-                        >>::wire(wiring);
-                    )*
-                }
-            }
-
-            $(
-                impl $crate::__private::At<{ __ends_of::$g::$n as usize }> for __ends_of::$g {
-                    type End = $( $many )? $( $new )? $( $one )?;
-                }
-                impl $crate::Node<<__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$n as usize }>>::End> for $g {
-                    const END: $crate::End = $crate::End::Processor(__ends_of::$g::$n as usize);
-                    const ID: usize = __ends_of::$g::$n as usize;
-                    const TYPE_NAME: &'static str =
-                        concat!( $( stringify!($many), )? $( stringify!($new), )? $( stringify!($one), )? );
-                }
-                $( impl $crate::Replicated<$many> for $g {} )?
-                $( impl $crate::Single<$new> for $g {} )?
-                $( impl $crate::Single<$one> for $g {} )?
-            )+
-
-            impl $crate::__private::At<{ __ends_of::$g::ingress as usize }> for __ends_of::$g {
-                type End = $crate::Ingress;
-            }
-            impl $crate::__private::At<{ __ends_of::$g::egress as usize }> for __ends_of::$g {
-                type End = $crate::Egress;
-            }
-            impl $crate::Node<$crate::Ingress> for $g {
-                const END: $crate::End = $crate::End::Ingress;
-                const ID: usize = usize::MAX - 1;
-                const TYPE_NAME: &'static str = "ingress";
-            }
-            impl $crate::Node<$crate::Egress> for $g {
-                const END: $crate::End = $crate::End::Egress;
-                const ID: usize = usize::MAX;
-                const TYPE_NAME: &'static str = "egress";
-            }
-            impl $crate::Single<$crate::Egress> for $g {}
-
-            $(
-                impl $crate::Edge<
-                    $g,
-                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
-                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
-                > for $msg {
-                    const ID: usize = $crate::__private::find(
-                        __RAST_KEYS,
-                        __ends_of::$g::$f as usize,
-                        __ends_of::$g::$t as usize,
-                        stringify!($msg),
-                    );
-                    const COPY: ::core::option::Option<fn(&Self) -> Self> =
-                        $crate::__edge_copy!($msg; $($($attr)*)?);
-                    fn wire(wiring: &mut $crate::__private::Wiring) {
-                        wiring.edge::<
-                            $g,
-                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
-                            <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
-                            $msg,
-                        >();
-                    }
-                }
-            )*
-
-            const _: () = $crate::__private::check::<$g>();
-
-            impl $g {
-                /// The processors, in the order of the declaration.
-                $v const PROCESSORS: &'static [$crate::ProcessorInfo] =
-                    <$g as $crate::Graph>::PROCESSORS;
-                /// The edges, in the order of the declaration.
-                $v const EDGES: &'static [$crate::EdgeInfo] = <$g as $crate::Graph>::EDGES;
-
-                /// Begins to build the graph from its processors.
-                #[allow(dead_code, clippy::too_many_arguments)]
-                $v fn builder(
-                    $( $n:
-                        $( impl ::core::iter::IntoIterator<Item = $many> )?
-                        $( $new )?
-                        $( $one )?
-                    ),+
-                ) -> $crate::Builder<$g> {
-                    let mut given = $crate::__private::Given::<$g>::new();
-                    $(
-                        $( given.many::<$many>(::core::iter::IntoIterator::into_iter($n)); )?
-                        $( given.one::<$new>($n); )?
-                        $( given.one::<$one>($n); )?
-                    )+
-                    $crate::Builder::new(given)
-                }
-
-                /// Returns the indices of the edges that enter a processor.
-                #[allow(dead_code)]
-                $v fn incoming(processor: usize) -> impl ::core::iter::Iterator<Item = usize> {
-                    $crate::__private::incoming::<$g>(processor)
-                }
-
-                /// Returns the indices of the edges that leave a processor.
-                #[allow(dead_code)]
-                $v fn outgoing(processor: usize) -> impl ::core::iter::Iterator<Item = usize> {
-                    $crate::__private::outgoing::<$g>(processor)
-                }
-
-                /// Returns the indices of the edges between two processors, in
-                /// either direction.
-                #[allow(dead_code)]
-                $v fn connecting(
-                    one: usize,
-                    other: usize,
-                ) -> impl ::core::iter::Iterator<Item = usize> {
-                    $crate::__private::connecting::<$g>(one, other)
-                }
-
-                /// Draws the graph in the language of Graphviz.
-                #[allow(dead_code)]
-                $v fn dot() -> $crate::__private::String {
-                    $crate::__private::dot::<$g>()
-                }
-
-                /// Draws the graph in the language of Mermaid.
-                #[allow(dead_code)]
-                $v fn mermaid() -> $crate::__private::String {
-                    $crate::__private::mermaid::<$g>()
-                }
-            }
-        };
-    };
-}
-
-/// Reads the attributes of one edge, one after the other.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __edge_spec {
-    ($g:ident $f:ident $t:ident ($spec:expr)) => { $spec };
-    ($g:ident $f:ident $t:ident ($spec:expr) cap = $value:expr $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.capacity($value)) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) burst = $value:expr $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.burst($value)) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) lanes = $value:expr $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.lanes($value)) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) ceiling = $value:expr $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.ceiling($value)) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) unbounded $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.unbounded()) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) reply = $request:ty $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!(
-            $g $f $t
-            ($spec.reply(
-                <$request as $crate::Edge<
-                    $g,
-                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$t as usize }>>::End,
-                    <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$f as usize }>>::End,
-                >>::ID
-            ))
-            $($($rest)*)?
-        )
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) route = any $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.any()) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) keep $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!($g $f $t ($spec.keep()) $($($rest)*)?)
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) sends = ($($list:tt)*) $(, $($rest:tt)*)?) => {
-        $crate::__edge_spec!(
-            $g $f $t
-            ($spec.sends(const { $crate::__edge_sends!($g [] $($list)*) }))
-            $($($rest)*)?
-        )
-    };
-    ($g:ident $f:ident $t:ident ($spec:expr) $other:ident $($rest:tt)*) => {
-        compile_error!(concat!(
-            "unknown attribute `", stringify!($other), "` on the edge ",
-            stringify!($f), " -> ", stringify!($t), " of graph `", stringify!($g),
-            "`: known are `cap = N`, `burst = N`, `unbounded`, `ceiling = N`, `reply = Request`, \
-             `lanes = N`, `route = any`, `keep`, `sends = (Message, ..)`"
-        ))
-    };
-}
-
-/// Finds `keep` among the attributes of one edge; what follows `=` is none.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __edge_copy {
-    ($msg:ty;) => { ::core::option::Option::None };
-    ($msg:ty; keep $($rest:tt)*) => {
-        ::core::option::Option::Some(<$msg as ::core::clone::Clone>::clone)
-    };
-    ($msg:ty; = $value:tt $($rest:tt)*) => { $crate::__edge_copy!($msg; $($rest)*) };
-    ($msg:ty; $other:tt $($rest:tt)*) => { $crate::__edge_copy!($msg; $($rest)*) };
-}
-
-/// Reads the entries of `sends`, one after the other.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __edge_sends {
-    ($g:ident [$($done:expr,)*]) => { &[$($done),*] };
-    ($g:ident [$($done:expr,)*] $to:ident : $msg:ty $(, $($rest:tt)*)?) => {
-        $crate::__edge_sends!(
-            $g
-            [$($done,)* $crate::__private::SendsTo {
-                to: ::core::option::Option::Some(
-                    <$g as $crate::Node<
-                        <__ends_of::$g as $crate::__private::At<{ __ends_of::$g::$to as usize }>>::End,
-                    >>::END
-                ),
-                message: stringify!($msg),
-            },]
-            $($($rest)*)?
-        )
-    };
-    ($g:ident [$($done:expr,)*] $msg:ty $(, $($rest:tt)*)?) => {
-        $crate::__edge_sends!(
-            $g
-            [$($done,)* $crate::__private::SendsTo {
-                to: ::core::option::Option::None,
-                message: stringify!($msg),
-            },]
-            $($($rest)*)?
-        )
+    ($($declaration:tt)*) => {
+        $crate::__private::graph! { ($crate) $($declaration)* }
     };
 }

@@ -28,13 +28,15 @@
 
 mod answers;
 mod faults;
+mod lossy;
 mod room;
 
+use crate::buffer::Buffers;
 use crate::credit::Credit;
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
 use crate::outbox::Outbox;
-use crate::panics::contain;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::reply::{Kept, Ticket};
@@ -68,6 +70,9 @@ pub(crate) trait Outlet: Send {
     fn lacks_room(&self) -> bool;
     /// Returns whether it keeps messages that found no room.
     fn keeps(&self) -> bool;
+    /// Returns whether its messages without room are returned or dropped: it never gates.
+    #[cfg(feature = "testing")]
+    fn is_lossy(&self) -> bool;
     /// Returns whether a target owes so many answers that asking it once more has
     /// to wait until one has come.
     fn is_at_limit(&self, target: usize) -> bool;
@@ -104,6 +109,8 @@ pub(crate) enum Way<M> {
     /// `None` gives back the credit of a request that got no answer.
     AnswerRings(Rings<Option<M>>),
     AnswerInboxes(Outbox<Option<M>>),
+    /// A queue under a lock per pair.
+    Buffers(Buffers<M>),
 }
 
 /// Who takes messages out at the other end.
@@ -120,6 +127,8 @@ pub(crate) struct Out<M> {
     is_bounded: bool,
     /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
+    /// It is plain and bounded, and has one target.
+    grants: bool,
     /// Room at one target is enough.
     any: bool,
     /// It was reported as written since the last flush.
@@ -132,6 +141,9 @@ pub(crate) struct Out<M> {
     used: usize,
     /// Sent and not counted yet.
     uncounted: u64,
+    /// Messages that the invocation may send to the only target without another look. They are
+    /// in `used` and `uncounted` already.
+    granted: usize,
     /// On an edge of requests.
     credit: Option<Credit>,
     /// On an edge of answers: the requests that have tickets.
@@ -170,19 +182,24 @@ pub(crate) struct Parts {
 impl<M: Send + 'static> Out<M> {
     pub(crate) fn new(parts: Parts, way: Way<M>) -> Self {
         let info = &parts.shared.edges[parts.edge];
+        let is_bounded = matches!(info.kind, EdgeKind::Bounded);
+        let is_plain = matches!(way, Way::Rings(_)) && parts.credit.is_none();
+        let is_single = matches!(&way, Way::Rings(rings) if rings.targets() == 1);
         Self {
-            is_bounded: matches!(info.kind, EdgeKind::Bounded),
-            is_plain: matches!(way, Way::Rings(_)) && parts.credit.is_none(),
+            is_bounded,
+            is_plain,
+            grants: is_plain && is_bounded && is_single,
             any: info.any,
             is_noted: false,
             burst: match info.kind {
                 EdgeKind::Bounded => info.burst,
-                EdgeKind::Unbounded | EdgeKind::Reply { .. } => usize::MAX,
+                _ => usize::MAX,
             },
             ceiling: info.ceiling,
             invocation: 0,
             used: 0,
             uncounted: 0,
+            granted: 0,
             credit: parts.credit,
             kept: parts.kept,
             info,
@@ -209,12 +226,13 @@ impl<M: Send + 'static> Out<M> {
         assert!(index < self.targets(), "there is no such replica or lane");
     }
 
-    fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         match &self.way {
             Way::Rings(rings) => rings.targets(),
             Way::Inboxes(outbox) => outbox.targets(),
             Way::AnswerRings(rings) => rings.targets(),
             Way::AnswerInboxes(outbox) => outbox.targets(),
+            Way::Buffers(buffers) => buffers.targets(),
         }
     }
 
@@ -225,6 +243,7 @@ impl<M: Send + 'static> Out<M> {
         let has_room = |&index: &usize| match &self.way {
             Way::Rings(rings) => rings.has_room(index, 1),
             Way::Inboxes(outbox) => outbox.room(index) > 0,
+            Way::Buffers(buffers) => buffers.has_room(index),
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
         };
         let turn = |step| match start + step {
@@ -245,32 +264,56 @@ impl<M: Send + 'static> Out<M> {
         found
     }
 
-    /// Counts one message against the burst; returns false when that is used up.
+    /// Counts one message; returns false when the burst is used up.
     #[inline]
     fn count_burst(&mut self, invocation: u64) -> bool {
-        if self.invocation != invocation {
-            self.invocation = invocation;
-            self.used = 0;
-        }
+        self.begin(invocation);
         self.used += 1;
         self.used <= self.burst
     }
 
+    /// Begins to count anew if this is another invocation, and ends what was granted.
+    #[inline]
+    fn begin(&mut self, invocation: u64) {
+        self.end_grant();
+        if self.invocation != invocation {
+            self.invocation = invocation;
+            self.used = 0;
+        }
+    }
+
+    /// Takes what was granted and not sent out of the counts.
+    #[inline]
+    fn end_grant(&mut self) {
+        let granted = core::mem::take(&mut self.granted);
+        self.used -= granted;
+        self.uncounted -= granted as u64;
+    }
+
     #[inline(always)]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
-        if self.is_plain
+        if index == 0
+            && self.granted > 0
+            && self.invocation == invocation
             && let Way::Rings(rings) = &mut self.way
         {
-            if self.invocation != invocation {
-                self.invocation = invocation;
-                self.used = 0;
-            }
-            if self.used < self.burst {
+            self.granted -= 1;
+            return match rings.put_granted(message) {
+                Ok(()) => 0,
+                Err(_) => unreachable!("a grant is room"),
+            };
+        }
+        if self.is_plain {
+            self.begin(invocation);
+            if self.used < self.burst
+                && let Way::Rings(rings) = &mut self.way
+            {
                 return match rings.put_fast(index, message) {
                     Ok(()) => {
                         self.used += 1;
                         self.uncounted += 1;
                         match core::mem::replace(&mut self.is_noted, true) {
+                            true if self.grants => self.grant(),
                             true => 0,
                             false => FIRST,
                         }
@@ -280,6 +323,18 @@ impl<M: Send + 'static> Out<M> {
             }
         }
         self.send_slow(index, message, invocation)
+    }
+
+    /// Counts messages ahead that the invocation may send to the only target: within its burst,
+    /// and while the ring has room for another burst behind them. Returns no news.
+    #[inline(never)]
+    fn grant(&mut self) -> News {
+        if let Way::Rings(rings) = &self.way {
+            self.granted = rings.spare().min(self.burst - self.used);
+            self.used += self.granted;
+            self.uncounted += self.granted as u64;
+        }
+        0
     }
 
     #[inline(never)]
@@ -318,6 +373,7 @@ impl<M: Send + 'static> Out<M> {
             if let Err(message) = rings.put_fast(index, message) {
                 return self.try_send_slow(index, message, invocation, promised);
             }
+            self.end_grant();
             self.uncounted += 1;
             if promised {
                 self.count_burst(invocation);
@@ -389,6 +445,7 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn put(&mut self, index: usize, message: M) -> News {
         // Before anything is counted.
         self.check_target(index);
+        self.end_grant();
         self.spend(index);
         let is_at_ceiling = self.is_at_ceiling(index);
         if let Way::Rings(rings) = &mut self.way {
@@ -409,6 +466,10 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline(never)]
     fn put_otherwise(&mut self, index: usize, message: M) -> News {
+        let weight = match &self.way {
+            Way::Buffers(buffers) => buffers.weigh(&message),
+            _ => 0,
+        };
         // An outbox may publish at once, so it is counted before.
         self.stats.sent[self.index].add(1);
         if self.is_at_ceiling(index) {
@@ -416,6 +477,7 @@ impl<M: Send + 'static> Out<M> {
         }
         match &mut self.way {
             Way::Inboxes(outbox) => outbox.put(index, message),
+            Way::Buffers(buffers) => buffers.put(index, weight, message),
             Way::Rings(_) => unreachable!("rings are written by `put`"),
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => {
                 unreachable!("answers are sent by `answer`")
@@ -440,6 +502,7 @@ impl<M: Send + 'static> Out<M> {
                     Way::Inboxes(outbox) => outbox.flush(wake),
                     Way::AnswerRings(rings) => rings.flush(wake),
                     Way::AnswerInboxes(outbox) => outbox.flush(wake),
+                    Way::Buffers(buffers) => buffers.flush(wake),
                 }
                 news
             }
@@ -473,6 +536,7 @@ impl<M: Send + 'static> Out<M> {
             Way::Inboxes(outbox) => outbox.is_stuck(),
             Way::AnswerRings(rings) => rings.is_low(),
             Way::AnswerInboxes(outbox) => outbox.is_stuck(),
+            Way::Buffers(buffers) => buffers.is_low(),
         };
         self.state_by(lacks)
     }
@@ -502,6 +566,7 @@ impl<M: Send + 'static> Out<M> {
         match &self.way {
             Way::Rings(rings) => rings.is_target_low(index),
             Way::Inboxes(outbox) => outbox.is_stuck(),
+            Way::Buffers(buffers) => buffers.is_target_low(index),
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => false,
         }
     }
@@ -539,6 +604,7 @@ impl<M: Send + 'static> Out<M> {
             Way::Inboxes(outbox) => outbox.first_stuck(),
             Way::AnswerRings(rings) => rings.first_low(),
             Way::AnswerInboxes(outbox) => outbox.first_stuck(),
+            Way::Buffers(buffers) => buffers.first_low(),
         }
     }
 
@@ -569,6 +635,11 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.state() & KEEPS != 0
     }
 
+    #[cfg(feature = "testing")]
+    fn is_lossy(&self) -> bool {
+        self.info.kind.is_lossy()
+    }
+
     fn is_at_limit(&self, target: usize) -> bool {
         let credit = self.credit.as_ref();
         credit.is_some_and(|credit| credit.is_at_limit(target))
@@ -595,6 +666,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::Inboxes(outbox) => outbox.look(),
             Way::AnswerRings(rings) => rings.look(drop),
             Way::AnswerInboxes(outbox) => outbox.look(),
+            Way::Buffers(buffers) => buffers.look(),
         }
         self.count_kept();
         let has_moved = match &self.way {
@@ -602,6 +674,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::Inboxes(outbox) => outbox.is_written(),
             Way::AnswerRings(rings) => rings.is_written(),
             Way::AnswerInboxes(outbox) => outbox.is_written(),
+            Way::Buffers(buffers) => buffers.is_written(),
         };
         match has_moved {
             true => self.news(),
@@ -635,6 +708,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {
         self.is_noted = false;
+        self.end_grant();
         // Before it can be received.
         self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
         if self.credit.is_some() {
@@ -696,6 +770,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn abandon(&mut self) {
+        self.end_grant();
         let (shared, edge) = (&self.shared, self.edge);
         if self.uncounted > 0 {
             self.stats.sent[self.index].add(self.uncounted);
@@ -717,6 +792,8 @@ impl<M: Send + 'static> Outlet for Out<M> {
             Way::AnswerInboxes(outbox) => {
                 outbox.abandon(|answer| answer.into_iter().for_each(lost));
             }
+            // What is there is the receiver's.
+            Way::Buffers(_) => {}
         }
     }
 }

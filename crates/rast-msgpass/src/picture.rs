@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use crate::graph::{EdgeInfo, EdgeKind, End, Graph};
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, ProcessorInfo};
 
 fn name<G: Graph>(end: End) -> &'static str {
     match end {
@@ -17,9 +17,18 @@ fn label(edge: &EdgeInfo) -> String {
         EdgeKind::Bounded => format!("{}", edge.capacity),
         EdgeKind::Unbounded => "unbounded".to_owned(),
         EdgeKind::Reply { .. } => "reply".to_owned(),
+        EdgeKind::Reject => format!("{}, reject", edge.capacity),
+        EdgeKind::DropNewest => format!("{}, drop newest", edge.capacity),
+        EdgeKind::DropOldest => format!("{}, drop oldest", edge.capacity),
+        EdgeKind::Latest => "latest".to_owned(),
     };
     let any = if edge.any { ", any" } else { "" };
-    format!("{} [{rule}{any}]", edge.message)
+    let high = if edge.high { ", high" } else { "" };
+    let bytes = match edge.bytes {
+        usize::MAX => String::new(),
+        bytes => format!(", {bytes} bytes"),
+    };
+    format!("{} [{rule}{bytes}{any}{high}]", edge.message)
 }
 
 fn doors<G: Graph>() -> impl Iterator<Item = End> {
@@ -33,15 +42,25 @@ fn doors<G: Graph>() -> impl Iterator<Item = End> {
         .filter(move |&end| used(end))
 }
 
+/// A processor with its type and the number of its replicas.
+fn shown(processor: &ProcessorInfo) -> String {
+    let mut shown = format!("{}: {}", processor.name, processor.type_name);
+    if processor.replicated {
+        let _ = match (processor.replicas, processor.replicas_max) {
+            (least, usize::MAX) => write!(shown, " x {least}.."),
+            (least, most) if least == most => write!(shown, " x {least}"),
+            (least, most) => write!(shown, " x {least}..={most}"),
+        };
+    }
+    shown
+}
+
 /// Draws graph `G` for Graphviz.
 #[must_use]
 pub fn dot<G: Graph>() -> String {
     let mut text = format!("digraph {} {{\n  rankdir=LR;\n", G::NAME);
     for processor in G::PROCESSORS {
-        let mut shown = format!("{}: {}", processor.name, processor.type_name);
-        if processor.replicated {
-            let _ = write!(shown, " x {}", processor.replicas);
-        }
+        let shown = shown(processor);
         let _ = writeln!(text, "  {:?} [shape=box, label={shown:?}];", processor.name);
     }
     for end in doors::<G>() {
@@ -65,10 +84,7 @@ pub fn mermaid<G: Graph>() -> String {
     };
     let mut text = "flowchart LR\n".to_owned();
     for processor in G::PROCESSORS {
-        let mut shown = format!("{}: {}", processor.name, processor.type_name);
-        if processor.replicated {
-            let _ = write!(shown, " x {}", processor.replicas);
-        }
+        let shown = shown(processor);
         let _ = writeln!(text, "  {}[\"{}\"]", processor.name, escape(shown));
     }
     for end in doors::<G>() {

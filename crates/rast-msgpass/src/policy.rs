@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use crate::cx::Core;
 use crate::ending::EndedBy;
 use crate::graph::EdgeInfo;
-use crate::panics::{contain, discard, text_of};
+use crate::panics::text_of;
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::report::{Handler, PanicRecord};
 use crate::timers::{Clock, Instant, Nanos};
@@ -268,6 +269,28 @@ impl Restarts {
     }
 }
 
+/// A panic of a handler, and what was in hand.
+pub(crate) struct Panic {
+    pub(crate) handler: Handler,
+    pub(crate) payload: Box<dyn Any + Send>,
+    /// The edge of the message; `None` where there was none.
+    pub(crate) edge: Option<usize>,
+    /// A clone of the message.
+    pub(crate) message: Option<Box<dyn Any + Send>>,
+}
+
+impl Panic {
+    /// The panic of a handler that had no message of an edge.
+    pub(crate) const fn of(handler: Handler, payload: Box<dyn Any + Send>) -> Self {
+        Self {
+            handler,
+            payload,
+            edge: None,
+            message: None,
+        }
+    }
+}
+
 impl Core {
     /// Returns whether handlers may be called.
     #[inline]
@@ -301,33 +324,25 @@ impl Core {
         }
     }
 
-    /// Takes note of a panic of a handler, and follows the policy. `message`: a clone of what was
-    /// in hand.
+    /// Takes note of a panic of a handler, and follows the policy.
     #[cold]
-    pub(crate) fn panicked(
-        &mut self,
-        handler: Handler,
-        edge: Option<usize>,
-        payload: Box<dyn Any + Send>,
-        message: Option<Box<dyn Any + Send>>,
-    ) {
+    pub(crate) fn panicked(&mut self, panic: Panic) {
         let then = self.decide();
-        self.record(handler, edge, payload, message, then);
+        self.record(panic, then);
         // What the handler sent before it panicked is sent.
         self.note_all();
     }
 
     /// Records a panic, and tells the hook.
     #[cold]
-    pub(crate) fn record(
-        &mut self,
-        handler: Handler,
-        edge: Option<usize>,
-        payload: Box<dyn Any + Send>,
-        message: Option<Box<dyn Any + Send>>,
-        then: Then,
-    ) {
+    pub(crate) fn record(&mut self, panic: Panic, then: Then) {
         self.stats.panics.add(1);
+        let Panic {
+            handler,
+            payload,
+            edge,
+            message,
+        } = panic;
         let shared = &*self.shared;
         let (processor, replica) = (shared.processors[self.node].name, self.replica);
         let sender = edge.map_or(0, |_| self.sender);

@@ -23,7 +23,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::cx::{Core, Cx};
-use crate::graph::{Edge, EdgeInfo, EdgeKind, Graph};
+use crate::graph::{Edge, EdgeInfo, EdgeKind, Graph, Node};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sends::answers_to;
 use crate::sharder::{self, ShardId};
@@ -281,7 +281,7 @@ pub struct ReplyTo<G, F, P, M> {
     types: PhantomData<fn(G, F, P, M)>,
 }
 
-impl<G: Graph, F, P, M: Edge<G, F, P>> ReplyTo<G, F, P, M> {
+impl<G: Node<F> + Node<P>, F, P, M: Edge<G, F, P>> ReplyTo<G, F, P, M> {
     /// The outlet of the answers.
     pub(crate) const OUT: usize = match answers_to(G::EDGES, M::ID) {
         Some(answers) => crate::check::outgoing_before(G::EDGES, answers),
@@ -386,6 +386,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
     /// When the message in hand is no request `M` of `F`, or its token was taken before.
     pub fn reply_to<F, M>(&mut self) -> ReplyTo<G, F, P, M>
     where
+        G: Node<F> + Node<P>,
         M: Edge<G, F, P>,
     {
         let core = self.core();
@@ -397,7 +398,10 @@ impl<G: Graph, P> Cx<'_, G, P> {
         ReplyTo::new(ticket)
     }
 
-    fn answer<F, A: Edge<G, P, F>>(&mut self, ticket: Ticket, answer: A) {
+    fn answer<F, A: Edge<G, P, F>>(&mut self, ticket: Ticket, answer: A)
+    where
+        G: Node<F> + Node<P>,
+    {
         let core = self.core();
         let news = core.out::<A>(A::OUT).answer_by(ticket, answer);
         core.note(A::OUT, news);

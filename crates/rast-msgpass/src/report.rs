@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::ending::EndedBy;
-use crate::graph::{EdgeInfo, Node, ProcessorInfo};
+use crate::graph::{EdgeInfo, Node};
 use crate::sharder::WorkerStats;
 use crate::states::States;
 use crate::timers::Nanos;
@@ -120,6 +120,9 @@ pub struct EdgeMetrics {
     pub sent: u64,
     /// Messages handled or given up; by egress, those taken by receivers.
     pub received: u64,
+    /// Messages dropped for want of room, on an edge with `drop_newest`, `drop_oldest` or
+    /// `latest`. They are not among those sent.
+    pub dropped: u64,
     /// Messages that wait: the length of the edge.
     pub depth: u64,
     /// Requests that were sent and neither answered nor waived; zero on other edges.
@@ -218,10 +221,10 @@ impl Report {
         let Some(node) = <G as Node<P>>::END.processor() else {
             return Vec::new();
         };
-        let shards = |info: &ProcessorInfo| info.replicas;
-        let first = G::PROCESSORS[..node].iter().map(shards).sum::<usize>();
-        self.states
-            .take(first..first + shards(&G::PROCESSORS[node]))
+        let instances = &self.metrics.instances;
+        let first = instances.partition_point(|one| one.processor < node);
+        let end = instances.partition_point(|one| one.processor <= node);
+        self.states.take(first..end)
     }
 
     /// Returns how many messages were accepted and never handled.
@@ -265,14 +268,20 @@ impl Report {
             lost.map_or(0, |lost| lost.messages)
         };
         let edge = |edge: &EdgeMetrics| {
-            let counts = [edge.sent, edge.received, edge.depth, lost(edge.edge)];
+            let counts = [
+                edge.sent,
+                edge.received,
+                edge.depth,
+                edge.dropped,
+                lost(edge.edge),
+            ];
             (edge.edge.to_string(), counts)
         };
         let rows: Vec<_> = metrics.edges.iter().map(edge).collect();
         table(
             f,
             "edge",
-            ["sent", "received", "depth", "undelivered"],
+            ["sent", "received", "depth", "dropped", "undelivered"],
             &rows,
         )
     }

@@ -86,6 +86,25 @@ impl<T> Rings<T> {
         }
     }
 
+    /// Stages a message for the only target, which was written since the last flush, within the
+    /// room that [`spare`](Self::spare) returned.
+    #[inline(always)]
+    pub(crate) fn put_granted(&mut self, message: T) -> Result<(), T> {
+        match self.targets.first_mut() {
+            Some(target) => target.ring.stage(message).map_err(Full::into_inner),
+            None => Err(message),
+        }
+    }
+
+    /// Returns how many messages the only target takes beside a burst; 0 if there are more targets,
+    /// or it was not written since the last flush.
+    pub(crate) fn spare(&self) -> usize {
+        match &self.targets[..] {
+            [target] if target.state == WRITTEN => target.ring.room().saturating_sub(self.burst),
+            _ => 0,
+        }
+    }
+
     /// Stages a message; gives it back if its receiver has gone.
     ///
     /// What finds no room waits in the spill.
@@ -147,6 +166,11 @@ impl<T> Rings<T> {
                 self.low.append(&mut self.aside);
             }
         }
+    }
+
+    /// Returns whether the receiver outside has gone.
+    pub(crate) fn is_gone(&self, index: usize) -> bool {
+        self.targets[index].ring.is_closed()
     }
 
     /// Returns whether a target lacks room, as far as was seen.

@@ -8,19 +8,22 @@ use core::fmt;
 use std::any::Any;
 
 use crate::calm::Calm;
+use crate::check::layout;
 use crate::counter::{Counter, Counters};
 use crate::deaths::Deaths;
 use crate::ending::{EndedBy, Ending};
 use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
-use crate::panics::{self, contain};
+use crate::panics;
 use crate::policy::{OnFailure, Policy};
 use crate::primitive::CachePadded;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
 use crate::reply::Wakes;
 use crate::report::PanicRecord;
 use crate::sends::answers_to;
+use crate::sharder::ShardId;
 use crate::timers::{Clock, Instant};
 
 /// Takes a message that could not be delivered.
@@ -67,6 +70,8 @@ pub(crate) struct Counts {
     pub(crate) received: Counters,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
     pub(crate) entered: Counters,
+    /// Per edge that leaves: dropped for want of room.
+    pub(crate) dropped: Counters,
     /// Per edge that leaves, if it carries answers: requests waived.
     pub(crate) waived: Counters,
     /// Per edge that leaves, if it carries answers: since when the oldest request with a token
@@ -100,6 +105,7 @@ impl Counts {
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
             entered: Counters::new(incoming),
+            dropped: Counters::new(outgoing),
             waived: Counters::new(outgoing),
             since: Counters::new(outgoing),
             pings: Counter::new(),
@@ -116,11 +122,40 @@ impl Counts {
     }
 }
 
+/// The queues of an edge, for the number of replicas that the graph has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// As [`EdgeInfo::by_pair`].
+    pub(crate) by_pair: bool,
+    /// As [`EdgeInfo::capacity`].
+    pub(crate) capacity: usize,
+}
+
+impl Layout {
+    /// Returns that of each edge.
+    pub(crate) fn of_all(edges: &[EdgeInfo], replicas: &[usize]) -> Box<[Self]> {
+        let count = |end: End| end.processor().map_or(1, |node| replicas[node]);
+        let layout = |edge: &EdgeInfo| {
+            let (by_pair, capacity) = layout(
+                edge.has_cap.then_some(edge.capacity),
+                edge.burst,
+                count(edge.from),
+                count(edge.to),
+                edge.is_buffered(),
+            );
+            Self { by_pair, capacity }
+        };
+        edges.iter().map(layout).collect()
+    }
+}
+
 /// A running graph, as every thread sees it.
 pub(crate) struct Shared {
     pub(crate) graph: &'static str,
     pub(crate) processors: &'static [ProcessorInfo],
     pub(crate) edges: &'static [EdgeInfo],
+    /// Per edge.
+    pub(crate) layout: Box<[Layout]>,
     /// Per processor, the number of its first instance's shard.
     pub(crate) first: Vec<usize>,
     /// Per instance, which is per shard.
@@ -163,24 +198,24 @@ impl Shared {
         policies: Vec<Policy>,
         hooks: Hooks,
         clock: GraphClock,
+        replicas: &[usize],
     ) -> Arc<Self> {
+        let layout = Layout::of_all(G::EDGES, replicas);
         let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
         let mut stats = Vec::new();
-        for (node, processor) in G::PROCESSORS.iter().enumerate() {
+        for (node, &count) in replicas.iter().enumerate() {
             first.push(stats.len());
             let end = End::Processor(node);
             let asked = (0..G::EDGES.len()).filter(|&edge| G::EDGES[edge].from == end);
             let asked = asked.map(
                 |edge| match (answers_to(G::EDGES, edge), G::EDGES[edge].to) {
-                    (Some(_), End::Processor(to)) if G::EDGES[edge].by_pair => {
-                        G::PROCESSORS[to].replicas
-                    }
+                    (Some(_), End::Processor(to)) if layout[edge].by_pair => replicas[to],
                     (answers, _) => usize::from(answers.is_some()),
                 },
             );
             let asked: Vec<usize> = asked.collect();
             let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
-            for _ in 0..processor.replicas {
+            for _ in 0..count {
                 let counts = Counts::new(&asked, incoming);
                 stats.push(Arc::new(CachePadded::new(counts)));
             }
@@ -190,6 +225,7 @@ impl Shared {
             graph: G::NAME,
             processors: G::PROCESSORS,
             edges: G::EDGES,
+            layout,
             first,
             stats,
             clock,
@@ -214,6 +250,23 @@ impl Shared {
     /// Returns the shards of the instances of a processor.
     pub(crate) fn shards_of(&self, node: usize) -> core::ops::Range<usize> {
         self.first[node]..self.first[node + 1]
+    }
+
+    /// Returns the shard of a replica.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such replica.
+    pub(crate) fn shard_of(&self, node: usize, replica: usize) -> ShardId {
+        let shards = self.shards_of(node);
+        assert!(
+            replica < shards.len(),
+            "graph `{}` has {} of `{}`, so there is no replica {replica}",
+            self.graph,
+            shards.len(),
+            self.processors[node].type_name
+        );
+        ShardId::from_index(shards.start + replica)
     }
 
     /// Returns which instance of which processor a shard is.
@@ -337,6 +390,18 @@ impl Shared {
         if let Err(payload) = given_up {
             // The message counts as taken: others behind it are given up in turn.
             self.record_fault("giving a message up", payload);
+        }
+    }
+
+    /// Drops a message for want of room: to the hook, if there is one. Its sender has counted it.
+    #[inline(never)]
+    pub(crate) fn drop_message<M: Send + 'static>(&self, edge: usize, message: M) {
+        let dropped = contain(|| match &self.on_undelivered {
+            Some(hook) => hook(&self.edges[edge], Box::new(message)),
+            None => drop(message),
+        });
+        if let Err(payload) = dropped {
+            self.record_fault("dropping a message", payload);
         }
     }
 

@@ -166,8 +166,28 @@ impl Pace {
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> bool {
-        self.held += 1;
+        self.count(1);
+        self.is_due()
+    }
+
+    /// Counts messages that were taken.
+    #[inline]
+    pub fn count(&mut self, messages: u32) {
+        self.held += messages;
+    }
+
+    /// Returns whether the slots of the messages that were counted are to be returned now.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self) -> bool {
         self.held >= self.quarter
+    }
+
+    /// Returns after how many more messages that is; at least one.
+    #[inline]
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.quarter.saturating_sub(self.held).max(1)
     }
 
     /// Returns whether there are slots to return.

@@ -14,15 +14,17 @@
 //! ```
 
 use std::any::Any;
+use std::vec::IntoIter;
 
 use crate::batch::Batch;
+use crate::buffer::{Bounds, Buffers, buffers};
 use crate::credit::{Credit, answers_held};
 use crate::cx::Core;
+use crate::door::{AnyDoor, Door, Doors};
 use crate::egress::{AnyLaneParts, Lane, LaneParts};
 use crate::erased::Erased;
-use crate::graph::{Edge, EdgeInfo, EdgeKind, End, Graph};
-use crate::ingress::{AnyDoor, Door, Doors};
-use crate::inlet::{In, Inlet, Place, Ring, Source};
+use crate::graph::{Edge, EdgeKind, End, Graph, Node};
+use crate::inlet::{In, Inlet, Intake, Place, Ring, Source};
 use crate::instance::{AnyInstance, Instance};
 use crate::load::Route;
 use crate::outbox::Outbox;
@@ -42,6 +44,9 @@ use crate::testing::Tap;
 use crate::timer::Timers;
 use crate::timers::Instant;
 use crate::waiting::{Pace, Waiting};
+
+/// Makes an inlet of an edge from what depends on its message alone.
+type Make<M> = fn(Intake<M>) -> Box<dyn Any + Send>;
 
 /// What is made for one instance before its processor joins it.
 #[derive(Default)]
@@ -112,48 +117,83 @@ impl Wiring {
         wiring
     }
 
-    /// Makes what one edge needs.
+    /// Makes what one edge needs. Its code is compiled once per edge, so it is short: the rest
+    /// depends on the message alone.
     pub fn edge<G, F, T, M>(&mut self)
     where
-        G: Graph,
+        G: Node<F> + Node<T>,
         F: 'static,
         M: Edge<G, F, T>,
         T: Receive<G, F, M> + 'static,
     {
         let id = <M as Edge<G, F, T>>::ID;
+        let make: Make<M> = |intake| {
+            let inlet: Box<dyn Inlet<G, T>> = Box::new(In::<G, F, M>::new(intake));
+            Box::new(inlet)
+        };
+        self.add_edge::<M>(id, <M as Edge<G, F, T>>::WEIGH, make);
+    }
+
+    fn add_edge<M: Send + 'static>(
+        &mut self,
+        id: usize,
+        weigh: Option<fn(&M) -> usize>,
+        make: Make<M>,
+    ) {
         debug_assert_eq!(id, self.outside.doors.len(), "edges are wired in order");
         self.outside.doors.push(None);
         self.outside.closers.push(Vec::new());
         self.outside.lanes.push(Vec::new());
         self.outside.receivers.push(Vec::new());
-        let info = &G::EDGES[id];
+        let info = &self.shared.edges[id];
         match (info.from, info.to) {
             (End::Processor(from), End::Processor(to)) => {
-                self.between::<G, F, T, M>(id, from, to);
+                self.between::<M>(id, from, to, weigh, make);
             }
-            (End::Ingress, End::Processor(to)) => self.ingress::<G, F, T, M>(id, to),
+            (End::Ingress, End::Processor(to)) => self.ingress::<M>(id, to, make),
             (End::Processor(from), End::Egress) => self.egress::<M>(id, from),
             _ => unreachable!("the compile-time check refuses other ends"),
         }
     }
 
-    fn between<G, F, T, M>(&mut self, id: usize, from: usize, to: usize)
-    where
-        G: Graph,
-        F: 'static,
-        M: Edge<G, F, T>,
-        T: Receive<G, F, M> + 'static,
-    {
+    fn between<M: Send + 'static>(
+        &mut self,
+        id: usize,
+        from: usize,
+        to: usize,
+        weigh: Option<fn(&M) -> usize>,
+        make: Make<M>,
+    ) {
         let info = &self.shared.edges[id];
         let (senders, receivers) = (self.shared.shards_of(from), self.shared.shards_of(to));
         let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
-        let (ways, sources) = match (is_answer, info.by_pair) {
+        let layout = self.shared.layout[id];
+        let (ways, sources) = match (is_answer, layout.by_pair) {
+            _ if info.is_buffered() => {
+                let bounds = Bounds {
+                    messages: layout.capacity,
+                    bytes: info.bytes,
+                    burst: if info.kind.is_lossy() { 0 } else { info.burst },
+                };
+                let sources: Vec<Vec<_>> = receivers
+                    .clone()
+                    .map(|_| buffers(bounds, senders.len()))
+                    .collect();
+                let way = |sender: usize| {
+                    let targets = sources.iter().map(|source| Arc::clone(&source[sender]));
+                    Way::Buffers(Buffers::new(targets.collect(), weigh))
+                };
+                (
+                    (0..senders.len()).map(way).collect(),
+                    sources.into_iter().map(Source::Buffers).collect(),
+                )
+            }
             (false, true) => {
-                let make = |rings, burst| Way::Rings(Rings::new(rings, burst, info.any));
-                let (ways, rings) = by_pair(senders.len(), receivers.len(), info.capacity);
+                let way = |rings, burst| Way::Rings(Rings::new(rings, burst, info.any));
+                let (ways, rings) = by_pair(senders.len(), receivers.len(), layout.capacity);
                 let burst = match info.kind {
                     EdgeKind::Bounded => info.burst,
-                    EdgeKind::Unbounded | EdgeKind::Reply { .. } => 0,
+                    _ => 0,
                 };
                 let ring = |ring: spsc::Consumer<M>| Ring {
                     pace: Pace::new(ring.capacity(), burst.max(1)),
@@ -161,13 +201,13 @@ impl Wiring {
                 };
                 let source = |rings: Vec<_>| Source::Rings(rings.into_iter().map(ring).collect());
                 (
-                    ways.into_iter().map(|rings| make(rings, burst)).collect(),
+                    ways.into_iter().map(|rings| way(rings, burst)).collect(),
                     rings.into_iter().map(source).collect(),
                 )
             }
             (false, false) => {
                 let (outboxes, inboxes) =
-                    by_receiver(senders.len(), receivers.len(), info.capacity, info.any);
+                    by_receiver(senders.len(), receivers.len(), layout.capacity, info.any);
                 (
                     outboxes.into_iter().map(Way::Inboxes).collect(),
                     inboxes
@@ -177,7 +217,7 @@ impl Wiring {
                 )
             }
             (true, true) => {
-                let capacity = answers_held(info.capacity);
+                let capacity = answers_held(layout.capacity);
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), capacity);
                 let way = |rings| Way::AnswerRings(Rings::new(rings, 0, false));
                 (
@@ -189,7 +229,7 @@ impl Wiring {
                 )
             }
             (true, false) => {
-                let capacity = answers_held(info.capacity);
+                let capacity = answers_held(layout.capacity);
                 let (outboxes, inboxes) =
                     by_receiver(senders.len(), receivers.len(), capacity, false);
                 (
@@ -207,10 +247,10 @@ impl Wiring {
         // A sender that needs room at one of them waits in one list for all.
         let lists = if info.any { 1 } else { receivers.len() };
         let waiting = Arc::new(Waiting::new(senders.len(), lists));
-        self.add_ins::<G, F, T, M>(id, to, sources, &senders, &waiting);
+        self.add_ins(id, to, sources, &senders, &waiting, make);
         let base = self.first_input(id);
         for (sender, way) in ways.into_iter().enumerate() {
-            let note = base + if info.by_pair { sender } else { 0 };
+            let note = base + if layout.by_pair { sender } else { 0 };
             let receivers = Receivers::Shards {
                 first: receivers.start,
                 note: u32::try_from(note).expect("a processor has fewer inputs"),
@@ -222,33 +262,31 @@ impl Wiring {
     /// Returns the number of the first input of an edge at its receivers.
     fn first_input(&self, id: usize) -> usize {
         let edges = self.shared.edges;
-        let inputs = |edge: &&EdgeInfo| match edge.from {
-            End::Processor(from) if edge.by_pair => self.shared.shards_of(from).len(),
+        let inputs = |edge: usize| match edges[edge].from {
+            End::Processor(from) if self.shared.layout[edge].by_pair => {
+                self.shared.shards_of(from).len()
+            }
             _ => 1,
         };
-        let before = edges[..id].iter().filter(|edge| edge.to == edges[id].to);
-        before.map(|edge| inputs(&edge)).sum()
+        let before = (0..id).filter(|&edge| edges[edge].to == edges[id].to);
+        before.map(inputs).sum()
     }
 
     /// Adds the receiving halves of an edge.
-    fn add_ins<G, F, T, M>(
+    fn add_ins<M: Send + 'static>(
         &mut self,
         id: usize,
         to: usize,
         sources: Vec<Source<M>>,
         senders: &core::ops::Range<usize>,
         waiting: &Arc<Waiting>,
-    ) where
-        G: Graph,
-        F: 'static,
-        M: Edge<G, F, T>,
-        T: Receive<G, F, M> + 'static,
-    {
+        make: Make<M>,
+    ) {
         let info = &self.shared.edges[id];
         let requests = answers_to(self.shared.edges, id).map(|edge| before(&self.shared, edge));
         let answering = match info.kind {
             EdgeKind::Reply { request } => Some(before(&self.shared, request)),
-            EdgeKind::Bounded | EdgeKind::Unbounded => None,
+            _ => None,
         };
         let shards = self.shared.shards_of(to);
         for ((receiver, shard), source) in shards.enumerate().zip(sources) {
@@ -256,7 +294,7 @@ impl Wiring {
             parts.waits.push(Waits::of(self.shared.edges, id));
             match &source {
                 Source::Door(..) => parts.routes.push(Route::Outside),
-                Source::Rings(_) | Source::AnswerRings(_) => {
+                Source::Rings(_) | Source::AnswerRings(_) | Source::Buffers(_) => {
                     let routes = senders.clone().map(ShardId::from_index).map(Route::One);
                     parts.routes.extend(routes);
                 }
@@ -277,12 +315,11 @@ impl Wiring {
             };
             #[cfg(feature = "testing")]
             if self.alone.is_some_and(|alone| alone != shard) {
-                let tap: Box<dyn Tap> = Box::new(In::<G, F, M>::new(place, source));
+                let tap: Box<dyn Tap> = Box::new(Intake::new(place, source));
                 parts.ins.push(Box::new(tap));
                 continue;
             }
-            let inlet: Box<dyn Inlet<G, T>> = Box::new(In::<G, F, M>::new(place, source));
-            parts.ins.push(Box::new(inlet));
+            parts.ins.push(make(Intake::new(place, source)));
         }
     }
 
@@ -303,7 +340,7 @@ impl Wiring {
             End::Ingress | End::Egress => 0,
         };
         let credit = answers_to(self.shared.edges, id).map(|answers| {
-            let answers = &self.shared.edges[answers];
+            let answers = self.shared.layout[answers];
             Credit::new(targets, !answers.by_pair, answers.capacity, info.burst)
         });
         let parts = outlet::Parts {
@@ -325,17 +362,11 @@ impl Wiring {
         outs.push(Erased::new(Out::new(parts, way)));
     }
 
-    fn ingress<G, F, T, M>(&mut self, id: usize, to: usize)
-    where
-        G: Graph,
-        F: 'static,
-        M: Edge<G, F, T>,
-        T: Receive<G, F, M> + 'static,
-    {
+    fn ingress<M: Send + 'static>(&mut self, id: usize, to: usize, make: Make<M>) {
         let info = &self.shared.edges[id];
         let capacity = match info.kind {
             EdgeKind::Unbounded => info.ceiling,
-            EdgeKind::Bounded | EdgeKind::Reply { .. } => info.capacity,
+            _ => self.shared.layout[id].capacity,
         };
         let receivers = self.shared.shards_of(to);
         let doors: Vec<_> = receivers
@@ -348,7 +379,7 @@ impl Wiring {
         let sources = doors.iter().map(source).collect();
         let first = receivers.start;
         let waiting = Arc::new(Waiting::new(0, receivers.len()));
-        self.add_ins::<G, F, T, M>(id, to, sources, &(0..0), &waiting);
+        self.add_ins(id, to, sources, &(0..0), &waiting, make);
         self.outside.doors[id] = Some(Box::new(Arc::new(Doors { doors, first })));
     }
 
@@ -357,12 +388,13 @@ impl Wiring {
         let senders = self.shared.shards_of(from);
         let burst = match info.kind {
             EdgeKind::Bounded => info.burst,
-            EdgeKind::Unbounded | EdgeKind::Reply { .. } => 0,
+            _ => 0,
         };
         let lane = || Arc::new(Lane::of(senders.len(), Arc::clone(&self.shared.ending)));
         let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
         let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
-        let (ways, rings) = by_pair::<M>(senders.len(), info.lanes, info.capacity);
+        let (ways, rings) =
+            by_pair::<M>(senders.len(), info.lanes, self.shared.layout[id].capacity);
         for ((number, rings), lane) in rings.into_iter().enumerate().zip(&lanes) {
             self.outside.receivers[id].push(Some(Box::new(LaneParts {
                 rings,
@@ -429,49 +461,44 @@ fn by_receiver<T>(
 
 /// The processors that were given to the builder, in order.
 pub struct Given<G> {
-    nodes: Vec<Box<dyn Node<G>>>,
+    nodes: Vec<Box<dyn AnyNode<G>>>,
 }
 
 /// A `Factory` of some processor.
 pub(crate) type AnyFactory = Box<dyn Any + Send>;
 
 /// The instances of one processor whose type is not known.
-trait Node<G>: Send {
+trait AnyNode<G>: Send {
     fn count(&self) -> usize;
-    fn assemble(
-        self: Box<Self>,
-        parts: Vec<Parts>,
-        cores: Vec<Core>,
+    /// Joins the next instance and what was wired for it.
+    fn join_next(
+        &mut self,
+        parts: Parts,
+        core: Core,
         batch: Batch,
-        factory: Option<AnyFactory>,
-    ) -> Vec<Box<dyn AnyInstance>>;
+        factory: Option<&AnyFactory>,
+    ) -> Box<dyn AnyInstance>;
 }
 
-struct Instances<P>(Vec<P>);
+struct Instances<P>(IntoIter<P>);
 
-impl<G: Graph, P: Process<G>> Node<G> for Instances<P> {
+impl<G: Graph, P: Process<G>> AnyNode<G> for Instances<P> {
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn assemble(
-        self: Box<Self>,
-        parts: Vec<Parts>,
-        cores: Vec<Core>,
+    fn join_next(
+        &mut self,
+        parts: Parts,
+        core: Core,
         batch: Batch,
-        factory: Option<AnyFactory>,
-    ) -> Vec<Box<dyn AnyInstance>> {
-        let factory = factory.map(|factory| {
-            let factory: Box<Factory<P>> = factory
-                .downcast()
-                .expect("a factory is given for its processor");
-            *factory
-        });
-        let mut instances: Vec<Box<dyn AnyInstance>> = Vec::new();
-        for ((processor, parts), core) in self.0.into_iter().zip(parts).zip(cores) {
-            instances.push(join::<G, P>(processor, parts, core, batch, factory.clone()));
-        }
-        instances
+        factory: Option<&AnyFactory>,
+    ) -> Box<dyn AnyInstance> {
+        let Some(processor) = self.0.next() else {
+            unreachable!("there is a shard per instance");
+        };
+        let factory = factory.and_then(|factory| factory.downcast_ref::<Factory<P>>());
+        join::<G, P>(processor, parts, core, batch, factory.cloned())
     }
 }
 
@@ -483,15 +510,10 @@ pub(crate) fn join<G: Graph, P: Process<G>>(
     batch: Batch,
     factory: Option<Factory<P>>,
 ) -> Box<dyn AnyInstance> {
-    let ins = parts.ins.into_iter().map(|inlet| {
-        let inlet: Box<Box<dyn Inlet<G, P>>> = inlet
-            .downcast()
-            .expect("an inlet is made for its processor");
-        *inlet
-    });
-    let ins = ins.collect();
     core.fit(parts.outs, parts.waits);
-    Box::new(Instance::<G, P>::new(processor, ins, core, batch, factory))
+    Box::new(Instance::<G, P>::new(
+        processor, parts.ins, core, batch, factory,
+    ))
 }
 
 impl Core {
@@ -544,21 +566,19 @@ impl<G: Graph> Given<G> {
 
     /// Adds a processor with one instance.
     pub fn one<P: Process<G>>(&mut self, processor: P) {
-        self.nodes.push(Box::new(Instances(vec![processor])));
+        let instances = Vec::from([processor]).into_iter();
+        self.nodes.push(Box::new(Instances(instances)));
     }
 
     /// Adds a processor with replicas.
     pub fn many<P: Process<G>>(&mut self, replicas: impl Iterator<Item = P>) {
-        self.nodes.push(Box::new(Instances(replicas.collect())));
+        let instances = replicas.collect::<Vec<P>>().into_iter();
+        self.nodes.push(Box::new(Instances(instances)));
     }
 
-    /// Returns the first processor whose number of instances is not the
-    /// declared one, with the number given.
-    pub(crate) fn mismatch(&self) -> Option<(usize, usize)> {
-        let counts = self.nodes.iter().map(|node| node.count()).enumerate();
-        counts
-            .into_iter()
-            .find(|&(node, count)| count != G::PROCESSORS[node].replicas)
+    /// Returns the number of instances of each processor.
+    pub(crate) fn counts(&self) -> Vec<usize> {
+        self.nodes.iter().map(|node| node.count()).collect()
     }
 
     /// Joins the processors and what was wired for them.
@@ -567,16 +587,15 @@ impl<G: Graph> Given<G> {
         shared: &Arc<Shared>,
         parts: Vec<Parts>,
         batches: &[Batch],
-        mut factories: Vec<Option<AnyFactory>>,
+        factories: &[Option<AnyFactory>],
     ) -> Vec<Box<dyn AnyInstance>> {
-        let mut parts = parts.into_iter();
-        let mut instances = Vec::new();
-        for (node, given) in self.nodes.into_iter().enumerate() {
-            let shards = shared.shards_of(node);
-            let parts = parts.by_ref().take(shards.len()).collect();
-            let cores = shards.map(|shard| core_of(shared, shard));
-            let factory = factories[node].take();
-            instances.extend(given.assemble(parts, cores.collect(), batches[node], factory));
+        let mut instances = Vec::with_capacity(parts.len());
+        let mut nodes = self.nodes;
+        for (shard, parts) in parts.into_iter().enumerate() {
+            let node = shared.instance(shard).0;
+            let core = core_of(shared, shard);
+            let factory = factories[node].as_ref();
+            instances.push(nodes[node].join_next(parts, core, batches[node], factory));
         }
         instances
     }

@@ -1,5 +1,5 @@
 //! A running graph allocates nothing for a message: counted by the program's own allocator.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const COUNTED: u64 = if cfg!(miri) { 50 } else { 100_000 };
 
 graph! {
     graph App {
-        processors { source: Source, relay: [Relay; 3], sink: Sink }
+        processors { source: Source [source], relay: [Relay; 3], sink: Sink }
         edges {
             source -> relay: Job [cap = 64, burst = 4];
             relay -> sink: Done [cap = 64];

@@ -1,6 +1,8 @@
 //! The public interface: examples and edges.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
+#[path = "api/ask.rs"]
+mod ask;
 #[path = "api/attack.rs"]
 mod attack;
 #[path = "api/ceiling.rs"]
@@ -11,6 +13,8 @@ mod corners;
 mod credit;
 #[path = "api/doors.rs"]
 mod doors;
+#[path = "api/edges.rs"]
+mod edges;
 #[path = "api/ending.rs"]
 mod ending;
 #[path = "api/fairness.rs"]
@@ -37,6 +41,8 @@ mod rest;
 mod rotate;
 #[path = "api/routing.rs"]
 mod routing;
+#[path = "api/sizes.rs"]
+mod sizes;
 #[path = "api/supervision.rs"]
 mod supervision;
 #[path = "api/tables.rs"]
@@ -45,6 +51,8 @@ mod tables;
 mod time;
 #[path = "api/tokens.rs"]
 mod tokens;
+#[path = "api/viewer.rs"]
+mod viewer;
 #[path = "api/waiting.rs"]
 mod waiting;
 #[path = "api/woken.rs"]

@@ -6,12 +6,15 @@
 //! fences and looks once more, the waker writes, fences and looks for sleepers.
 #![cfg(any(rast_loom, rast_shuttle))]
 
+use core::task::{Context, Waker};
+
 use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Pace, Waiting, Wake};
 use rast_msgpass::primitive::sync::Arc;
 use rast_msgpass::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rast_msgpass::primitive::{EventCount, model, thread};
 use rast_msgpass::queue::spsc;
 use rast_msgpass::sharder::ShardId;
+use rast_msgpass::{AnswerError, Ask};
 
 /// Stands for the sharder: shards sleep on it.
 struct Sleepers(Arc<EventCount>);
@@ -348,6 +351,74 @@ fn door_wakes_senders_for_room_and_for_the_end() {
             Ok(()) => assert_eq!(door.pop(), Some(2)),
             Err(error) => assert!(error.is_closed() && error.into_inner() == 2),
         }
+    });
+}
+
+/// Counts its calls. Outside of the model: it is read after the threads were joined.
+struct Rings(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Rings {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// A task that found a door full is woken by the receiver that makes room, or by the end, whatever
+/// the moment.
+#[test]
+fn door_wakes_tasks_for_room_and_for_the_end() {
+    for ends in [false, true] {
+        model::model(move || {
+            let door = Arc::new(Door::<u32>::new(1));
+            door.try_send(1).unwrap();
+            let theirs = Arc::clone(&door);
+            let receiver = thread::spawn(move || match ends {
+                true => theirs.close(),
+                false => {
+                    assert_eq!(theirs.pop(), Some(1));
+                    theirs.release(1);
+                }
+            });
+            let rings = std::sync::Arc::new(Rings(std::sync::atomic::AtomicUsize::new(0)));
+            let waker = Waker::from(std::sync::Arc::clone(&rings));
+            let mut cx = Context::from_waker(&waker);
+            let (mut message, mut task) = (Some(2), None);
+            let sent = door.poll_send(&mut message, &mut task, &mut cx);
+            receiver.join().unwrap();
+            if sent.is_pending() {
+                assert_eq!(rings.0.load(std::sync::atomic::Ordering::SeqCst), 1);
+                let sent = door.poll_send(&mut message, &mut task, &mut cx);
+                assert_eq!(sent.is_ready(), true);
+                door.cancel(&mut task);
+            }
+            assert_eq!(door.len(), 1);
+        });
+    }
+}
+
+/// An answer reaches the thread that asks, or comes back to the one that answers.
+#[test]
+fn an_answer_has_one_place() {
+    model::model(|| {
+        let (ask, mut answer) = Ask::<(), u32>::new(());
+        let server = thread::spawn(move || ask.into_parts().1.send(5));
+        let taken = answer.try_take();
+        drop(answer);
+        let sent = server.join().unwrap();
+        assert_eq!(taken.is_ok() && sent.is_err(), false);
+        if sent.is_err() {
+            assert_eq!(taken, Err(AnswerError::Pending));
+        }
+    });
+    model::model(|| {
+        let (ask, answer) = Ask::<(), u32>::new(());
+        let server = thread::spawn(move || drop(ask));
+        // loom has no time: the answer is waited for.
+        assert_eq!(
+            answer.wait(core::time::Duration::MAX),
+            Err(AnswerError::Dropped)
+        );
+        server.join().unwrap();
     });
 }
 

@@ -1,6 +1,6 @@
 //! A graph of 100 processors and 400 edges: it compiles at the default recursion
 //! limit, and it runs.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! to deliver each packet once, along the same places, and every ring has to
 //! keep its order: senders number what they put into a ring, receivers expect
 //! the next number.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 use std::collections::HashMap;
 use std::time::Duration;

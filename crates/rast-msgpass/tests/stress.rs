@@ -4,7 +4,7 @@
 //! One second in a plain run, a minute in `cargo xtask verify`, ten in
 //! `verify --full`: `RAST_STRESS_SECONDS` says how long. The seed is printed;
 //! `RAST_STRESS_SEED` repeats it.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

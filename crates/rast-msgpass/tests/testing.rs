@@ -7,12 +7,18 @@ mod alone;
 mod attack;
 #[path = "testing/corners.rs"]
 mod corners;
+#[path = "testing/edges.rs"]
+mod edges;
 #[path = "testing/faults.rs"]
 mod faults;
 #[path = "testing/invariant.rs"]
 mod invariant;
+#[path = "testing/messages.rs"]
+mod messages;
 #[path = "support/rotate.rs"]
 mod rotate;
+#[path = "testing/sizes.rs"]
+mod sizes;
 #[path = "testing/steps.rs"]
 mod steps;
 #[path = "testing/supervision.rs"]

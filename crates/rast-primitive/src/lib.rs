@@ -99,6 +99,8 @@ extern crate std;
 pub mod asymmetric;
 pub mod cell;
 pub mod hint;
+#[cfg(feature = "std")]
+pub mod panics;
 pub mod sync;
 #[cfg(feature = "std")]
 pub mod thread;
@@ -108,12 +110,16 @@ mod scheduled;
 
 mod backoff;
 mod cache_padded;
+mod counter;
 mod exchange_fence;
+mod random;
 mod tagged;
 mod wait_strategy;
 
 #[cfg(feature = "std")]
 mod class_event;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod counting;
 #[cfg(feature = "std")]
 mod deadline;
 #[cfg(feature = "std")]
@@ -138,6 +144,10 @@ pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
 #[cfg(feature = "std")]
 pub use class_event::{ClassEvent, Seen};
+pub use counter::Counter;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#[doc(hidden)]
+pub use counting::CountingAlloc;
 #[cfg(feature = "std")]
 pub use event_count::{EventCount, Key};
 pub use exchange_fence::fence_after_exchange;
@@ -145,6 +155,7 @@ pub use exchange_fence::fence_after_exchange;
 pub use local_parker::{LocalParker, LocalUnparker};
 #[cfg(feature = "std")]
 pub use parker::{Parker, Unparker};
+pub use random::Random;
 #[cfg(feature = "std")]
 pub use signal::Signal;
 #[cfg(feature = "std")]

@@ -45,6 +45,31 @@ pub use loom::sync::Arc;
 #[cfg(not(rast_loom))]
 pub use std_alloc::sync::Arc;
 
+/// std's, from which [`unsized_arc!`](crate::unsized_arc) makes loom's.
+#[cfg(rast_loom)]
+#[doc(hidden)]
+pub use std_alloc::sync::Arc as StdArc;
+
+/// Makes an [`Arc`] of a value, which the caller may coerce to one of a trait object.
+#[cfg(not(rast_loom))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! unsized_arc {
+    ($value:expr) => {
+        $crate::sync::Arc::new($value)
+    };
+}
+
+/// Makes an [`Arc`] of a trait object, which loom's cannot be coerced to.
+#[cfg(rast_loom)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! unsized_arc {
+    ($value:expr) => {
+        $crate::sync::Arc::from_std($crate::sync::StdArc::new($value))
+    };
+}
+
 #[cfg(feature = "std")]
 pub use crate::lock::{Condvar, Mutex, MutexGuard};
 /// std's cell that is written once, for values of the whole process.

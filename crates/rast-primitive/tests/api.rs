@@ -1,7 +1,9 @@
 //! The public face: what is `Send`, `Sync` and unwind safe, and the edges of each type.
 #![cfg(not(rast_loom))]
 
-use rast_primitive::{AddressTooWide, AtomicTaggedPtr, Backoff, CachePadded, TaggedPtr};
+use rast_primitive::{
+    AddressTooWide, AtomicTaggedPtr, Backoff, CachePadded, Counter, Random, TaggedPtr,
+};
 use rast_primitive::{AtomicWideTaggedPtr, WideTaggedPtr};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -503,5 +505,77 @@ mod with_std {
         assert_eq!(name.as_deref(), Some("worker-7"));
         assert_eq!(turns, 0);
         assert_ne!(id, thread::current_id());
+    }
+}
+
+#[test]
+fn a_counter_wraps() {
+    let counter = Counter::default();
+    counter.subtract(2);
+    assert_eq!(counter.get(), u64::MAX - 1);
+    counter.add_after(3);
+    assert_eq!(counter.get_after(), 1);
+    counter.set(7);
+    assert_eq!(counter.get(), 7);
+}
+
+#[test]
+fn random_numbers_are_those_of_the_seed_and_below_the_bound() {
+    let row = |seed| {
+        let mut random = Random::new(seed);
+        [(); 100].map(|()| random.below(7))
+    };
+    assert_eq!(row(0), row(0));
+    assert_ne!(row(0), row(1));
+    assert!((0..7).all(|number| row(0).contains(&number)));
+    assert!(row(0).iter().all(|&number| number < 7));
+    let mut random = Random::new(0);
+    // The first numbers of the published generator.
+    assert_eq!(random.draw(), 0xe220_a839_7b1d_cdaf);
+    assert_eq!(random.draw(), 0x6e78_9e6a_a1b9_65f4);
+    let fractions = [(); 100].map(|()| random.fraction());
+    assert!(
+        fractions
+            .iter()
+            .all(|fraction| (0.0..1.0).contains(fraction))
+    );
+}
+
+#[cfg(feature = "std")]
+mod user_code {
+    use rast_primitive::panics;
+
+    /// Its destructor panics with a payload that panics once less, until the count is 0.
+    struct Loud(u32);
+
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                std::panic::panic_any(Loud(self.0 - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_of_panicking_destructors_ends() {
+        for times in 0..4 {
+            panics::discard(Loud(times));
+            assert!(panics::quietly(|| ()));
+            assert!(!panics::quietly(|| std::panic::panic_any(Loud(times))));
+        }
+    }
+
+    #[test]
+    fn a_payload_has_a_text_if_it_is_one() {
+        let text = |call: fn()| {
+            let payload = panics::contain(call).expect_err("it panics");
+            panics::text(&*payload).map(str::to_owned)
+        };
+        assert_eq!(text(|| panic!("literal")).as_deref(), Some("literal"));
+        assert_eq!(
+            text(|| panic!("number {}", 1 + 2)).as_deref(),
+            Some("number 3")
+        );
+        assert_eq!(text(|| std::panic::panic_any(3)), None);
     }
 }

@@ -11,8 +11,8 @@ use rast_primitive::model::model;
 use rast_primitive::sync::Arc;
 use rast_primitive::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rast_primitive::{
-    AtomicTaggedPtr, ClassEvent, EventCount, Parker, Signal, Snapshot, TaggedPtr, WaitStrategy,
-    fence_after_exchange, thread,
+    AtomicTaggedPtr, ClassEvent, Counter, EventCount, Parker, Signal, Snapshot, TaggedPtr,
+    WaitStrategy, fence_after_exchange, thread,
 };
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,25 @@ impl Plain {
             unsafe { *number }
         })
     }
+}
+
+/// A thread that reads a counted step sees what the counting thread did before the step.
+#[test]
+fn counter_publishes_what_it_counts() {
+    model(|| {
+        let shared = Arc::new((Counter::new(), Plain::new()));
+        let theirs = Arc::clone(&shared);
+        let writer = thread::spawn(move || {
+            theirs.0.add(1);
+            theirs.1.set(7);
+            theirs.0.add_after(1);
+        });
+        if shared.0.get_after() == 2 {
+            assert_eq!(shared.1.get(), 7);
+        }
+        writer.join().unwrap();
+        assert_eq!(shared.0.get(), 2);
+    });
 }
 
 /// Two threads exchange a word each, fence, and load the other's: at least one of them sees the

@@ -12,12 +12,6 @@ macro_rules! popping_iterators {
             queue: Option<&'a $Queue<T, A>>,
         }
 
-        impl<'a, T, A: Allocator> Drain<'a, T, A> {
-            pub(super) fn new(queue: &'a $Queue<T, A>) -> Self {
-                Self { queue: Some(queue) }
-            }
-        }
-
         impl<T, A: Allocator> Iterator for Drain<'_, T, A> {
             type Item = T;
 

@@ -16,7 +16,7 @@
 
 mod support;
 
-use rast_queue::primitive::WaitStrategy;
+use rast_queue::primitive::{Random, WaitStrategy};
 use rast_queue::{Queue, TryPushError};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -100,17 +100,8 @@ impl Drop for Release<'_> {
 
 thread_local! {
     static STOP: RefCell<Option<Arc<Stop>>> = const { RefCell::new(None) };
-    /// Zero: this thread does not yield at steps.
-    static CHANCE: Cell<u64> = const { Cell::new(0) };
-}
-
-fn next_random(seed: &mut u64) -> u64 {
-    // Steele, Lea and Flood, 2014: splitmix64.
-    *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    /// `None`: this thread does not yield at steps.
+    static CHANCE: RefCell<Option<Random>> = const { RefCell::new(None) };
 }
 
 #[unsafe(no_mangle)]
@@ -120,15 +111,13 @@ fn rast_stall_step(name: &'static str) {
         stop.reach(name);
     }
     let _ = CHANCE.try_with(|chance| {
-        let mut seed = chance.get();
-        if seed != 0 {
+        if let Some(random) = &mut *chance.borrow_mut() {
             // Moments that last, for others to come into: twelve lost claims in a row, a mark that
             // no thread has seen.
             let lasts = ["pop: claim lost", "close: pinned", "close: marked"].contains(&name);
-            if lasts || next_random(&mut seed).is_multiple_of(8) {
+            if lasts || random.below(8) == 0 {
                 thread::yield_now();
             }
-            chance.set(seed | 1);
         }
     });
 }
@@ -283,9 +272,9 @@ fn kept(step: &str, mode: Mode) -> usize {
 
 /// Stops a victim at `step` if it comes there in the try of this number; whether it did.
 fn stopped_at(step: &'static str, number: u64) -> bool {
-    let mut seed = number;
+    let mut random = Random::new(number);
     let mode = MODES[number as usize % MODES.len()];
-    let slots = [2, 4, 16, 64][next_random(&mut seed) as usize % 4];
+    let slots = [2, 4, 16, 64][random.below(4)];
     let alloc = Counting::default();
     let queue = &Queue::with_segment_slots_in(slots, alloc.clone());
     // Main, the victim, the others, and the four.
@@ -301,24 +290,18 @@ fn stopped_at(step: &'static str, number: u64) -> bool {
     let (stop, ends) = (Arc::new(Stop::new(step)), &AtomicBool::new(false));
     let state = thread::scope(|scope| {
         let work = move |id: u64, operations: u64, seed: u64| {
-            let mut seed = seed;
-            CHANCE.set(seed | 1);
+            let mut random = Random::new(seed);
+            CHANCE.set(Some(random.clone()));
             let mut next = first_item(id);
             for _ in 0..operations {
                 if ends.load(Ordering::Relaxed) {
                     break;
                 }
-                operate(
-                    queue,
-                    mode,
-                    next_random(&mut seed),
-                    &mut next,
-                    &logs[id as usize],
-                );
+                operate(queue, mode, random.draw(), &mut next, &logs[id as usize]);
             }
-            CHANCE.set(0);
+            CHANCE.set(None);
         };
-        let victims_seed = next_random(&mut seed);
+        let victims_seed = random.draw();
         let victim = {
             let stop = stop.clone();
             scope.spawn(move || {
@@ -332,7 +315,7 @@ fn stopped_at(step: &'static str, number: u64) -> bool {
         };
         let others: Vec<_> = (0..if mode == Mode::ComeBack { 0 } else { OTHERS })
             .map(|n| {
-                let seed = next_random(&mut seed);
+                let seed = random.draw();
                 scope.spawn(move || work(2 + n, u64::MAX, seed))
             })
             .collect();

@@ -6,8 +6,8 @@ use core::task::{Poll, Waker};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
-use crate::contain::contain;
 use crate::line::{Ended, Line, Place, Wait};
+use crate::primitive::panics::quietly;
 
 struct State {
     users: usize,
@@ -198,7 +198,7 @@ impl Core {
         };
         ended.wake();
         for waker in draining {
-            contain(|| waker.wake());
+            quietly(|| waker.wake());
         }
     }
 }

@@ -355,12 +355,17 @@ pub(crate) struct TurnDriver {
 
 impl Driver for TurnDriver {
     fn submit(&mut self) {
-        if let Some(here) = self.here.get() {
+        let here = self.here.get();
+        if let Some(here) = here {
             here.trackers.expire();
             here.flush();
             here.replica.turn();
         }
         self.sleeps.submit();
+        // Destructors, deferred actions and wakers have run since.
+        if let Some(here) = here {
+            here.flush();
+        }
     }
 
     fn park(&mut self, timeout: Option<Duration>) {

@@ -58,22 +58,20 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): everything but I/O. Without it the crate is empty.
 //! - `io` (default): [`io`]; brings `mio`, `socket2`, and on Linux `io-uring` and `libc`.
 //! - `futures-io`, `tokio`, `hyper`: those of [`executor`].
 //!
 //! Runs where std has threads; threads are bound to cores where `core_affinity` can.
 //! How it works, with the arguments: `docs/algorithms/reactor.md` of the repository.
-#![cfg(feature = "std")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;
 
-mod contain;
 mod error;
 mod line;
 mod origin;
 mod spawned;
+mod waker_id;
 
 mod credit;
 mod pool;

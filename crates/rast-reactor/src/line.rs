@@ -10,7 +10,7 @@ use std_alloc::collections::VecDeque;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
-use crate::contain::contain;
+use crate::primitive::panics::quietly;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -49,7 +49,7 @@ impl<T> Ended<T> {
     pub(crate) fn wake(self) {
         for waiter in self.0 {
             let waker = waiter.waker.borrow_mut().take();
-            contain(|| waker.into_iter().for_each(Waker::wake));
+            quietly(|| waker.into_iter().for_each(Waker::wake));
         }
     }
 }

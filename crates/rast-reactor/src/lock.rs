@@ -112,9 +112,11 @@ impl Core {
             node.is_deadlocked.set(true);
             return Err(Deadlock);
         }
+        let mut wait = Wait::new(self, (Rc::clone(node), mode));
         node.waits_for.replace(Some(Rc::clone(self)));
+        // Dropped before the wait, which wakes others as it leaves the line.
         let _edge = Edge(node);
-        let is_served = Wait::new(self, (Rc::clone(node), mode)).await;
+        let is_served = (&mut wait).await;
         debug_assert!(is_served, "lock: no wait is refused once it has begun");
         Ok(())
     }

@@ -4,6 +4,8 @@ use core::hash::{BuildHasher, Hasher};
 use core::time::Duration;
 use std::hash::RandomState;
 
+use crate::primitive::Random;
+
 /// Returns a part of `span`: `percent` hundredths of it, over 100 counts as 100.
 pub(crate) fn part(span: Duration, percent: u32) -> Duration {
     (span / 100).saturating_mul(percent.min(100))
@@ -11,21 +13,11 @@ pub(crate) fn part(span: Duration, percent: u32) -> Duration {
 
 /// Returns a span between the two. Each call takes new keys of the system's hasher.
 pub(crate) fn between(least: Duration, most: Duration) -> Duration {
-    // The upper 53 bits as a number from 0 to 1.
-    let part = (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64;
-    let more = most.saturating_sub(least).mul_f64(part);
+    let seed = RandomState::new().build_hasher().finish();
+    let more = most
+        .saturating_sub(least)
+        .mul_f64(Random::new(seed).fraction());
     least.saturating_add(more).min(most)
-}
-
-/// The next number of a seed, by xorshift and a multiplication; a seed of 0 counts as another.
-#[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-pub(crate) fn next_u64(seed: &mut u64) -> u64 {
-    let mut x = if *seed == 0 { !0 } else { *seed };
-    x ^= x >> 12;
-    x ^= x << 25;
-    x ^= x >> 27;
-    *seed = x;
-    x.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
 #[cfg(all(test, not(any(rast_loom, rast_shuttle))))]

@@ -383,11 +383,7 @@ impl Builder {
     /// What is called with a poll that took longer than the limit, on its thread and after it. Its
     /// panics are contained. By default slow polls are only counted.
     pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
-        #[cfg(not(rast_loom))]
-        let report: Report = Arc::new(report);
-        #[cfg(rast_loom)]
-        let report: Report = Arc::from_std(std_alloc::sync::Arc::new(report));
-        self.report = Some(report);
+        self.report = Some(crate::primitive::unsized_arc!(report));
         self
     }
 
@@ -638,9 +634,10 @@ impl Start {
             drop(executor);
             here.trackers.close();
             here.flush();
-            here.replica.leave();
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             here.io.close();
+            // Last: buffers that the kernel has returned were dropped, which is code of the user.
+            here.replica.leave();
         });
         drop((here, cell));
         shared.come_to(index, Phase::Returned);

@@ -11,12 +11,12 @@ use std_alloc::vec::Vec;
 use rast_executor::RemoteSpawner;
 use rast_executor::timers::Clock;
 
-use crate::contain::contain;
 use crate::credit::Pair;
 use crate::here;
 use crate::origin::Origin;
 use crate::pool::Pool;
 use crate::primitive::CachePadded;
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::registry;
@@ -184,7 +184,7 @@ impl Shared {
                 line: origin.line,
                 took,
             };
-            contain(|| report(&slow));
+            quietly(|| report(&slow));
         }
     }
 }
@@ -298,8 +298,5 @@ impl fmt::Debug for Reactor {
 pub(crate) fn shared_clock(
     clock: impl Clock + Send + Sync + 'static,
 ) -> Arc<dyn Clock + Send + Sync> {
-    #[cfg(not(rast_loom))]
-    return Arc::new(clock);
-    #[cfg(rast_loom)]
-    return Arc::from_std(std_alloc::sync::Arc::new(clock));
+    crate::primitive::unsized_arc!(clock)
 }

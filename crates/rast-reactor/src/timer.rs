@@ -12,7 +12,7 @@
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll, RawWakerVTable, Waker};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
@@ -21,9 +21,10 @@ use std_alloc::vec::Vec;
 use rast_executor::timers::Step;
 use rast_executor::timers::{Clock, DeadlineStore, Handle, HeapStore, Instant, LaneStore, Nanos};
 
-use crate::contain::contain;
 use crate::here::{OUTSIDE, here};
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
+use crate::waker_id::WakerId;
 
 /// Timers of the two stores that expire in one turn, at most.
 const TURN: usize = 128;
@@ -78,7 +79,7 @@ impl Trackers {
         };
         left -= swept.fired;
         for waker in wakers.drain(..) {
-            contain(|| waker.wake());
+            quietly(|| waker.wake());
         }
         self.wakers.replace(wakers);
         while left > 0 {
@@ -86,7 +87,7 @@ impl Trackers {
             match step {
                 Step::Due(due) => {
                     left -= 1;
-                    contain(due.value);
+                    quietly(due.value);
                 }
                 Step::Busy => left -= 1,
                 Step::Idle => break,
@@ -111,10 +112,19 @@ impl Trackers {
     /// Drops what has not expired; nothing expires any more.
     pub(crate) fn close(&self) {
         self.next_ns.set(NEVER);
-        let heap = self.heap.take();
-        contain(|| drop(heap));
+        let mut heap = self.heap.take();
+        // One by one, since a second panic in the drop of a store would abort the process.
+        loop {
+            match heap.step(Instant::from_nanos(NEVER)) {
+                Step::Due(due) => {
+                    quietly(|| drop(due));
+                }
+                Step::Busy => {}
+                Step::Idle => break,
+            }
+        }
         let lanes = self.lanes.take();
-        contain(|| drop(lanes));
+        quietly(|| drop(lanes));
     }
 }
 
@@ -180,13 +190,13 @@ impl fmt::Debug for Lane {
 pub struct LaneSleep {
     trackers: Rc<Trackers>,
     at: Instant,
-    /// In the store, with the address of the waker that it has there.
-    armed: Option<(Handle, *const (), *const RawWakerVTable)>,
+    /// In the store, with the waker that it has there.
+    armed: Option<(Handle, WakerId)>,
 }
 
 impl LaneSleep {
     fn disarm(&mut self) {
-        if let Some((handle, ..)) = self.armed.take() {
+        if let Some((handle, _)) = self.armed.take() {
             let waker = self.trackers.lanes.borrow_mut().cancel(handle);
             drop(waker);
         }
@@ -201,14 +211,13 @@ impl Future for LaneSleep {
             self.disarm();
             return Poll::Ready(());
         }
-        let waker = cx.waker();
-        let (data, vtable) = (waker.data(), core::ptr::from_ref(waker.vtable()));
-        if !matches!(self.armed, Some((_, a, b)) if a == data && core::ptr::eq(b, vtable)) {
+        let id = WakerId::of(cx.waker());
+        if self.armed.is_none_or(|(_, armed)| armed != id) {
             self.disarm();
-            let (at, waker) = (self.at, waker.clone());
+            let (at, waker) = (self.at, cx.waker().clone());
             let handle = self.trackers.lanes.borrow_mut().insert(at, waker);
             self.trackers.is_before(at);
-            self.armed = Some((handle, data, vtable));
+            self.armed = Some((handle, id));
         }
         Poll::Pending
     }
@@ -229,7 +238,8 @@ impl fmt::Debug for LaneSleep {
 }
 
 /// Calls `f` on this reactor at `at`, by the clock of [`now`](rast_executor::now), or soon after.
-/// It cannot be cancelled; what is not due when the reactor ends is dropped there.
+/// It cannot be cancelled; what is not due when the reactor ends is dropped there, each contained
+/// if it panics.
 ///
 /// It runs between the polls of tasks, so it is to be short: spawn a task for more. Its panics are
 /// contained.
@@ -253,6 +263,10 @@ impl fmt::Debug for LaneSleep {
 #[track_caller]
 pub fn fire_at(at: Instant, f: impl FnOnce() + 'static) {
     let here = here().expect(OUTSIDE);
+    if !here.is_running.get() {
+        drop(f);
+        return;
+    }
     // The stores take the last instant as never.
     let at = at.min(Instant::from_nanos(NEVER - 1));
     let trackers = &here.trackers;

@@ -1,45 +1,22 @@
 //! Counts allocations: after a warm-up, an echo makes none per request.
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle, rast_global_alloc))))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "support/io.rs"]
+mod support;
+
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rast_reactor::executor::block_on;
 use rast_reactor::io::{Backend, TcpListener, TcpStream};
-use rast_reactor::{BuildError, Pool, Reactors, spawn_local};
+use rast_reactor::primitive::CountingAlloc;
+use rast_reactor::{Pool, Reactors, spawn_local};
 
-/// The system's allocator, and how often this thread asked it.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that ends has no count any more.
-    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: the memory is the system allocator's, handed through unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
+use support::{build, echo_chunks};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAlloc = CountingAlloc;
 
 /// Echoes. A request that begins with 255 is answered with the thread's count of allocations.
 async fn echo(stream: TcpStream) {
@@ -51,17 +28,11 @@ async fn echo(stream: TcpStream) {
         }
         if bytes[0] == 255 {
             bytes.clear();
-            bytes.extend_from_slice(&COUNT.with(Cell::get).to_le_bytes());
+            bytes.extend_from_slice(&CountingAlloc::calls_of_thread().to_le_bytes());
         }
         let (written, bytes) = stream.write_all(bytes).await;
         written.unwrap();
         buffer = bytes;
-    }
-}
-
-async fn echo_chunks(stream: TcpStream) {
-    while let Some(chunk) = stream.chunk().await.unwrap() {
-        stream.write_all(chunk).await.0.unwrap();
     }
 }
 
@@ -96,13 +67,8 @@ fn an_echo_allocates_nothing_per_request() {
     ] {
         let builder = Reactors::builder().number(1).slow_poll(Duration::MAX);
         let builder = builder.pool(Pool::builder().threads([0, 0, 1]));
-        let reactors = match builder.backend(backend).build() {
-            Ok(reactors) => reactors,
-            Err(BuildError::Io(error)) if backend == Backend::Uring => {
-                println!("not run: {error}");
-                continue;
-            }
-            Err(error) => panic!("{error}"),
+        let Some(reactors) = build(builder, backend) else {
+            continue;
         };
         let address: SocketAddr =
             block_on(reactors.reactor(0).unwrap().spawn(move || async move {

@@ -1,5 +1,7 @@
 //! Reactors and their calls: edges, refusals, drops, panics, stops.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
+
+mod support;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
@@ -20,26 +22,10 @@ use rast_reactor::{
     reactor_task, reactors_task, spawn_local, spawn_local_named, try_reactor_task,
 };
 
-/// Long enough for any machine; a test that waits for it has failed.
-const LONG: Duration = Duration::from_secs(120);
-
-fn builder(number: usize) -> Builder {
-    let pool = Pool::builder().threads([0, 0, 1]);
-    Reactors::builder().number(number).pool(pool)
-}
+use support::{LONG, block, builder, on};
 
 fn reactors(number: usize) -> Reactors {
     builder(number).build().unwrap()
-}
-
-/// Runs a future on a reactor, and waits for it.
-fn on<F, R>(reactors: &Reactors, index: usize, begin: F) -> R::Output
-where
-    F: FnOnce() -> R + Send + 'static,
-    R: Future + 'static,
-    R::Output: Send,
-{
-    block_on(reactors.reactor(index).unwrap().spawn(begin)).unwrap()
 }
 
 /// Notes on which thread it is dropped.
@@ -49,19 +35,6 @@ impl Drop for Dropped {
     fn drop(&mut self) {
         let _ = self.0.send(thread::current().id());
     }
-}
-
-/// Keeps a reactor in one poll until the sender is used or dropped.
-fn block(reactors: &Reactors, index: usize) -> Sender<()> {
-    let (release, gate) = mpsc::channel();
-    let (begun, begins) = mpsc::channel();
-    let task = reactors.reactor(index).unwrap().spawn(move || async move {
-        begun.send(()).unwrap();
-        let _ = gate.recv();
-    });
-    task.detach();
-    begins.recv().unwrap();
-    release
 }
 
 fn thread_of(reactors: &Reactors, index: usize) -> ThreadId {

@@ -1,42 +1,25 @@
 //! Epochs: what is destroyed when and where, stalled and stopped reactors, limits, reports, and the
 //! faults of FASTER's epochs.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 mod support;
 
 use std::cell::{Cell, RefCell};
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use rast_reactor::executor::{block_on, yield_now};
 use rast_reactor::registry::{
-    Changes, Id, NotCommitted, Read, Resources, change, defer, read, retired, room,
+    Id, NotCommitted, Read, Resources, change, defer, read, retired, room,
 };
-use rast_reactor::timers::{ManualClock, Nanos};
-use rast_reactor::{current, reactor_task, spawn_local};
-use support::{LONG, Live, Value, block, builder, on, reactors, turn};
-
-fn own(resources: Resources) -> Resources {
-    resources.own::<Value>(0)
-}
-
-async fn put(key: u64, value: Value) -> Id<Value> {
-    let mut changes = change();
-    let id = changes.insert(key, value).unwrap();
-    changes.commit().unwrap().await;
-    id
-}
-
-fn update(id: Id<Value>, number: u64) -> Changes {
-    let mut changes = change();
-    changes.update(id, |value| value.number = number).unwrap();
-    changes
-}
+use rast_reactor::timers::{Clock, Instant, ManualClock, Nanos};
+use rast_reactor::{current, reactor_task, spawn_local, try_reactor_task};
+use support::{LONG, Live, Value, block, builder, on, own, put, reactors, turn, update};
 
 /// Waits until so many values are left.
 async fn until(live: &Live, count: usize) {
@@ -253,13 +236,13 @@ fn a_transaction_of_a_parked_reactor_is_kept() {
 fn std_oneshot() -> (impl FnOnce() + Send, impl Future<Output = ()> + Send) {
     let place = Arc::new(Mutex::new((false, None::<Waker>)));
     let theirs = Arc::clone(&place);
-    let future = std::future::poll_fn(move |cx| {
+    let future = poll_fn(move |cx| {
         let mut place = theirs.lock().unwrap();
         place.1 = Some(cx.waker().clone());
         if place.0 {
-            std::task::Poll::Ready(())
+            Poll::Ready(())
         } else {
-            std::task::Poll::Pending
+            Poll::Pending
         }
     });
     let complete = move || {
@@ -545,6 +528,71 @@ fn a_reactor_that_sleeps_reports_too() {
 }
 
 #[test]
+fn a_report_wakes_tasks_of_its_reactor_whenever_it_comes() {
+    /// A clock that is a millisecond later each time.
+    struct Steps(AtomicU64);
+    impl Clock for Steps {
+        fn now(&self) -> Instant {
+            Instant::from_nanos(self.0.fetch_add(1_000_000, Ordering::Relaxed))
+        }
+    }
+    #[derive(Default)]
+    struct Reported {
+        is_set: bool,
+        waker: Option<Waker>,
+    }
+    // The report is due at each reading of the clock in a turn, one after the other.
+    for limit in 1..40 {
+        let reported = Arc::new(Mutex::new(Reported::default()));
+        let theirs = Arc::clone(&reported);
+        let resources = own(Resources::new())
+            .long_read(Duration::from_millis(limit))
+            .on_long_read(move |_| {
+                let waker = {
+                    let mut reported = theirs.lock().unwrap();
+                    reported.is_set = true;
+                    reported.waker.take()
+                };
+                waker.into_iter().for_each(Waker::wake);
+            });
+        let builder = builder(1).resources(resources);
+        let reactors = builder.clock(Steps(AtomicU64::new(0))).build().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let task = reactors.reactor(0).unwrap().spawn(move || async move {
+            let _read = read();
+            poll_fn(|cx| {
+                let mut reported = reported.lock().unwrap();
+                if reported.is_set {
+                    return Poll::Ready(());
+                }
+                reported.waker = Some(cx.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            sender.send(()).unwrap();
+        });
+        let woken = receiver.recv_timeout(LONG);
+        assert!(woken.is_ok(), "a limit of {limit} ms");
+        block_on(task).unwrap();
+    }
+}
+
+#[test]
+fn what_a_deferred_action_calls_is_sent_before_its_reactor_sleeps() {
+    let (reactors, _) = reactors(2, own);
+    let (sender, receiver) = mpsc::channel();
+    on(&reactors, 0, move || async move {
+        let action = move || {
+            let call = try_reactor_task(1, move || async move { sender.send(()).unwrap() });
+            // A call that is dropped is given up.
+            std::mem::forget(call);
+        };
+        defer(action).unwrap_or_else(|_| panic!("there is room"));
+    });
+    receiver.recv_timeout(LONG).unwrap();
+}
+
+#[test]
 fn transactions_end_in_any_order() {
     let (reactors, live) = reactors(1, own);
     on(&reactors, 0, move || async move {
@@ -584,7 +632,7 @@ fn a_commit_is_polled_outside_of_its_task() {
         let mut committed = pin!(changes.commit().unwrap());
         let polls = Cell::new(0);
         let mut release = Some(release);
-        std::future::poll_fn(|cx| {
+        poll_fn(|cx| {
             polls.set(polls.get() + 1);
             let poll = committed.as_mut().poll(cx);
             release.take();
@@ -592,5 +640,35 @@ fn a_commit_is_polled_outside_of_its_task() {
         })
         .await;
         assert!(polls.get() >= 1);
+    });
+}
+
+#[test]
+fn a_hundred_thousand_commits_of_one_key_leave_nothing() {
+    const COMMITS: u64 = 100_000;
+    let (reactors, live) = reactors(3, own);
+    on(&reactors, 0, move || async move {
+        let id = put(1, live.value(0)).await;
+        // One reactor sleeps all the while, and one has had a transaction open.
+        let held = reactor_task(1, || async { hold() }).await.unwrap();
+        let mut most = 0;
+        for n in 1..=COMMITS {
+            drop(update(id, n).commit().unwrap());
+            most = most.max(retired());
+            if n % 1000 == 0 {
+                yield_now().await;
+            }
+            if n == COMMITS / 10 {
+                assert_eq!(live.count() as u64, n + 1);
+                let let_go = reactor_task(1, move || async move { let_go(held) });
+                let_go.await.unwrap();
+            }
+        }
+        until(&live, 1).await;
+        assert!(most > 1 << 20, "{most}");
+        // A reactor that sleeps keeps up to a thousand commits.
+        while retired() > 1 << 18 {
+            yield_now().await;
+        }
     });
 }

@@ -1,5 +1,5 @@
 //! Gate, limiter and breaker: order, bounds, drops, clocks.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

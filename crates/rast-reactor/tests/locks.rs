@@ -1,5 +1,5 @@
 //! Locks between tasks: order, deadlocks, drops, retries.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,7 +7,8 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use rast_reactor::executor::{Deterministic, LocalExecutor, now, spawn_local, yield_now};
@@ -317,4 +318,49 @@ fn a_wait_that_is_forgotten_hides_no_later_wait_of_its_scope() {
     );
     drop(other);
     assert!(poll(waits.as_mut()).is_ready());
+}
+
+thread_local! {
+    /// A wait that the waker below polls.
+    static IN_WAKE: RefCell<Option<Waits>> = const { RefCell::new(None) };
+    static WOKEN: RefCell<Option<Poll<bool>>> = const { RefCell::new(None) };
+}
+
+/// A wait, with whether it got its lock.
+type Waits = Pin<Box<dyn Future<Output = bool>>>;
+
+struct PollsInline;
+
+impl Wake for PollsInline {
+    fn wake(self: Arc<Self>) {
+        if let Some(mut waits) = IN_WAKE.take() {
+            WOKEN.set(Some(poll(waits.as_mut())));
+            IN_WAKE.set(Some(waits));
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_dropped_has_no_edge_while_it_wakes_the_next_one() {
+    let (first, second) = (Lock::new(1), Rc::new(Lock::new(2)));
+    let (mut one, mut two, mut three) = (LockScope::new(), LockScope::new(), LockScope::new());
+    let shared = first.try_shared(&mut two).unwrap();
+    let alone = second.try_exclusive(&mut one).unwrap();
+    let mut dropped = Box::pin(first.exclusive(&mut one));
+    assert!(poll(dropped.as_mut()).is_pending());
+    let mut next = Box::pin(first.shared(&mut three));
+    let waker = Waker::from(Arc::new(PollsInline));
+    let polled = next.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    // `two` holds the first lock and asks for the second one, whose holder waits no more.
+    let theirs = Rc::clone(&second);
+    let waits = async move { theirs.shared(&mut two).await.is_ok() };
+    IN_WAKE.set(Some(Box::pin(waits)));
+    drop(dropped);
+    assert_eq!(WOKEN.take(), Some(Poll::Pending));
+    assert!(poll(next.as_mut()).is_ready());
+    drop(alone);
+    let mut waits = IN_WAKE.take().unwrap();
+    assert_eq!(poll(waits.as_mut()), Poll::Ready(true));
+    drop(shared);
 }

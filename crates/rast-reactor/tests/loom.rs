@@ -1,5 +1,4 @@
 //! Models: the credits of a pair, the wake-ups of the pool, commits and their epochs.
-#![cfg(feature = "std")]
 
 use rast_reactor::parts::{CREDITS, Ledger, Pair, Reader, Sent, Writer};
 use rast_reactor::primitive::cell::UnsafeCell;

@@ -1,5 +1,5 @@
 //! Random operations on locks, each answer compared with a naive wait-for graph.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::collections::VecDeque;
 use std::future::Future;

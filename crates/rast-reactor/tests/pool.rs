@@ -1,5 +1,5 @@
 //! The background pool: which threads run what, bounds, age, drops, panics, the end.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -230,4 +230,38 @@ fn nothing_is_lost_between_many_threads() {
         pusher.join().unwrap();
     }
     assert_eq!(ran.load(Ordering::Relaxed), 1500);
+}
+
+#[test]
+fn calls_whose_drops_panic_are_dropped_by_the_pool_too() {
+    struct Panics(Arc<AtomicUsize>);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("in a destructor");
+        }
+    }
+    let drops = Arc::new(AtomicUsize::new(0));
+    let queue = |pool: &Pool| {
+        let panics = Panics(Arc::clone(&drops));
+        run(pool, Policy::Low, move || drop(panics))
+    };
+    // Given up: by the thread that would have run it.
+    let pool = pool([0, 0, 1]);
+    let (release, _) = block(&pool, Policy::Low);
+    (0..3).for_each(|_| drop(queue(&pool)));
+    drop(release);
+    assert_eq!(block_on(run(&pool, Policy::Low, || 1)).unwrap(), 1);
+    assert_eq!(drops.load(Ordering::Relaxed), 3);
+    // Cancelled: by the end of the pool.
+    let (release, _) = block(&pool, Policy::Low);
+    let calls: Vec<_> = (0..3).map(|_| queue(&pool)).collect();
+    let last = run(&pool, Policy::Low, || 1);
+    drop(pool);
+    assert_eq!(drops.load(Ordering::Relaxed), 6);
+    for call in calls {
+        assert!(matches!(block_on(call), Err(CallError::Panicked(_))));
+    }
+    assert!(matches!(block_on(last), Err(CallError::Stopped)));
+    drop(release);
 }

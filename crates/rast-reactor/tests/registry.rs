@@ -1,5 +1,5 @@
 //! The registry: owners, commits, transactions, keys, lists, refusals.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 mod support;
 

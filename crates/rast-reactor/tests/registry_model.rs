@@ -1,5 +1,5 @@
 //! Random commits and transactions on two reactors, each read compared with a plain map.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 mod support;
 

@@ -1,5 +1,7 @@
 //! The end of reactors: long grace, many tasks, destructors that panic, slow polls that panic.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
+
+mod support;
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +12,10 @@ use std::time::Duration;
 use rast_reactor::executor::{block_on, yield_now};
 use rast_reactor::timers::{ManualClock, Nanos};
 use rast_reactor::{
-    Builder, CallError, Policy, Pool, Reactors, background_task, reactor_task, spawn_local,
-    try_reactor_task,
+    CallError, Policy, Pool, background_task, reactor_task, spawn_local, try_reactor_task,
 };
 
-/// Long enough for any machine; a test that waits for it has failed.
-const LONG: Duration = Duration::from_secs(120);
-
-fn builder(number: usize) -> Builder {
-    let pool = Pool::builder().threads([0, 0, 1]);
-    Reactors::builder().number(number).pool(pool)
-}
+use support::{LONG, builder};
 
 /// Counts its drops, each of which panics.
 struct Panics(Arc<AtomicUsize>);

@@ -1,5 +1,5 @@
 //! Timers: never early, in order, and never a crowd of them at once.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use rast_reactor::executor::timers::{ManualClock, Nanos};
+use rast_reactor::executor::timers::{Instant, ManualClock, Nanos};
 use rast_reactor::executor::{block_on, now, sleep, yield_now};
-use rast_reactor::{Lane, Pool, Reactors, fire_at, spawn_local};
+use rast_reactor::primitive::Random;
+use rast_reactor::{Lane, LaneSleep, Pool, Reactors, fire_at, spawn_local};
 
 /// Runs a test on a reactor whose clock is moved by hand.
 fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(ManualClock) -> F + Send + 'static) {
@@ -203,13 +204,107 @@ fn closures_that_are_not_due_are_dropped_with_their_reactor() {
         }
     }
     let reactors = Reactors::builder().number(1).build().unwrap();
-    let guard = Drops(Arc::clone(&dropped));
+    let guards: [_; 3] = std::array::from_fn(|_| Drops(Arc::clone(&dropped)));
     let task = reactors.reactor(0).unwrap().spawn(move || async move {
-        fire_at(now().saturating_add(Nanos::from_secs(3600)), move || {
-            drop(guard)
-        });
+        for guard in guards {
+            fire_at(now().saturating_add(Nanos::from_secs(3600)), move || {
+                drop(guard)
+            });
+        }
     });
     block_on(task).unwrap();
     assert!(reactors.stop(Duration::from_secs(60)).is_clean());
-    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    assert_eq!(dropped.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn timers_outlive_their_reactor() {
+    /// Sets a timer when it is dropped.
+    struct Sets(Instant, Arc<AtomicUsize>);
+    impl Drop for Sets {
+        fn drop(&mut self) {
+            let dropped = Dropped(Arc::clone(&self.1));
+            fire_at(self.0, move || drop(dropped));
+        }
+    }
+    struct Dropped(Arc<AtomicUsize>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            // Relaxed: read after the stop.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    thread_local!(static KEPT: RefCell<Vec<LaneSleep>> = const { RefCell::new(Vec::new()) });
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&dropped);
+    let reactors = Reactors::builder().number(1).build().unwrap();
+    let task = reactors.reactor(0).unwrap().spawn(move || async move {
+        let (begin, lane) = (now(), Lane::new(Duration::from_secs(3600)));
+        for _ in 0..3 {
+            let mut sleep = lane.sleep();
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut sleep).poll(&mut cx).is_pending());
+            KEPT.with_borrow_mut(|kept| kept.push(sleep));
+        }
+        let sets = Sets(begin, theirs);
+        spawn_local(async move {
+            let _sets = sets;
+            std::future::pending::<()>().await;
+        })
+        .detach();
+    });
+    block_on(task).unwrap();
+    let stopped = reactors.stop(Duration::ZERO);
+    assert_eq!(stopped.unfinished.len(), 1);
+    while dropped.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_hundred_thousand_timers_are_dropped_in_any_order() {
+    run(|clock| async move {
+        let mut random = Random::new(0);
+        let mut next = move || random.draw() as usize;
+        let lanes: Vec<_> = (1..20).map(|n| Lane::new(Duration::from_secs(n))).collect();
+        let counts = Arc::new(Counts::default());
+        let waker = Waker::from(Arc::clone(&counts));
+        let mut cx = Context::from_waker(&waker);
+        let mut sleeps: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+        for _ in 0..100_000 {
+            let mut timer: Pin<Box<dyn Future<Output = ()>>> = match next() % 3 {
+                0 => Box::pin(sleep(Duration::from_nanos(
+                    next() as u64 % 20_000_000_000 + 1,
+                ))),
+                _ => Box::pin(lanes[next() % lanes.len()].sleep()),
+            };
+            assert!(timer.as_mut().poll(&mut cx).is_pending());
+            sleeps.push(timer);
+        }
+        while sleeps.len() > 10_000 {
+            let at = next() % sleeps.len();
+            drop(sleeps.swap_remove(at));
+        }
+        clock.advance(Nanos::from_secs(21));
+        while counts.0.load(Ordering::Relaxed) < 10_000 {
+            yield_now().await;
+        }
+        for timer in sleeps {
+            timer.await;
+        }
+        assert_eq!(
+            counts.0.load(Ordering::Relaxed),
+            10_000,
+            "no other one fires"
+        );
+        // As many tasks that sleep.
+        let tasks: Vec<_> = (0..10_000_u64)
+            .map(|n| spawn_local(sleep(Duration::from_nanos(n * 1000))))
+            .collect();
+        yield_now().await;
+        clock.advance(Nanos::from_secs(1));
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
 }

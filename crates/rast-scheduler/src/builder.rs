@@ -36,9 +36,10 @@ pub struct Builder {
     clock: Box<dyn Clock + Send + Sync>,
 }
 
-impl Builder {
-    pub(crate) fn new() -> Self {
-        Self {
+impl Scheduler {
+    /// Returns a builder.
+    pub fn builder() -> Builder {
+        Builder {
             workers: None,
             guests: 0,
             name: String::from("rast-scheduler"),
@@ -47,7 +48,9 @@ impl Builder {
             clock: Box::new(MonotonicClock::new()),
         }
     }
+}
 
+impl Builder {
     /// Sets the number of threads that the scheduler starts; by default the available parallelism.
     ///
     /// With none, the scheduler runs only on threads of the user: see [`guests`](Self::guests).

@@ -15,7 +15,8 @@ use rast_timers::primitive::{Parker, Unparker};
 
 use crate::cx::Cx;
 use crate::next::Next;
-use crate::owned::{Body, Joint, Reference, drop_contained};
+use crate::owned::{Body, Joint, Reference};
+use crate::primitive::panics::{discard, quietly};
 use crate::task::TaskHandle;
 
 /// Why a task has no result.
@@ -114,19 +115,7 @@ impl<T> Joined<T> {
 
 /// Calls a waker, and catches its panic.
 pub(crate) fn wake_contained(waker: Waker) {
-    drop_contained(WakeOnDrop(Some(waker)));
-}
-
-/// Calls a waker when it is dropped, in a scope that catches destructors' panics; a waker is
-/// foreign code.
-struct WakeOnDrop(Option<Waker>);
-
-impl Drop for WakeOnDrop {
-    fn drop(&mut self) {
-        if let Some(waker) = self.0.take() {
-            waker.wake();
-        }
-    }
+    quietly(|| waker.wake());
 }
 
 impl<T> Default for Joined<T> {
@@ -148,7 +137,7 @@ impl<T: Send + 'static> Joint for Joined<T> {
         let error = payload.map_or(JoinError::Cancelled, JoinError::Panicked);
         let old = self.0.lock().result.replace(Err(error));
         // The body stored its result and then panicked.
-        drop_contained(old);
+        discard(old);
     }
 
     fn announce(&self) {

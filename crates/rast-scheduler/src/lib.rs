@@ -69,72 +69,45 @@
 //! The correctness argument is in `docs/algorithms/scheduler.md`; `tests/protocol.rs` explores all
 //! states of the protocol.
 //!
-//! # Features and platforms
+//! # Platforms
 //!
-//! `std` (default): everything; without it the crate is empty except for the re-exports of the
-//! layers beneath. Platforms: those of std with threads. On Linux a push needs no fence
-//! instruction, and the threads of a scheduler set their timer slack to 1 ns.
+//! Those of std with threads. On Linux a push needs no fence instruction, and the threads of a
+//! scheduler set their timer slack to 1 ns.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "std")]
 extern crate std;
 
-#[cfg(feature = "std")]
 mod next;
-#[cfg(feature = "std")]
 mod status;
 
-#[cfg(feature = "std")]
 mod cx;
-#[cfg(feature = "std")]
 mod future;
-#[cfg(feature = "std")]
 mod join;
-#[cfg(feature = "std")]
 mod owned;
-#[cfg(feature = "std")]
 mod task;
 
-#[cfg(feature = "std")]
 mod idle;
-#[cfg(feature = "std")]
 mod plan;
-#[cfg(feature = "std")]
 mod seat;
-#[cfg(feature = "std")]
 mod shared;
-#[cfg(feature = "std")]
 mod worker;
 
-#[cfg(feature = "std")]
 mod builder;
-#[cfg(feature = "std")]
 mod remote;
-#[cfg(feature = "std")]
 mod scheduler;
 
-#[cfg(feature = "std")]
 pub use builder::Builder;
-#[cfg(feature = "std")]
 pub use cx::Cx;
-#[cfg(feature = "std")]
 pub use future::{AsyncCx, Hop, Signaled, Sleep, YieldNow, yield_now};
-#[cfg(feature = "std")]
 pub use idle::MAX_WORKERS;
-#[cfg(feature = "std")]
 pub use join::{JoinError, JoinHandle};
-#[cfg(feature = "std")]
 pub use next::{Next, Priority};
-#[cfg(feature = "std")]
 pub use remote::{NoSeat, Remote};
-#[cfg(feature = "std")]
 pub use scheduler::{OnWorker, Scheduler, Stats, WorkerStats};
-#[cfg(feature = "std")]
 pub use task::{Finished, Task, TaskHandle};
 
 /// The lock-free operations by themselves: for the models, not for use.
-#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod protocol {
     pub use crate::idle::Idle;

@@ -20,12 +20,10 @@
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
-use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use std::any::Any;
 use std::boxed::Box;
-use std::panic::catch_unwind;
 
 use rast_timers::primitive::cell::UnsafeCell;
 use rast_timers::queue::mpsc::{Link, Pointer};
@@ -33,6 +31,7 @@ use rast_timers::{Handle, Instant};
 
 use crate::cx::Cx;
 use crate::next::{Next, Priority};
+use crate::primitive::panics::{contain, discard};
 use crate::shared::Shared;
 use crate::status::Status;
 
@@ -62,7 +61,7 @@ impl Joint for () {
     const IS_JOINED: bool = false;
 
     fn fail(&self, payload: Option<Box<dyn Any + Send>>) {
-        drop_contained(payload);
+        discard(payload);
     }
 
     fn announce(&self) {}
@@ -153,7 +152,7 @@ impl<B: Body> Cell<B> {
                 body.step(&cell.joint, cx)
             })
         };
-        let panicked = match catch_unwind(AssertUnwindSafe(step)) {
+        let panicked = match contain(step) {
             Ok(Next::Exit) => false,
             Ok(next) => return Ran::On(next),
             Err(payload) => {
@@ -181,15 +180,15 @@ impl<B: Body> Cell<B> {
     ///
     /// The caller has the body, and drops it here for the only time.
     unsafe fn drop_body(&self) {
-        let dropped = catch_unwind(AssertUnwindSafe(|| {
+        let dropped = contain(|| {
             self.body.with_mut(|body| {
                 // SAFETY: by the caller.
                 let body = unsafe { &mut *body };
                 // SAFETY: by the caller.
                 unsafe { body.assume_init_drop() };
             });
-        }));
-        drop_contained(dropped.err());
+        });
+        discard(dropped.err());
     }
 
     /// # Safety
@@ -207,7 +206,7 @@ impl<B: Body> Cell<B> {
     unsafe fn free(header: NonNull<Header>) {
         // SAFETY: by the caller it came from `Box::into_raw` in `Owned::new`, and nothing uses it.
         let cell = unsafe { Box::from_raw(header.cast::<Self>().as_ptr()) };
-        drop_contained(Some(cell));
+        discard(Some(cell));
     }
 
     /// # Safety
@@ -217,17 +216,6 @@ impl<B: Body> Cell<B> {
         // SAFETY: by the caller.
         let cell = unsafe { header.cast::<Self>().as_ref() };
         NonNull::from(&cell.joint).cast()
-    }
-}
-
-/// Drops a user's value, and the payload of a panic of its destructor.
-pub(crate) fn drop_contained<T>(value: T) {
-    let dropped = catch_unwind(AssertUnwindSafe(move || drop(value)));
-    if let Err(payload) = dropped
-        && let Err(again) = catch_unwind(AssertUnwindSafe(move || drop(payload)))
-    {
-        // Leak it: a payload whose destructor panics with such a payload would never end.
-        core::mem::forget(again);
     }
 }
 

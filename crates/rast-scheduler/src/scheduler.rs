@@ -12,7 +12,6 @@ use rast_timers::primitive::sync::{Arc, Mutex};
 use rast_timers::primitive::thread::{self, JoinHandle};
 use rast_timers::primitive::{WaitStrategy, thread::ThreadId};
 
-use crate::builder::Builder;
 use crate::remote::Remote;
 use crate::shared::Shared;
 use crate::task::Task;
@@ -66,11 +65,6 @@ pub struct WorkerStats {
 }
 
 impl Scheduler {
-    /// Returns a builder.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     /// Starts a scheduler with `workers` threads.
     ///
     /// # Errors

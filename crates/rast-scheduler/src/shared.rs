@@ -1,10 +1,8 @@
 //! State shared by the threads of a scheduler, its handles and its waiting tasks.
 
 use core::fmt;
-use core::panic::AssertUnwindSafe;
 use std::any::Any;
 use std::boxed::Box;
-use std::panic::catch_unwind;
 use std::string::String;
 use std::vec::Vec;
 
@@ -17,8 +15,9 @@ use rast_timers::{Clock, Nanos};
 
 use crate::idle::Idle;
 use crate::next::Priority;
-use crate::owned::{NEVER, Owned, drop_contained};
+use crate::owned::{NEVER, Owned};
 use crate::plan::{Plan, Round};
+use crate::primitive::panics::{contain, discard};
 use crate::seat::Seat;
 
 /// A front queue.
@@ -127,7 +126,7 @@ impl Shared {
     /// Deadlines are then late.
     #[inline]
     pub(crate) fn now_or(&self, last: u64) -> u64 {
-        match catch_unwind(AssertUnwindSafe(|| self.now())) {
+        match contain(|| self.now()) {
             Ok(now) => now,
             Err(payload) => self.unread_slow(payload, last),
         }
@@ -135,7 +134,7 @@ impl Shared {
 
     #[cold]
     fn unread_slow(&self, payload: Box<dyn Any + Send>, last: u64) -> u64 {
-        drop_contained(payload);
+        discard(payload);
         // Relaxed: a count. [SW16]
         self.clock_panics.fetch_add(1, Ordering::Relaxed);
         last

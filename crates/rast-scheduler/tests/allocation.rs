@@ -1,37 +1,16 @@
 //! Counts allocations over all threads: posting, waiting, waking, stepping and hopping take none.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, rast_global_alloc))))]
+#![cfg(not(any(rast_loom, rast_shuttle, rast_global_alloc)))]
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use rast_scheduler::primitive::CountingAlloc;
 use rast_scheduler::timers::Nanos;
 use rast_scheduler::{Next, Scheduler, Task, TaskHandle};
 
 use support::LONG;
 
-/// The system's allocator, and how often it was asked for memory.
-struct Counting;
-
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: the memory is the system allocator's, handed through unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAlloc = CountingAlloc;
 
 /// Tasks that own their node are posted, run, waited for, woken and signalled without an
 /// allocation each: only the wait store and the ready queues allocate, while they grow.
@@ -61,7 +40,7 @@ fn a_task_is_allocated_once() {
             })
             .collect();
         let handles: Vec<TaskHandle> = tasks.iter().map(Task::handle).collect();
-        let before = COUNT.load(Ordering::Relaxed);
+        let before = CountingAlloc::allocations();
         for task in tasks {
             one.post(task).unwrap();
         }
@@ -74,7 +53,7 @@ fn a_task_is_allocated_once() {
             handle.signal().unwrap();
         }
         assert!(one.wait_idle(LONG) && two.wait_idle(LONG));
-        of_passes.push(COUNT.load(Ordering::Relaxed) - before);
+        of_passes.push(CountingAlloc::allocations() - before);
         assert!(handles.iter().all(TaskHandle::is_finished));
     }
     // How many tasks are in one place at once differs from pass to pass, so a store may still grow.

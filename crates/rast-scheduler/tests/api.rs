@@ -1,5 +1,5 @@
 //! The promises of the public interface, one file for each part.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 #[path = "support.rs"]
 mod support;

@@ -1,5 +1,5 @@
 //! Models of the lock-free steps, in every interleaving: the status word, the idle words, the join.
-#![cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
+#![cfg(any(rast_loom, rast_shuttle))]
 
 use rast_scheduler::primitive::cell::UnsafeCell;
 use rast_scheduler::primitive::model::model;

@@ -1,5 +1,5 @@
 //! Random programs of posts, wake-ups, signals and clock moves against a plain model of one worker.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use std::sync::{Arc, Mutex};
 

@@ -5,7 +5,7 @@
 //! stopped delays no other task. `RAST_SCHEDULER_MODEL=large cargo test --release -p rast-scheduler
 //! --test protocol -- --nocapture` also runs the large programs and prints the traces of the
 //! mutants.
-#![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+#![cfg(not(any(rast_loom, rast_shuttle)))]
 
 #[path = "protocol/machine.rs"]
 mod machine;

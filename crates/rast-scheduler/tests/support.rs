@@ -1,5 +1,4 @@
 //! What the tests share: gates, counters and conditions to wait for.
-#![cfg(feature = "std")]
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};

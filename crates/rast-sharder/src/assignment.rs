@@ -1,19 +1,16 @@
 //! Which worker owns which shard.
 //!
-//! An assignment is one owner per shard, so that no shard can be lost or
-//! assigned twice: the source keeps a list of shards per thread, and its
-//! balancer forgets shards that fit nowhere.
-//! What remains to be checked, that every owner exists, is checked when the
-//! assignment is made.
+//! An assignment is a list of owners, one per shard, so no shard can be lost or assigned twice. The
+//! original RAST design keeps a list of shards per thread, and its balancer loses shards that fit
+//! nowhere. The constructor checks that every owner exists.
 
 use core::fmt;
 use std::vec::Vec;
 
 use crate::ids::{ShardId, WorkerId};
 
-/// The most workers that a sharder can have: each has a place for the wake-ups of each
-/// other. Worker ids plus one fit the low 16 bits of a holder word, and so does the count
-/// of promises.
+/// Maximum number of workers of a sharder: each stores an entry for the wake-ups of each other one.
+/// Worker ids plus one, and the count of promises, fit 16 bits.
 pub const MAX_WORKERS: usize = 4_096;
 
 /// One owner for each shard.
@@ -43,8 +40,7 @@ impl Clone for Assignment {
         }
     }
 
-    /// Copies without allocating when the lengths agree, as the pages of the
-    /// protocol do at each epoch.
+    /// Copies without allocating if the lengths agree, as for the pages of the protocol.
     fn clone_from(&mut self, source: &Self) {
         self.owners.clone_from(&source.owners);
         self.workers = source.workers;
@@ -56,9 +52,8 @@ impl Assignment {
     ///
     /// # Errors
     ///
-    /// [`AssignmentError`] when an owner is not one of `workers`, when
-    /// `workers` is zero or more than [`MAX_WORKERS`], or when there are more
-    /// shards than `u32` numbers.
+    /// [`AssignmentError`] if an owner is not one of `workers`, if `workers` is zero or more than
+    /// [`MAX_WORKERS`], or if there are more than `u32::MAX` shards.
     pub fn new(owners: Vec<WorkerId>, workers: usize) -> Result<Self, AssignmentError> {
         if workers == 0 || workers > MAX_WORKERS {
             return Err(AssignmentError::Workers(workers));
@@ -76,13 +71,11 @@ impl Assignment {
         Ok(Self { owners, workers })
     }
 
-    /// Deals the shards out by number, modulo the workers: the source's
-    /// initial configuration.
+    /// Assigns the shards by number, modulo the workers.
     ///
     /// # Panics
     ///
-    /// When `workers` is zero or more than [`MAX_WORKERS`], or `shards` is
-    /// past `u32::MAX`.
+    /// If `workers` is zero or more than [`MAX_WORKERS`], or `shards` is more than `u32::MAX`.
     #[must_use]
     pub fn round_robin(shards: usize, workers: usize) -> Self {
         let owners = (0..shards)
@@ -94,13 +87,13 @@ impl Assignment {
         }
     }
 
-    /// Returns how many shards it covers.
+    /// Returns the number of shards.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.owners.len()
     }
 
-    /// Returns for how many workers it is made; some may own nothing.
+    /// Returns the number of workers; some may own no shard.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers
@@ -110,14 +103,14 @@ impl Assignment {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[inline]
     #[must_use]
     pub fn owner(&self, shard: ShardId) -> WorkerId {
         self.owners[shard.index()]
     }
 
-    /// Sets the owner of a shard to a worker that exists.
+    /// Sets the owner of a shard; the worker must exist.
     pub(crate) fn set_owner(&mut self, shard: ShardId, worker: WorkerId) {
         debug_assert!(worker.index() < self.workers, "an owner exists");
         self.owners[shard.index()] = worker;
@@ -129,8 +122,7 @@ impl Assignment {
         &self.owners
     }
 
-    /// Goes through the shards that `worker` owns, by number. Costs a scan of
-    /// all owners.
+    /// Returns the shards that `worker` owns, by number. Scans all owners.
     pub fn shards_of(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
         self.owners
             .iter()
@@ -143,7 +135,7 @@ impl Assignment {
     ///
     /// # Panics
     ///
-    /// When the two cover different numbers of shards.
+    /// If the two have different numbers of shards.
     #[must_use]
     pub fn moved_from(&self, old: &Self) -> usize {
         assert_eq!(
@@ -158,27 +150,27 @@ impl Assignment {
             .count()
     }
 
-    /// Tells whether it can follow `other`: the same shards, the same workers.
+    /// Returns `true` if it has as many shards and workers as `other`, and so may follow it.
     pub(crate) fn fits(&self, other: &Self) -> bool {
         self.shards() == other.shards() && self.workers == other.workers
     }
 }
 
-/// Why a list of owners is no assignment.
+/// Why a list of owners is not an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AssignmentError {
-    /// The count of workers is zero or more than [`MAX_WORKERS`].
+    /// The number of workers is zero or more than [`MAX_WORKERS`].
     Workers(usize),
     /// There are more shards than 32-bit numbers.
     Shards(usize),
-    /// A shard is given to a worker that does not exist.
+    /// The owner of a shard does not exist.
     UnknownWorker {
         /// The shard.
         shard: ShardId,
-        /// The owner named for it.
+        /// Its owner in the list.
         worker: WorkerId,
-        /// How many workers there are.
+        /// The number of workers.
         workers: usize,
     },
 }

@@ -16,33 +16,14 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::protocol::{Baton, MAX_SHARDS, Park, ThreadPark};
+use crate::settings::Settings;
 use crate::sharder::Sharder;
 use crate::slots::Slots;
-use crate::timers::{Clock, Instant, MonotonicClock, Nanos};
+use crate::timers::{Clock, MonotonicClock};
 use crate::worker::Shared;
 
 /// The default of [`Builder::period`].
 const PERIOD: Duration = Duration::from_millis(100);
-
-/// How a sharder runs, apart from its controller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// Zero: reshard on request only.
-    pub(crate) period: Nanos,
-    pub(crate) wait: WaitStrategy,
-    /// Whether the program gave what workers sleep in, which then looks for I/O.
-    pub(crate) polls: bool,
-}
-
-impl Settings {
-    /// When a worker asks for a resharding in a window that begins now.
-    pub(crate) fn window_end(&self, now: Instant) -> Instant {
-        match self.period.is_zero() {
-            true => Instant::MAX,
-            false => now.saturating_add(self.period),
-        }
-    }
-}
 
 /// Sets a [`Sharder`] up; from [`Sharder::builder`].
 ///
@@ -100,9 +81,10 @@ pub struct Builder<C: Controller> {
     pins_threads: bool,
 }
 
-impl<C: Controller> Builder<C> {
-    pub(crate) fn new(controller: C) -> Self {
-        Self {
+impl<C: Controller> Sharder<C> {
+    /// Starts to set a sharder up.
+    pub fn builder(controller: C) -> Builder<C> {
+        Builder {
             controller,
             shards: Vec::new(),
             workers: None,
@@ -121,7 +103,9 @@ impl<C: Controller> Builder<C> {
             pins_threads: false,
         }
     }
+}
 
+impl<C: Controller> Builder<C> {
     /// Sets the shards: the state of each, by number.
     #[must_use]
     pub fn shards(mut self, shards: Vec<C::Shard>) -> Self {

@@ -1,5 +1,5 @@
-//! What a sharder shares with its handles: everything that does not depend on
-//! the controller's types.
+//! State that a sharder shares with its handles: everything that does not depend on the
+//! controller's types.
 
 use std::boxed::Box;
 use std::fmt;
@@ -8,20 +8,20 @@ use std::string::String;
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
 use crate::panics::{Hook, PanicLog, PanicRecord};
+use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, Snapshot};
 use crate::protocol::Baton;
 use crate::stats::{Stats, Tally, Totals};
 use crate::timers::{Clock, Instant, Nanos};
 
-/// The assignment as outside readers see it.
+/// The assignment as readers outside see it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Published {
-    /// The epoch that brought this assignment. Later epochs that kept it do
-    /// not count.
+    /// The epoch that brought this assignment. Later epochs that kept it do not count.
     pub epoch: u32,
-    /// Who owns what since then.
+    /// The owners since then.
     pub assignment: Assignment,
 }
 
@@ -29,14 +29,14 @@ pub struct Published {
 pub(crate) struct Core {
     pub(crate) baton: Arc<Baton>,
     pub(crate) clock: Box<dyn Clock + Send + Sync>,
-    /// How long the calling thread has run, where that is known.
+    /// Clock of the calling thread's processor time, if the system has one.
     pub(crate) thread_clock: Option<Box<dyn Clock + Send + Sync>>,
     pub(crate) published: Snapshot<Published>,
     pub(crate) totals: Totals,
     pub(crate) tallies: Box<[CachePadded<Tally>]>,
-    /// Cold: touched when user code went wrong.
+    /// Rarely accessed: the record of what went wrong in user code.
     pub(crate) log: Mutex<PanicLog>,
-    /// Cold: why the runtime itself failed, the first reason.
+    /// Rarely accessed: the first reason why the runtime itself failed.
     pub(crate) failure: Mutex<Option<(WorkerId, String)>>,
 }
 
@@ -74,7 +74,8 @@ impl Core {
         hook: Hook,
         message: String,
     ) -> PanicRecord {
-        self.totals.panics.add(1);
+        // Relaxed: a statistic; nothing is read through it.
+        self.totals.panics.fetch_add(1, Ordering::Relaxed);
         let record = PanicRecord {
             shard,
             worker,
@@ -85,10 +86,11 @@ impl Core {
         record
     }
 
-    /// Records a refused decision.
+    /// Records a rejected decision.
     #[cold]
     pub(crate) fn rejected(&self, why: String) {
-        self.totals.rejected.add(1);
+        // Relaxed: as above.
+        self.totals.rejected.fetch_add(1, Ordering::Relaxed);
         self.log.lock().rejected(why);
     }
 
@@ -106,8 +108,10 @@ impl Core {
             decisions: totals.decisions.get(),
             moves: totals.moves.get(),
             last_moves: totals.last_moves.get(),
-            rejected: totals.rejected.get(),
-            panics: totals.panics.get(),
+            // Relaxed: as above.
+            rejected: totals.rejected.load(Ordering::Relaxed),
+            // Relaxed: as above.
+            panics: totals.panics.load(Ordering::Relaxed),
             deciding: Nanos::from_nanos(totals.deciding.get()),
             workers: self.tallies.iter().map(|tally| tally.read()).collect(),
         }

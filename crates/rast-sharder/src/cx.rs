@@ -1,4 +1,4 @@
-//! What user code sees of the worker that runs it.
+//! The context of a call of user code: the worker that runs it.
 
 use std::fmt;
 use std::vec::Vec;
@@ -9,33 +9,33 @@ use crate::primitive::sync::Arc;
 use crate::protocol::Member;
 use crate::timers::{Clock, Instant, Tick};
 
-/// The parts of a worker that calls of the user reach.
+/// The parts of a worker that user code can access.
 pub(crate) struct Local {
     pub(crate) member: Member,
     pub(crate) core: Arc<Core>,
     pub(crate) tick: Tick,
     pub(crate) now: Instant,
-    /// Wake-ups of shards of this worker, to be handed over after the call.
+    /// Wake-ups of shards of this worker, delivered after the call.
     pub(crate) notes: Vec<(ShardId, Option<u32>)>,
 }
 
-/// The worker that runs a call, and what it offers.
+/// The worker that runs a call, and its operations.
 ///
-/// All methods are cheap: none locks, and only those that wake a parked worker
-/// enter the system.
+/// All methods are cheap: none acquires a lock, and only those that wake a sleeping worker make a
+/// system call.
 pub struct WorkerCx<'a> {
     pub(crate) local: &'a mut Local,
 }
 
 impl WorkerCx<'_> {
-    /// Returns which worker runs the call.
+    /// Returns the worker that runs the call.
     #[inline]
     #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.local.member.worker()
     }
 
-    /// Returns the epoch that the worker is in. It wraps.
+    /// Returns the worker's epoch. It wraps.
     #[inline]
     #[must_use]
     pub fn epoch(&self) -> u32 {
@@ -50,8 +50,8 @@ impl WorkerCx<'_> {
         &self.local.tick
     }
 
-    /// Returns the time of the worker's last reading of the clock: free, and at most 16 turns
-    /// old, or the last one if turns are long.
+    /// Returns the worker's last clock reading. Costs a load. The reading is at most 16 turns old,
+    /// or one turn if turns are long.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -65,43 +65,43 @@ impl WorkerCx<'_> {
         &*self.local.core.clock
     }
 
-    /// Returns `true` if this worker holds `shard`: no other thread touches it during this
+    /// Returns `true` if this worker holds `shard`, so that no other thread accesses it during this
     /// call.
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[inline]
     #[must_use]
     pub fn is_local(&self, shard: ShardId) -> bool {
         self.local.member.is_local(shard)
     }
 
-    /// Returns who holds `shard`: a hint, old when it arrives.
+    /// Returns the current holder of `shard`. A hint: it may be out of date on return.
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
         self.local.core.baton.holder(shard)
     }
 
-    /// Makes `shard` ready: it gets a turn after this call, which sees what was written
-    /// before it, whichever worker holds the shard by then. Before that turn
+    /// Makes `shard` ready: after this call it gets a turn, which sees what the caller wrote
+    /// before, whichever worker holds the shard by then. Before that turn
     /// [`on_wake`](crate::Controller::on_wake) gets `note`.
     ///
-    /// For a shard of this worker it is a push to a vector, without an atomic operation. For
-    /// another worker's it is a load and a store, one read-modify-write if the shard is about
-    /// to move, and a system call if that worker is seen asleep. One that goes to sleep at
-    /// that moment is woken at the end of this worker's round: after at most 16 turns, or
-    /// about 20 µs, or the turn under way.
+    /// For a shard of this worker it is a push to a vector, without an atomic operation. For a
+    /// shard of another worker it is two loads and a store, a read-modify-write if the shard is
+    /// about to move, and a system call if that worker is seen asleep. A worker that is just
+    /// falling asleep is woken at the end of this worker's round: after at most 16 turns, about 20
+    /// µs, or the current turn.
     ///
     /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[inline]
     pub fn wake(&mut self, shard: ShardId, note: u32) -> bool {
         let is_local = self.is_local(shard);
@@ -112,7 +112,7 @@ impl WorkerCx<'_> {
         is_local
     }
 
-    /// Asks for a resharding, as [`Handle::reshard`](crate::Handle::reshard).
+    /// Asks for a new epoch, as [`Handle::reshard`](crate::Handle::reshard).
     pub fn reshard(&self) {
         self.local.core.baton.request();
     }
@@ -122,7 +122,7 @@ impl WorkerCx<'_> {
         self.local.core.baton.stop();
     }
 
-    /// Tells whether all workers are to leave.
+    /// Returns `true` if all workers must leave.
     #[inline]
     #[must_use]
     pub fn is_stopping(&self) -> bool {

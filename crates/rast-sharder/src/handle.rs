@@ -46,48 +46,47 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Asks all workers to leave; `run` returns when the running calls have
-    /// come back. What the caller wrote before is seen by calls that see the
-    /// stop. Lock-free except for waking workers that sleep.
+    /// Asks all workers to leave; `run` returns when the running calls have returned. Calls that
+    /// see the stop see what the caller wrote before. Lock-free except for waking workers that
+    /// sleep.
     pub fn stop(&self) {
         self.core.baton.stop();
     }
 
-    /// Tells whether the workers were asked to leave.
+    /// Returns `true` if the workers were asked to leave.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.core.baton.is_stopping()
     }
 
-    /// Asks for a resharding as soon as every worker has come round. Requests
-    /// made before a decision begins are answered by that one.
+    /// Asks for a new epoch as soon as every worker can promise. One decision answers all requests
+    /// made before it begins.
     pub fn reshard(&self) {
         self.core.baton.request();
     }
 
-    /// Makes `shard` ready: it gets a turn after this call, which sees what was written
-    /// before it, whichever worker holds the shard by then. Before that turn
+    /// Makes `shard` ready: after this call it gets a turn, which sees what the caller wrote
+    /// before, whichever worker holds the shard by then. Before that turn
     /// [`on_wake`](crate::Controller::on_wake) gets `None`.
     ///
-    /// Before the run it does nothing, because every shard gets a turn at its start.
+    /// Before the run it has no effect, because every shard gets a turn at the start.
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     pub fn wake(&self, shard: ShardId) {
         self.core.baton.wake(shard);
     }
 
-    /// Wakes every worker that sleeps, also one that holds no shard. Each worker calls
-    /// [`before_turn`](crate::Controller::before_turn) after this call, which sees what was
-    /// written before it. Lock-free except for waking workers that sleep.
+    /// Wakes every worker that sleeps, also one that holds no shard. After this call each worker
+    /// calls [`before_turn`](crate::Controller::before_turn), which sees what the caller wrote
+    /// before. Lock-free except for waking workers that sleep.
     pub fn notify_all(&self) {
         self.core.baton.notify_all();
     }
 
-    /// Returns the assignment in force. Lock-free; stops no worker, and stays as
-    /// it is while the guard lives. Drop the guard soon: assignments that are
-    /// replaced meanwhile stay in memory.
+    /// Returns the current assignment. Lock-free; delays no worker. The guard does not change, and
+    /// assignments that are replaced while it lives stay in memory, so drop it soon.
     pub fn assignment(&self) -> SnapshotGuard<'_, Published> {
         self.core.published.load()
     }

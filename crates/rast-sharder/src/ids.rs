@@ -1,7 +1,6 @@
-//! Names of shards and workers: small numbers with a type.
+//! Typed numbers of shards and workers.
 //!
-//! The sharder indexes tables with them, so both are dense: shards are
-//! numbered `0..shards` and workers `0..workers`.
+//! Both are dense, `0..shards` and `0..workers`, because the sharder indexes tables with them.
 
 use core::fmt;
 
@@ -24,11 +23,11 @@ impl ShardId {
         self.0 as usize
     }
 
-    /// Names the shard at `index`.
+    /// Returns the id of the shard at `index`.
     ///
     /// # Panics
     ///
-    /// When `index` is past `u32::MAX`.
+    /// If `index` is more than `u32::MAX`.
     #[inline]
     #[must_use]
     pub const fn from_index(index: usize) -> Self {
@@ -61,11 +60,11 @@ impl WorkerId {
         self.0 as usize
     }
 
-    /// Names the worker at `index`.
+    /// Returns the id of the worker at `index`.
     ///
     /// # Panics
     ///
-    /// When `index` is past `u16::MAX`.
+    /// If `index` is more than `u16::MAX`.
     #[inline]
     #[must_use]
     pub const fn from_index(index: usize) -> Self {

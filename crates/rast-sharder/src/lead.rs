@@ -1,15 +1,14 @@
 //! Leading an epoch: from frozen figures to the next assignment, in slices.
 //!
-//! The worker whose promise was the last goes through the stages
+//! The worker that promised last goes through the stages
 //!
 //! ```text
 //! Collect ────────────→ Weigh ─────────────→ Begin ──→ Step ──→ Step … ──→ publish
 //! 64 reports a slice    64 shards a slice    once      a budget each
 //! ```
 //!
-//! one slice per turn, between the turns of its own shards. A stop may come at
-//! any point; then the work is dropped. What goes wrong in user code ends the
-//! decision and keeps the assignment.
+//! one slice per round, between the turns of its own shards. A stop may come at any point and drops
+//! the work. A failure of user code ends the decision and keeps the assignment.
 
 use std::boxed::Box;
 use std::format;
@@ -22,27 +21,28 @@ use crate::controller::Controller;
 use crate::core_state::{Core, CoreClock, Published};
 use crate::ids::{ShardId, WorkerId};
 use crate::load::LoadView;
-use crate::panics::{Hook, contain, discard, message};
+use crate::panics::{Hook, message};
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::protocol::{Leader, Member};
 use crate::slots::Slots;
 use crate::timers::{StartFinishTimer, Tick, TimerConfig};
 
-/// How many reports a slice collects.
+/// Number of shards that a slice collects or weighs.
 const REPORTS_PER_SLICE: usize = 64;
 
-/// The budget of a slice of the balancer.
+/// Budget of a slice of the balancer.
 const BUDGET: usize = 256;
 
-/// Slices after which a decision is given up: for a balancer that never ends.
-/// A shard and a pair that talks per slice are allowed for on top.
+/// Minimum of the maximum number of slices of a decision; one per shard and one per pair that
+/// exchanges messages are added. Past it the decision is given up.
 const LEAST_MOST_SLICES: usize = 4_096;
 
-/// What leaders hand on from epoch to epoch. Reached only while leading.
+/// State that each leader leaves to the next. Only the leader accesses it.
 pub(crate) struct Desk {
     balancer: Box<dyn Balancer>,
     view: LoadView,
-    /// By worker: the time of the turns that its shards reported, in nanoseconds.
+    /// Time of the turns that the shards of a worker reported, in nanoseconds, by worker.
     turns: Vec<f64>,
     timer: StartFinishTimer<CoreClock>,
 }
@@ -76,14 +76,14 @@ enum Stage {
     Step { done: usize },
 }
 
-/// A decision under way.
+/// A decision in progress.
 #[derive(Debug)]
 pub(crate) struct Lead {
     leader: Leader,
     stage: Stage,
 }
 
-/// What a slice left to do.
+/// Result of a slice.
 #[derive(Debug)]
 pub(crate) enum Slice {
     More(Lead),
@@ -99,7 +99,7 @@ impl Lead {
         }
     }
 
-    /// Works for one slice.
+    /// Runs one slice.
     ///
     /// # Safety
     ///
@@ -124,8 +124,8 @@ impl Lead {
                 }
                 let end = slots.len().min(next + REPORTS_PER_SLICE);
                 for shard in (next..end).map(ShardId::from_index) {
-                    // SAFETY: obligation 1: this worker leads; obligation 2 and
-                    // the end of the borrow in each round of the loop.
+                    // SAFETY: obligation 1: this worker leads; obligation 2, and each iteration of
+                    // the loop ends its borrow.
                     let measure = unsafe { slots.measure(shard) };
                     let window = measure.window();
                     let traffic = desk.view.traffic().len();
@@ -229,7 +229,7 @@ impl Lead {
     }
 }
 
-/// Records a balancer's panic; returns why its decision is refused.
+/// Records a balancer's panic; returns why its decision is rejected.
 #[cold]
 fn panicked(core: &Core, member: &Member, payload: crate::PanicPayload) -> String {
     let text = message(&*payload);
@@ -239,7 +239,7 @@ fn panicked(core: &Core, member: &Member, payload: crate::PanicPayload) -> Strin
     why
 }
 
-/// Publishes what was decided, to the workers and to outside readers.
+/// Publishes the decision, to the workers and to readers outside.
 pub(crate) fn publish(member: &mut Member, core: &Core, leader: Leader, next: Option<Assignment>) {
     let moved = match &next {
         Some(next) => member.with_assignment(|current| next.moved_from(current)),
@@ -248,8 +248,8 @@ pub(crate) fn publish(member: &mut Member, core: &Core, leader: Leader, next: Op
     let epoch = member.epoch().wrapping_add(1);
     core.totals.moves.add(moved as u64);
     core.totals.last_moves.set(moved as u64);
-    // Before the epoch opens: once it has, another may lead the next one and
-    // store first.
+    // Before the epoch opens, because after that another worker may lead the next epoch and store
+    // first.
     if let Some(assignment) = &next {
         core.published.store(Published {
             epoch,

@@ -99,8 +99,6 @@
 //!
 //! # Features
 //!
-//! `std` (default): everything; without it the crate is empty except for the
-//! re-exports of the layers beneath.
 //! `affinity`: `Builder::pin_threads`, which puts each worker's thread on a core; brings
 //! `core_affinity`.
 //!
@@ -111,76 +109,44 @@
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "std")]
 extern crate std;
 
-#[cfg(feature = "std")]
 mod assignment;
-#[cfg(feature = "std")]
 mod balance;
-#[cfg(feature = "std")]
 mod builder;
-#[cfg(feature = "std")]
 mod controller;
-#[cfg(feature = "std")]
 mod core_state;
-#[cfg(feature = "std")]
 mod cx;
-#[cfg(feature = "std")]
 mod handle;
-#[cfg(feature = "std")]
 mod ids;
-#[cfg(feature = "std")]
 mod lead;
-#[cfg(feature = "std")]
 mod load;
-#[cfg(feature = "std")]
 mod meter;
-#[cfg(feature = "std")]
 mod panics;
-#[cfg(feature = "std")]
 mod ready;
-#[cfg(feature = "std")]
+mod settings;
 mod sharder;
-#[cfg(feature = "std")]
 mod slots;
-#[cfg(feature = "std")]
 mod stats;
-#[cfg(feature = "std")]
 mod worker;
 
 /// The protocol without threads and time: for the models, not for use.
-#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod protocol;
 
-#[cfg(feature = "std")]
 pub use assignment::{Assignment, AssignmentError, MAX_WORKERS};
-#[cfg(feature = "std")]
 pub use balance::{Balancer, Decision, Greedy, Static};
-#[cfg(feature = "std")]
 pub use builder::{BuildError, Builder};
-#[cfg(feature = "std")]
 pub use controller::{Controller, PanicPayload, PanicPolicy, Progress};
-#[cfg(feature = "std")]
 pub use core_state::Published;
-#[cfg(feature = "std")]
 pub use cx::WorkerCx;
-#[cfg(feature = "std")]
 pub use handle::Handle;
-#[cfg(feature = "std")]
 pub use ids::{ShardId, WorkerId};
-#[cfg(feature = "std")]
 pub use load::{LoadReport, LoadView, ShardLoad, Traffic};
-#[cfg(feature = "std")]
 pub use panics::{Hook, PanicRecord};
-#[cfg(feature = "std")]
 pub use protocol::Park;
-#[cfg(feature = "std")]
 pub use sharder::{Outcome, RunCause, RunError, ShardExit, Sharder};
-#[cfg(feature = "std")]
 pub use stats::{Report, Stats, WorkerStats};
-#[cfg(feature = "std")]
 pub use worker::Stepper;
 
 // The layers beneath: signatures here name their types, and one version serves all.

@@ -1,12 +1,12 @@
-//! How a worker spent a window: whether it had time to spare, and how long its thread ran.
+//! How a worker spent a window: whether it had time left, and how long its thread ran.
 //!
-//! What a shard took says what it wants only where its worker had time left: then it got all
-//! that it asked for. A worker without spare time shares itself out, so two of them look
-//! alike, however many shards want more of each. There a shard counts with the time in which
-//! it was ready or in its turn, which is what it would take of a worker of its own.
+//! The time that a shard used shows its demand only if its worker had time left. On a full worker
+//! the shards share the time, so the used time is the same however much more each of them could
+//! use. There a shard counts with the time in which it was ready or in a turn, which is what it
+//! would use of a worker of its own.
 //!
 //! ```text
-//!   worked  = time of its turns × share that the thread can have run of all turns
+//!   worked  = time of its turns × share of all turns that the thread can have run
 //!   asked   = time in which it was ready or in a turn
 //!   demand  = worked + fullness × (asked − worked)          as shares of the window
 //!
@@ -16,36 +16,35 @@
 //!                0  SPARE
 //! ```
 //!
-//! A thread that the system does not run does not work, although the time of its turns passes.
-//! So the times of turns are cut where they add up to more than the thread's own processor
-//! time, read at the two ends of the window:
+//! A thread that the OS does not run does no work, although the time of its turn passes. So the
+//! times of turns are reduced if they add up to more than the thread's own processor time, read at
+//! both ends of the window:
 //!
 //! ```text
 //!   share = min(1, processor time of the thread / time of all turns of the worker)
 //! ```
 //!
-//! The time of turns is what controllers report, mostly from timers that read few of them, and
-//! one turn that was read while the system ran another thread counts for many. The share takes
-//! that error out of the sum: the loads of a busy worker add up to what its thread ran.
-//! A share of the time awake would leave the error in, and add that of the time asleep.
+//! Controllers report the time of turns, mostly from timers that sample few turns, so a sampled
+//! turn during which the OS ran another thread counts for many. The share removes this error from
+//! the sum: the loads of a busy worker add up to what its thread ran.
 
 use crate::timers::{Instant, Nanos};
 
-/// A worker with so large a share of idle time gives its shards all they ask for.
+/// A worker with at least this share of idle time met all demand of its shards.
 const SPARE: f64 = 0.1;
 
 /// How a worker spent the window that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spent {
-    /// How long the thread ran, where that is known.
+    /// How long the thread ran, if the system can tell.
     pub(crate) ran: Option<Nanos>,
-    /// One for a worker without idle time, zero for one with time to spare.
+    /// 1 for a worker without idle time, falling to 0 at [`SPARE`].
     pub(crate) fullness: f64,
 }
 
 impl Spent {
-    /// Turns what a shard worked and asked for, as shares of its window, into what it worked
-    /// and what it wants. `turns` is the time of all turns of its worker, in nanoseconds.
+    /// Converts the worked and the asked time of a shard, as shares of its window, to its load and
+    /// its demand. `turns` is the time of all turns of its worker, in nanoseconds.
     pub(crate) fn demand(self, worked: f64, asked: f64, turns: f64) -> (f64, f64) {
         let worked = worked * self.share(turns);
         let unmet = (asked.min(1.0) - worked).max(0.0);
@@ -61,14 +60,14 @@ impl Spent {
     }
 }
 
-/// Measures the window of one worker, by the times that it reads in any case.
+/// Measures the window of one worker, from clock readings that the worker makes anyway.
 #[derive(Debug)]
 pub(crate) struct Meter {
     since: Instant,
-    /// What the thread had run at `since`, where that is known.
+    /// How long the thread had run at `since`, if the system can tell.
     ran: Option<Instant>,
     idle: Nanos,
-    /// The worker has had nothing to do since then.
+    /// Since when the worker has had no work.
     idle_since: Option<Instant>,
 }
 
@@ -90,13 +89,13 @@ impl Meter {
         };
     }
 
-    /// The worker found nothing to do.
+    /// Records that the worker found no work.
     #[inline]
     pub(crate) fn rest(&mut self, now: Instant) {
         self.idle_since.get_or_insert(now);
     }
 
-    /// The worker found something to do.
+    /// Records that the worker found work.
     #[inline]
     pub(crate) fn work(&mut self, now: Instant) {
         if let Some(since) = self.idle_since.take() {
@@ -142,7 +141,7 @@ mod tests {
         let mut meter = Meter::new(at(0), None);
         let spent = meter.spent(at(100), None);
         assert_eq!(spent.demand(0.25, 1.0, 1e5), (0.25, 1.0));
-        // One that is idle at the end of a window is so at the start of the next.
+        // A worker that is idle at the end of a window is idle at the start of the next.
         meter.rest(at(100));
         meter.restart(at(100), None);
         assert_eq!(meter.spent(at(200), None).fullness, 0.0);
@@ -155,7 +154,7 @@ mod tests {
         meter.work(at(70));
         let spent = meter.spent(at(100), Some(at(17)));
         assert_eq!(spent.ran, Some(Nanos::from_micros(10)));
-        // Of 40 µs of turns the thread ran 10.
+        // Of 40 µs of turns the thread ran 10 µs.
         assert_eq!(spent.demand(0.4, 0.4, 4e4), (0.1, 0.1));
         assert_eq!(spent.demand(0.1, 0.1, 1e4), (0.1, 0.1));
     }

@@ -1,20 +1,17 @@
 //! Containing panics of user code, and the record of them.
 //!
-//! What a user wrote, except the clock, is called through [`contain`]: process and
+//! What a user wrote, except the clock, is called through [`panics::contain`]: process and
 //! the other hooks, `on_panic` itself, the balancer, what workers sleep in, the
 //! destructors of what a run does not give back. What is caught is recorded,
 //! the first [`KEPT`] of them in words, the rest as a count.
 
 use std::any::Any;
-use std::boxed::Box;
 use std::fmt;
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use crate::controller::PanicPayload;
 use crate::ids::{ShardId, WorkerId};
+use crate::primitive::panics;
 
 /// How many panics are kept in words.
 pub(crate) const KEPT: usize = 256;
@@ -100,30 +97,9 @@ impl PanicLog {
     }
 }
 
-/// Calls user code and catches its panic.
-///
-/// Unwind safety: what the call had borrowed is either handed to `on_panic`,
-/// which judges it, or not looked at again by this crate.
-#[inline]
-pub(crate) fn contain<R>(call: impl FnOnce() -> R) -> Result<R, PanicPayload> {
-    catch_unwind(AssertUnwindSafe(call))
-}
-
 /// Returns the message of a panic.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
-        (*text).to_string()
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "a payload that is no text".to_string()
-    }
-}
-
-/// Drops a payload, whose destructor is user code too: one that panics is
-/// caught, and what that one carries is leaked.
-pub(crate) fn discard(payload: PanicPayload) {
-    if let Err(second) = contain(move || drop(payload)) {
-        mem::forget::<Box<_>>(second);
-    }
+    panics::text(payload)
+        .unwrap_or("a payload that is no text")
+        .to_string()
 }

@@ -1,16 +1,15 @@
-//! The shards of one worker that want a turn, and those that wait for a time.
+//! The ready shards of one worker, and those that wait for a deadline.
 //!
-//! Nothing here is shared: a push is a push, and what is idle costs nothing.
+//! Only its worker uses this, so a push is a plain push, and an idle shard costs nothing.
 //!
-//! 1. A shard is in the queue once. A second wake-up before its turn adds its note and
-//!    no turn.
-//! 2. A queue is first in, first out: a ready shard runs within one pass over those that
-//!    were ready before it. Shards that another worker woke during the round have a queue of
-//!    their own, and the two take turns: one that answers a message is not behind all that
-//!    are busy, and holds each of those up for one turn.
-//! 3. A shard that left takes its flag with it. Its old entry is skipped, or purged once
-//!    more than half of the entries are old.
-//!    `entries = shards with a flag + old entries`.
+//! 1. A shard is in the queues at most once. A second wake-up before its turn adds its note and no
+//!    second turn.
+//! 2. A queue is first in, first out: a ready shard runs within one pass over those that were ready
+//!    before it. Shards that another worker woke during the round have a second queue, and pops
+//!    alternate between the two. So a shard that answers a message does not wait for all busy
+//!    shards, and delays each of them by one turn.
+//! 3. A shard that leaves takes its flag with it. Its old entry is skipped, or purged once more
+//!    than half of the entries are old. `entries = shards with a flag + old entries`.
 
 use std::collections::VecDeque;
 use std::vec::Vec;
@@ -18,44 +17,44 @@ use std::vec::Vec;
 use crate::ids::ShardId;
 use crate::timers::{DeadlineStore, Handle, HeapStore, Instant};
 
-/// Room for ready shards before a queue grows.
+/// Initial capacity of a queue.
 const QUEUE: usize = 1_024;
 
-/// Fewer old entries are not purged.
+/// Minimum number of old entries for a purge.
 const OLD: usize = 64;
 
-/// A shard's deadline at its worker. Kept beside the shard's state, so that a turn finds it
-/// without a look at a table.
+/// A shard's deadline at its worker. Stored with the shard's state, so that a turn needs no table
+/// lookup.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     /// When the shard wants a turn.
     at: Option<Instant>,
-    /// Its entry in the store, which may come earlier and is looked at again then: a
+    /// Its entry in the store. The entry may expire before `at` and is then checked again, so a
     /// deadline that is put off in every turn costs a comparison.
     armed: Option<(Instant, Handle)>,
 }
 
 impl Alarm {
-    /// Forgets the deadline of a shard that gets a turn.
+    /// Clears the deadline of a shard that gets a turn.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.at = None;
     }
 }
 
-/// What one worker is to do.
+/// The ready shards and the deadlines of one worker.
 #[derive(Debug)]
 pub(crate) struct Ready {
     queue: VecDeque<ShardId>,
     /// Shards that other workers woke.
     woken: VecDeque<ShardId>,
-    /// Which queue the next push goes to.
+    /// Whether pushes go to `woken`.
     prefers: bool,
-    /// Which queue is first at the next pop.
+    /// Whether the next pop tries `woken` first.
     woken_first: bool,
-    /// By shard: whether it is in a queue.
+    /// Whether a shard is in a queue, by shard.
     queued: Vec<bool>,
-    /// Entries of shards that left.
+    /// Number of entries of shards that left.
     old: usize,
     alarms: HeapStore<ShardId>,
 }
@@ -73,7 +72,7 @@ impl Ready {
         }
     }
 
-    /// Puts a shard that the worker holds into the queue, if it is not there.
+    /// Queues a held shard, if it is not queued.
     #[inline]
     pub(crate) fn push(&mut self, shard: ShardId) {
         let queued = &mut self.queued[shard.index()];
@@ -86,13 +85,13 @@ impl Ready {
         }
     }
 
-    /// Says whether the shards pushed from now on were woken by other workers.
+    /// Sets whether the shards pushed from now on were woken by other workers.
     #[inline]
     pub(crate) fn prefer(&mut self, prefers: bool) {
         self.prefers = prefers;
     }
 
-    /// Takes a shard from the queues, in turns.
+    /// Pops a shard, alternating between the queues.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<ShardId> {
         loop {
@@ -115,7 +114,7 @@ impl Ready {
         }
     }
 
-    /// Asks for a turn of `shard` at `at`.
+    /// Sets the deadline of `shard`.
     pub(crate) fn set_alarm(&mut self, shard: ShardId, alarm: &mut Alarm, at: Instant) {
         alarm.at = Some(at);
         match alarm.armed {
@@ -128,14 +127,14 @@ impl Ready {
         alarm.armed = Some((at, self.alarms.insert(at, shard)));
     }
 
-    /// Returns the shards that are in a queue, by number.
+    /// Returns the queued shards, by number.
     pub(crate) fn queued(&self) -> impl Iterator<Item = ShardId> {
         let queued = self.queued.iter().enumerate();
         let queued = queued.filter(|&(_, &is_queued)| is_queued);
         queued.map(|(at, _)| ShardId::from_index(at))
     }
 
-    /// Takes a shard out of its turn; returns whether it was in a queue.
+    /// Removes a shard out of order; returns whether it was queued.
     pub(crate) fn take(&mut self, shard: ShardId) -> bool {
         let was_queued = core::mem::take(&mut self.queued[shard.index()]);
         if was_queued {
@@ -147,7 +146,7 @@ impl Ready {
         was_queued
     }
 
-    /// Forgets all about a shard that leaves.
+    /// Removes a shard that leaves.
     pub(crate) fn remove(&mut self, shard: ShardId, alarm: &mut Alarm) {
         self.take(shard);
         alarm.at = None;
@@ -165,7 +164,7 @@ impl Ready {
             queued,
             ..
         } = self;
-        // A shard that came back has a second entry behind its old one: the first one stays.
+        // A shard that returned has a second entry behind its old one; the first one stays.
         queue.retain(|shard| core::mem::take(&mut queued[shard.index()]));
         woken.retain(|shard| core::mem::take(&mut queued[shard.index()]));
         for shard in queue.iter().chain(&*woken) {
@@ -174,13 +173,13 @@ impl Ready {
         self.old = 0;
     }
 
-    /// Takes a shard whose entry has come.
+    /// Pops a shard whose entry has expired.
     pub(crate) fn pop_alarm(&mut self, now: Instant) -> Option<ShardId> {
         Some(self.alarms.pop_due(now)?.value)
     }
 
-    /// Makes a shard ready whose entry came, if its deadline has come as well.
-    /// Returns whether it has.
+    /// Makes a shard with an expired entry ready if its deadline has passed too; returns whether it
+    /// has.
     pub(crate) fn ring(&mut self, shard: ShardId, alarm: &mut Alarm, now: Instant) -> bool {
         alarm.armed = None;
         match alarm.at {
@@ -194,7 +193,7 @@ impl Ready {
         false
     }
 
-    /// Returns when to look at the deadlines next.
+    /// Returns when to check the deadlines next.
     pub(crate) fn next_alarm(&self) -> Option<Instant> {
         self.alarms.next_deadline()
     }
@@ -253,7 +252,7 @@ mod tests {
     fn the_latest_deadline_counts() {
         let mut ready = Ready::new(3);
         let mut alarm = Alarm::default();
-        // Put off: the early entry finds the late deadline.
+        // Put off: the early entry finds the later deadline.
         ready.set_alarm(SHARD, &mut alarm, at(5));
         ready.set_alarm(SHARD, &mut alarm, at(9));
         assert_eq!(ready.pop_alarm(at(4)), None);
@@ -265,7 +264,7 @@ mod tests {
         assert_eq!(ready.pop_alarm(at(7)), Some(SHARD));
         ready.ring(SHARD, &mut alarm, at(7));
         assert_eq!((ready.pop(), ready.next_alarm()), (Some(SHARD), None));
-        // Given up.
+        // Cleared.
         ready.set_alarm(SHARD, &mut alarm, at(8));
         alarm.clear();
         assert_eq!(ready.pop_alarm(at(8)), Some(SHARD));

@@ -7,16 +7,16 @@ use std::io;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use crate::builder::Builder;
 use crate::controller::{Controller, PanicPayload};
 use crate::handle::Handle;
 use crate::ids::{ShardId, WorkerId};
-use crate::panics::{Hook, PanicRecord, contain, discard, message};
+use crate::panics::{Hook, PanicRecord, message};
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::primitive::thread;
 use crate::protocol::Member;
 use crate::stats::Report;
-use crate::worker::{Shared, Stepper, run_worker};
+use crate::worker::{Shared, run_worker};
 
 /// A controller, its shards, and the workers to be.
 ///
@@ -30,11 +30,6 @@ pub struct Sharder<C: Controller> {
 }
 
 impl<C: Controller> Sharder<C> {
-    /// Starts to set a sharder up.
-    pub fn builder(controller: C) -> Builder<C> {
-        Builder::new(controller)
-    }
-
     /// Returns a handle that stops, prods and watches it.
     pub fn handle(&self) -> Handle {
         Handle {
@@ -57,11 +52,6 @@ impl<C: Controller> Sharder<C> {
     /// all workers first.
     pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
         self.run_on(thread::spawn_named)
-    }
-
-    /// Has the caller give the turns, one by one, on its own thread: for tests.
-    pub fn stepper(self) -> Stepper<C> {
-        Stepper::new(self.shared, self.members)
     }
 
     /// Runs on threads that `spawn` starts, so that a test can refuse one.

@@ -1,8 +1,8 @@
-//! The shards' states and figures, and who may touch them.
+//! The shards' states and figures, and which thread may access them.
 //!
-//! | cell | touched by | while |
+//! | cell | accessed by | while |
 //! | --- | --- | --- |
-//! | state, fate | the holder of the shard | it holds it |
+//! | slot | the holder of the shard | it holds the shard |
 //! | measure | the holder | it has not promised in the epoch |
 //! | measure | the leader, reading | all have promised |
 //!
@@ -28,11 +28,11 @@ pub(crate) struct Slot<S> {
     pub(crate) retired: Option<PanicRecord>,
     /// Its deadline at the worker that holds it.
     pub(crate) alarm: Alarm,
-    /// It was acquired and has had no turn since.
+    /// Set from an acquisition until the next turn.
     pub(crate) is_fresh: bool,
-    /// When it became ready, if it is ready or in its turn.
+    /// Since when it is ready or in its turn.
     pub(crate) ready_since: Option<Instant>,
-    /// Turns in a row that ended by a panic.
+    /// Number of turns in a row that ended by a panic.
     pub(crate) panics_in_row: u32,
 }
 
@@ -42,11 +42,10 @@ pub(crate) struct Measure<L> {
     pub(crate) load: L,
     since: Instant,
     until: Instant,
-    /// The time in which the shard was ready or in a turn.
+    /// Time in which the shard was ready or in a turn.
     ready: Nanos,
     spent: Spent,
-    /// The shard was retired in an earlier window: its code is not asked to
-    /// report.
+    /// Set if the shard was retired in an earlier window: its code is not asked to report.
     pub(crate) is_muted: bool,
 }
 
@@ -64,7 +63,7 @@ impl<L> Measure<L> {
         self.ready = self.ready.saturating_add(until.saturating_since(since));
     }
 
-    /// Closes the window, which its worker spent so.
+    /// Closes the window; `spent` is how its worker spent it.
     pub(crate) fn close(&mut self, now: Instant, spent: Spent) {
         self.until = now;
         self.spent = spent;
@@ -76,12 +75,12 @@ impl<L> Measure<L> {
         (self.ready, self.spent)
     }
 
-    /// Says that there is nothing to report from now on.
+    /// Excludes the shard from reports from now on.
     pub(crate) fn mute(&mut self) {
         self.is_muted = true;
     }
 
-    /// Returns how long the window was.
+    /// Returns the length of the window.
     pub(crate) fn window(&self) -> Nanos {
         self.until.saturating_since(self.since)
     }
@@ -99,9 +98,9 @@ struct Cells<S, L> {
     measure: UnsafeCell<Measure<L>>,
 }
 
-// SAFETY: the cells are reached only through the unsafe functions below, whose
-// obligations make each access exclusive; so a shared `Slots` moves states and
-// loads from thread to thread, which `Send` allows, and never shares them.
+// SAFETY: the cells are accessed only through the unsafe functions below, whose obligations make
+// each access exclusive. So a shared `Slots` only moves states and loads between threads, which
+// `Send` allows, and never shares them.
 unsafe impl<S: Send, L: Send> Sync for Slots<S, L> {}
 
 impl<S: Send, L: Send> Slots<S, L> {
@@ -141,42 +140,41 @@ impl<S: Send, L: Send> Slots<S, L> {
         self.cells.len()
     }
 
-    /// Reaches the state of a shard.
+    /// Returns the slot of a shard.
     ///
     /// # Safety
     ///
     /// 1. The caller's worker holds the shard, and
-    /// 2. makes no other borrow of its slot while the result lives.
+    /// 2. it makes no other borrow of the slot while the result lives.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
     pub(crate) unsafe fn slot(&self, shard: ShardId) -> &mut Slot<S> {
         self.cells[shard.index()].slot.with_mut(|slot| {
-            // SAFETY: obligation 1 excludes other threads and orders their
-            // earlier accesses before this one, 2 excludes this one's others.
+            // SAFETY: obligation 1 excludes other threads and orders their earlier accesses before
+            // this one; 2 excludes other borrows of this thread.
             unsafe { &mut *slot }
         })
     }
 
-    /// Reaches the figures of a shard.
+    /// Returns the figures of a shard.
     ///
     /// # Safety
     ///
-    /// 1. The caller's worker holds the shard and has not promised in its
-    ///    epoch, or it leads; and
-    /// 2. it makes no other borrow of its measure while the result lives.
+    /// 1. The caller's worker holds the shard and has not promised in its epoch, or it leads; and
+    /// 2. it makes no other borrow of the measure while the result lives.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
     pub(crate) unsafe fn measure(&self, shard: ShardId) -> &mut Measure<L> {
         self.cells[shard.index()].measure.with_mut(|measure| {
-            // SAFETY: by obligation 1 either the promise of this worker is still
-            // to come, and with it any leader's access, or all have promised
-            // and only the leader has access; 2 excludes this one's others.
+            // SAFETY: by obligation 1 either this worker has not promised, so that no leader
+            // accesses the measure, or all have promised and only the leader does; 2 excludes other
+            // borrows of this thread.
             unsafe { &mut *measure }
         })
     }
 
-    /// Takes everything apart after the run: the slots by number, each with
-    /// its figures, whose destructors are the caller's to contain.
+    /// Takes everything apart after the run: the slots by number, each with its figures. The caller
+    /// must contain panics of their destructors.
     pub(crate) fn into_parts(self) -> impl Iterator<Item = (Slot<S>, Measure<L>)> {
         self.cells.into_vec().into_iter().map(|cells| {
             let Cells { slot, measure } = cells.into_inner();

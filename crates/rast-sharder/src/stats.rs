@@ -9,7 +9,8 @@ use std::vec::Vec;
 
 use crate::assignment::Assignment;
 use crate::panics::PanicRecord;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::Counter;
+use crate::primitive::sync::atomic::AtomicU64;
 use crate::timers::Nanos;
 
 /// What one worker did.
@@ -63,48 +64,6 @@ pub struct Report {
     pub assignment: Assignment,
 }
 
-/// A counter that others read without ordering.
-#[derive(Debug)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Adds, from any thread.
-    pub(crate) fn add(&self, n: u64) {
-        // Relaxed: a statistic; nothing is read through it. [SO14]
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// Adds one, from the only thread that writes this counter.
-    #[inline]
-    pub(crate) fn bump(&self) {
-        self.increase(1);
-    }
-
-    /// Adds, from the only thread that writes this counter.
-    #[inline]
-    pub(crate) fn increase(&self, by: u64) {
-        // Relaxed: only this thread writes the counter. [SO15]
-        let n = self.0.load(Ordering::Relaxed);
-        self.set(n.wrapping_add(by));
-    }
-
-    /// Sets, from the only thread that writes this counter.
-    #[inline]
-    pub(crate) fn set(&self, n: u64) {
-        // Relaxed: a statistic; nothing is read through it. [SO16]
-        self.0.store(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        // Relaxed: a statistic; see above. [SO17]
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// The sharder's counters.
 #[derive(Debug)]
 pub(crate) struct Totals {
@@ -112,8 +71,9 @@ pub(crate) struct Totals {
     pub(crate) decisions: Counter,
     pub(crate) moves: Counter,
     pub(crate) last_moves: Counter,
-    pub(crate) rejected: Counter,
-    pub(crate) panics: Counter,
+    /// Written by every worker, as the next one.
+    pub(crate) rejected: AtomicU64,
+    pub(crate) panics: AtomicU64,
     pub(crate) deciding: Counter,
 }
 
@@ -124,8 +84,8 @@ impl Totals {
             decisions: Counter::new(),
             moves: Counter::new(),
             last_moves: Counter::new(),
-            rejected: Counter::new(),
-            panics: Counter::new(),
+            rejected: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
             deciding: Counter::new(),
         }
     }

@@ -1,13 +1,16 @@
 //! The loop of a worker.
 //!
-//! One round: look at stop and epoch, release and take shards, take wake-ups, give turns
-//! to ready shards, promise or decide when it is time, and wait when nothing happened.
-//! The order is that of `protocol/member.rs`; this file adds user code, time and
-//! counters.
+//! One round of a worker:
 //!
-//! A round has at most [`TURNS`] turns, and fewer where turns are long, so that it takes about
-//! [`ROUND`] or one turn. What is done once a round costs a turn next to nothing, and waits no
-//! longer than that.
+//! 1. Check for a stop and for a new epoch; release and take shards.
+//! 2. Collect wake-ups, and run ready shards.
+//! 3. Promise or work on the decision if that is due. If nothing happened, wait.
+//!
+//! The order is that of `protocol/member.rs`. This file adds user code, time and counters.
+//!
+//! A round has at most [`TURNS`] turns, and fewer if turns are long, so that it takes about
+//! [`ROUND`] or one turn. So the fixed cost of a round is small per turn, and its checks are at
+//! most that far apart.
 
 mod step;
 
@@ -18,65 +21,66 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use crate::alloc::RastAlloc;
-use crate::builder::Settings;
 use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
 use crate::core_state::Core;
 use crate::cx::{Local, WorkerCx};
 use crate::ids::{ShardId, WorkerId};
 use crate::lead::{Desk, Lead, Slice, publish};
 use crate::meter::Meter;
-use crate::panics::{Hook, contain, discard, message};
+use crate::panics::{Hook, message};
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::primitive::{Parker, WaitStrategy, hint};
 use crate::protocol::{Member, Promise};
 use crate::ready::Ready;
+use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::stats::Tally;
 use crate::timers::{Clock, Instant, MonotonicClock, Nanos, Tick};
 
-/// The most turns of a round. The clock is read once in so many.
+/// Maximum number of turns of a round. The clock is read once per that many turns.
 const TURNS: u32 = 16;
 
-/// The least time between two publications of the tick: each makes every timer that goes by
-/// it read the clock once.
+/// Minimum time between two publications of the tick. Each publication makes every timer that uses
+/// the tick read the clock once.
 const TICK: Nanos = Nanos::from_micros(10);
 
-/// The most entries of deadlines that are looked at in a round.
+/// Maximum number of deadline entries that a round checks.
 const ENTRIES: u32 = 256;
 
-/// Rounds that take longer get fewer turns.
+/// Target duration of a round; a round that takes longer halves the turns of the next one.
 const ROUND: Nanos = Nanos::from_micros(20);
 
-/// The pause after a turn that panicked, when the one before did too. It doubles.
+/// Pause after the second panic in a row of a shard's turn. It doubles with each further panic.
 const PAUSE: Nanos = Nanos::from_micros(10);
 
-/// The most doublings of [`PAUSE`].
+/// Maximum number of doublings of [`PAUSE`].
 const PAUSE_DOUBLINGS: u32 = 13;
 
-/// The most rings that are looked at between two turns; all are before each round.
+/// Maximum number of rings that are checked between two turns; a round begins with all of them.
 const RINGS: usize = 8;
 
-/// Room for notes before the vector grows.
+/// Initial capacity of the vector of notes.
 const NOTES: usize = 256;
 
-/// A worker that sleeps longer lets others have the memory that it needs no more.
+/// Time after which a sleeping worker releases its cached memory (`RastAlloc::on_idle`).
 ///
-/// So those that work do not pay for it, and one that rests wakes once more for it.
+/// So a busy worker does not pay for that, and an idle one wakes up once more for it.
 const LONG: Duration = Duration::from_millis(10);
 
-/// How long `Adaptive` looks for work: about what a wake-up by the system costs.
+/// How long `Adaptive` checks for work before it sleeps: about the cost of a wake-up by the OS.
 const WATCH: Nanos = Nanos::from_micros(40);
 
-/// So many looks share a reading of the clock.
+/// Number of checks per clock reading.
 const LOOKS: u32 = 8;
 
-/// The pause after this many doublings.
+/// Returns the pause after this many doublings.
 fn pause(doublings: u32) -> Nanos {
     Nanos::from_nanos(PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS))
 }
 
-/// Notes a shard that what a worker sleeps in named.
+/// Records a shard that the worker's `Park` made ready.
 fn note_news(notes: &mut Vec<(ShardId, Option<u32>)>, shard: ShardId, shards: usize) {
     assert!(
         shard.index() < shards,
@@ -85,7 +89,7 @@ fn note_news(notes: &mut Vec<(ShardId, Option<u32>)>, shard: ShardId, shards: us
     notes.push((shard, None));
 }
 
-/// What the workers of one sharder share.
+/// State shared by the workers of one sharder.
 pub(crate) struct Shared<C: Controller> {
     pub(crate) controller: C,
     pub(crate) slots: Slots<C::Shard, C::Load>,
@@ -97,20 +101,19 @@ pub(crate) struct Shared<C: Controller> {
     pub(crate) pins_threads: bool,
 }
 
-// SAFETY: the desk is reached only by the worker that leads, of which there is
-// one at a time; the Release of its publication and the Acquire of the next
-// leader's promise hand it on. The desk's parts are Send. The other fields are
-// Sync by themselves.
+// SAFETY: only the worker that leads accesses the desk, and there is one at a time. The Release of
+// its publication and the Acquire of the next leader's promise order their accesses. The desk's
+// parts are Send. The other fields are Sync by themselves.
 unsafe impl<C: Controller> Sync for Shared<C> {}
 
 impl<C: Controller> Shared<C> {
-    /// How long the calling thread has run, where that is known.
+    /// Returns how long the calling thread has run, if the system can tell.
     fn ran(&self) -> Option<Instant> {
         self.core.thread_clock.as_ref().map(|clock| clock.now())
     }
 }
 
-/// Runs one worker to its end. A panic of this crate's own code stops all.
+/// Runs one worker to its end. A panic of this crate's own code stops all workers.
 pub(crate) fn run_worker<C: Controller>(shared: Arc<Shared<C>>, member: Member) {
     let worker = member.worker();
     let core = shared.core.clone();
@@ -128,28 +131,28 @@ struct Worker<'s, C: Controller> {
     shared: &'s Shared<C>,
     local: Local,
     ready: Ready,
-    /// Turns, or rounds without one, since the clock was read.
+    /// Number of turns, or of rounds without a turn, since the last clock reading.
     since_reading: u32,
-    /// Turns of a round.
+    /// Maximum number of turns of a round.
     turns: u32,
-    /// When to ask for a resharding.
+    /// When to ask for a new epoch.
     window_end: Instant,
-    /// Whether a shard worked in this window. A worker without work does not ask for a
-    /// resharding, so idle machines sleep.
+    /// Whether a shard worked in this window. A worker without work does not ask for an epoch, so
+    /// that idle workers sleep.
     is_used: bool,
-    /// How it spends the window.
+    /// Measures how the worker spends the window.
     meter: Meter,
     lead: Option<Lead>,
     calls_before_turn: bool,
-    /// Looks for work since there was some.
+    /// Number of checks since there was last work.
     looks: u32,
-    /// When the first of them was.
+    /// Time of the first of these checks.
     watching: Instant,
-    /// Whether a sleep was a long one, and nothing has happened since.
+    /// Set after a sleep of [`LONG`] without a wake-up, until there is work.
     is_rested: bool,
-    /// Whether what the worker sleeps in is to be polled.
+    /// Whether to poll the worker's `Park`.
     polls: bool,
-    /// Sleeps in a row that ended by a panic.
+    /// Number of sleeps in a row that ended by a panic.
     parks_failed: u32,
 }
 
@@ -187,7 +190,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.start();
         while !self.local.member.is_stopping() {
             let progressed = self.round();
-            self.tally().rounds.bump();
+            self.tally().rounds.add(1);
             if progressed {
                 self.meter.work(self.local.now);
                 self.looks = 0;
@@ -200,7 +203,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.leave();
     }
 
-    /// Prepares the thread.
+    /// Prepares the thread: its core, and the user's start hook.
     fn start(&mut self) {
         let shared = self.shared;
         let worker = self.local.member.worker();
@@ -218,7 +221,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Works for one round; returns whether anything happened in it.
+    /// Runs one round; returns whether anything happened in it.
     fn round(&mut self) -> bool {
         let mut progressed = self.begin_round();
         let mut turns = 0;
@@ -232,13 +235,13 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
         self.local.member.flush();
         self.since_reading += turns.max(1);
-        self.tally().turns.increase(u64::from(turns));
+        self.tally().turns.add(u64::from(turns));
         progressed |= turns > 0;
         self.promise_when_due();
         progressed | self.decide()
     }
 
-    /// Finds out what is to be done; returns whether shards were taken.
+    /// Collects the work of a round; returns whether shards were taken.
     fn begin_round(&mut self) -> bool {
         self.read_clock_when_due();
         if self.local.member.look() {
@@ -256,7 +259,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         has_acquired
     }
 
-    /// Reads the clock once in some turns.
+    /// Reads the clock if enough turns have passed since the last reading, and sizes the round.
     fn read_clock_when_due(&mut self) {
         if self.since_reading < self.turns {
             return;
@@ -292,7 +295,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Hands over the notes of a call, or those that came.
+    /// Delivers the notes that a call left, or that arrived.
     #[inline]
     fn hand_over(&mut self) {
         if !self.local.notes.is_empty() {
@@ -311,7 +314,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.local.notes.clear();
     }
 
-    /// Hands over the notes behind the first `done`, and counts them there.
+    /// Delivers the notes after the first `done`, and increments `done` for each.
     #[inline]
     fn hand_over_from(&mut self, done: &mut usize) {
         let shared = self.shared;
@@ -332,9 +335,10 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Makes shards ready whose time has come.
+    /// Makes shards ready whose deadline has passed.
     ///
-    /// Entries whose deadline was put off do not count, except against a bound on the work.
+    /// An entry whose deadline was put off does not count against [`TURNS`], only against
+    /// [`ENTRIES`].
     fn ring_alarms(&mut self) {
         let mut rung = 0;
         for _ in 0..ENTRIES {
@@ -355,7 +359,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Enters a new epoch: releases what leaves, opens windows for the rest.
+    /// Enters a new epoch: releases the leaving shards, and opens windows for the others.
     #[cold]
     fn switch(&mut self) {
         self.read_clock();
@@ -368,7 +372,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Takes the shards that have come free; returns whether there were any.
+    /// Takes the wanted shards that are free; returns whether there were any.
     fn acquire(&mut self) -> bool {
         let taken = self.local.member.take();
         if taken == 0 {
@@ -418,7 +422,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             .set(self.local.member.held().len() as u64);
     }
 
-    /// Leaves for good.
+    /// Releases all shards at the end of the run.
     fn leave(&mut self) {
         self.read_clock();
         self.lead = None;
@@ -430,9 +434,9 @@ impl<'s, C: Controller> Worker<'s, C> {
     fn restart_load(&mut self, shard: ShardId) {
         let now = self.local.now;
         let shared = self.shared;
-        // SAFETY: this worker holds the shard and, being at the start of the
-        // epoch or about to promise only after this, has not promised in it;
-        // the borrow ends below, before any other of this measure.
+        // SAFETY: this worker holds the shard and has not promised in this epoch: the epoch has
+        // just begun, or the shard was just taken, which precedes the promise. The borrow ends
+        // before any other borrow of this measure.
         let measure = unsafe { shared.slots.measure(shard) };
         measure.open(now);
         // SAFETY: the shard is held, and no other borrow of its slot is live.
@@ -465,11 +469,11 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Gives a shard a turn.
+    /// Runs one turn of a shard.
     fn process(&mut self, shard: ShardId) {
         let shared = self.shared;
-        // SAFETY: `shard` is held, as all in the queue whose flag is set, and no other borrow
-        // of its slot is live: user code has no way here.
+        // SAFETY: `shard` is held, as are all shards in the queue whose flag is set. No other
+        // borrow of its slot is live, because user code cannot reach slots.
         let slot = unsafe { shared.slots.slot(shard) };
         if slot.retired.is_some() {
             slot.ready_since = None;
@@ -503,7 +507,7 @@ impl<'s, C: Controller> Worker<'s, C> {
                         if let Some(since) = slot.ready_since.take()
                             && is_open
                         {
-                            // SAFETY: as above; the borrow by the call has ended.
+                            // SAFETY: as above; the borrow of the call has ended.
                             let measure = unsafe { shared.slots.measure(shard) };
                             measure.add_ready(since, self.local.now);
                         }
@@ -518,8 +522,8 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.hand_over();
     }
 
-    /// Gives a shard whose turn panicked another one: at once, or after a pause if the one
-    /// before panicked as well.
+    /// Schedules the next turn of a shard whose turn panicked: at once, or after a pause if the
+    /// turn before panicked too.
     #[cold]
     fn turn_panicked(&mut self, shard: ShardId, payload: PanicPayload) {
         self.panicked(shard, Hook::Process, payload);
@@ -559,15 +563,14 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Records a panic of a shard's code and does what the policy says.
+    /// Records a panic of a shard's code and applies the policy.
     #[cold]
     fn panicked(&mut self, shard: ShardId, hook: Hook, payload: PanicPayload) {
         let shared = self.shared;
         let worker = self.local.member.worker();
         let text = message(&*payload);
         let record = shared.core.panicked(worker, Some(shard), hook, text);
-        // SAFETY: as in `hook`; the borrow of the call that panicked has ended
-        // with its unwinding.
+        // SAFETY: as in `hook`; the unwinding has ended the borrow of the call that panicked.
         let slot = unsafe { shared.slots.slot(shard) };
         let state = &mut slot.state;
         let policy = match contain(|| shared.controller.on_panic(shard, state, payload)) {
@@ -590,7 +593,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// What user code sees.
+    /// Returns the context for a call of user code.
     #[inline]
     fn cx(&mut self) -> WorkerCx<'_> {
         WorkerCx {
@@ -598,7 +601,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Promises when the rules allow it and some thread wants a new epoch.
+    /// Promises if the rules allow it and a new epoch is wanted.
     fn promise_when_due(&mut self) {
         if !self.local.member.may_promise() {
             return;
@@ -631,14 +634,14 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Works on the decision, if this worker leads; returns whether it does.
+    /// Works on the decision if this worker leads; returns whether it does.
     fn decide(&mut self) -> bool {
         let Some(lead) = self.lead.take() else {
             return false;
         };
         let shared = self.shared;
         let slice = shared.desk.with_mut(|desk| {
-            // SAFETY: this worker leads, and nothing else reaches the desk.
+            // SAFETY: this worker leads, so no other thread accesses the desk.
             let desk = unsafe { &mut *desk };
             // SAFETY: 1. this worker's member made the leader, and desk and slots
             // are its sharder's; 2. no borrow of a measure is live.
@@ -662,7 +665,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         true
     }
 
-    /// Waits for a moment, or sleeps.
+    /// Waits for a moment, or sleeps, as the strategy says.
     fn rest(&mut self) {
         match self.shared.settings.wait {
             WaitStrategy::Spin => hint::spin_loop(),
@@ -674,7 +677,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Returns `true` until there was no work for [`WATCH`], by the system's clock.
+    /// Returns `true` until there has been no work for [`WATCH`], by the system's clock.
     fn watches(&mut self) -> bool {
         let looks = self.looks;
         self.looks = looks.wrapping_add(1);
@@ -688,7 +691,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         now.saturating_since(self.watching) < WATCH
     }
 
-    /// Has what the worker sleeps in look for what came.
+    /// Polls the worker's `Park` for events.
     fn poll(&mut self) {
         let shards = self.shared.slots.len();
         let Local { member, notes, .. } = &mut self.local;
@@ -700,7 +703,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
     }
 
-    /// Makes shards ready that what the worker sleeps in named, and wakes those of others.
+    /// Makes the shards ready that the `Park` named, and wakes those of other workers.
     #[inline]
     fn hand_over_news(&mut self) {
         let Local {
@@ -719,7 +722,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.hand_over();
     }
 
-    /// Records a panic of what the worker sleeps in.
+    /// Records a panic of the worker's `Park`.
     #[cold]
     fn park_panicked(&self, payload: PanicPayload) {
         let text = message(&*payload);
@@ -740,7 +743,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         let is_rested = self.is_rested;
         let Local { member, notes, .. } = &mut self.local;
         let slept = member.park(|park| {
-            parks.bump();
+            parks.add(1);
             if is_rested {
                 RastAlloc::on_idle();
             }
@@ -759,7 +762,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             None => {}
             Some(((limit, Ok(())), is_woken)) => {
                 self.parks_failed = 0;
-                // A sleep of `LONG` that nothing ended.
+                // A sleep of `LONG` without a wake-up.
                 self.is_rested |= !is_woken && limit.is_some_and(|limit| limit >= LONG);
             }
             Some(((_, Err(payload)), _)) => self.failed_to_park(payload),
@@ -767,7 +770,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.looks = 0;
     }
 
-    /// Records a panic of a sleep; pauses if the sleep before panicked too.
+    /// Records a panic of a sleep; pauses if the sleep before it panicked too.
     #[cold]
     fn failed_to_park(&mut self, payload: PanicPayload) {
         self.park_panicked(payload);
@@ -778,7 +781,7 @@ impl<'s, C: Controller> Worker<'s, C> {
         self.parks_failed = self.parks_failed.saturating_add(1);
     }
 
-    /// How long to sleep at most; `None` is no limit.
+    /// Returns the maximum time to sleep; `None` means without limit.
     fn sleep_limit(&self) -> Option<Duration> {
         let now = self.local.now;
         let mut until = self.ready.next_alarm();

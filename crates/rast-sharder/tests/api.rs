@@ -1,5 +1,5 @@
 //! The sharder from outside: building, running, balancing, time, wake-ups.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 #[path = "api/demand.rs"]
 mod demand;

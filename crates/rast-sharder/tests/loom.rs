@@ -7,7 +7,6 @@
 //!
 //! Under `--cfg rast_loom` each runs in every interleaving; otherwise it runs as
 //! a stress on real threads.
-#![cfg(feature = "std")]
 
 use rast_sharder::primitive::cell::UnsafeCell;
 use rast_sharder::primitive::sync::Arc;

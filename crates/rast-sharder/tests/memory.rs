@@ -1,10 +1,6 @@
 //! What workers had and need no more can be given back while they sleep; alone in its process,
 //! whose allocator is RAST's.
-#![cfg(all(
-    feature = "std",
-    target_os = "linux",
-    not(any(rast_loom, rast_shuttle, miri))
-))]
+#![cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
 //! Balancers against random loads: no shard is ever lost, noise settles, skew
 //! is mended.
-#![cfg(all(feature = "std", not(rast_loom)))]
+#![cfg(not(rast_loom))]
 
 use proptest::prelude::*;
+use rast_sharder::primitive::Random;
 use rast_sharder::timers::Nanos;
 use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId, Static, WorkerId};
 
@@ -122,38 +123,22 @@ proptest! {
     }
 }
 
-/// Numbers from a seed: the generator `splitmix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// A number between the two.
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least + (most - least) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+/// Returns a random number between the two.
+fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least + (most - least) * random.fraction()
 }
 
 /// Runs 24 epochs of shards whose loads differ by noise alone. Returns the last epoch that
 /// moved any, and what it moved of how many on how many workers.
 fn last_move_by_noise(seed: u64) -> Option<String> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (workers, per_worker) = (2 + random.below(7), 1 + random.below(8));
     let shards = workers * per_worker + random.below(8) % workers;
     let mut greedy = Greedy::new();
     let mut current = Assignment::round_robin(shards, workers);
     let mut last = None;
     for epoch in 0..24 {
-        let load = |_| random.between(0.9, 1.1) * 0.5 / per_worker as f64;
+        let load = |_| between(&mut random, 0.9, 1.1) * 0.5 / per_worker as f64;
         let loads: Vec<f64> = (0..shards).map(load).collect();
         let next = decide(&mut greedy, &view_of(workers, &loads, &[]), &current, 16);
         if epoch >= 4 && next != current {

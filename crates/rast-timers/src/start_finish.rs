@@ -16,6 +16,7 @@
 //! When the tick changes, the clock is read to end the window, but the pair at that moment is
 //! estimated like the others.
 
+use crate::primitive::Random;
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
 /// Fraction bits of a predicted duration in nanoseconds, so that pairs of a few nanoseconds do not
@@ -99,7 +100,7 @@ pub struct StartFinishTimer<C> {
     /// Error bound up to the last reading.
     error: Nanos,
     /// State of the generator that draws which pair to measure.
-    random: u32,
+    random: Random,
     config: TimerConfig,
     clock: C,
 }
@@ -126,7 +127,7 @@ impl<C: Clock> StartFinishTimer<C> {
             settled: Nanos::ZERO,
             excess: Nanos::ZERO,
             error: Nanos::ZERO,
-            random: 0x9E37_79B9,
+            random: Random::new(0),
             config,
             clock,
         }
@@ -272,11 +273,7 @@ impl<C: Clock> StartFinishTimer<C> {
 
     /// Draws how many of `most` pairs to allow, uniformly from the upper half.
     fn draw(&mut self, most: u32) -> u32 {
-        // xorshift32: three shifts, never zero.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        most - self.random % (most / 2 + 1)
+        most - self.random.below(most as usize / 2 + 1) as u32
     }
 
     /// Returns the estimate counted for the pairs since the last reading.

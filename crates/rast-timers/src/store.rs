@@ -6,7 +6,9 @@
 mod calendar;
 mod firing;
 mod heap;
+mod keys;
 mod lane;
+mod slab;
 
 pub use calendar::CalendarStore;
 pub use firing::FiringStore;

@@ -21,6 +21,7 @@ mod guard;
 mod leave;
 mod segment;
 mod track;
+mod trial;
 
 pub use config::TscConfig;
 pub use guard::TscGuard;
@@ -29,12 +30,12 @@ pub use track::{Leaves, Track, Word};
 
 use crate::primitive::sync::atomic::AtomicU64;
 use crate::primitive::sync::{Arc, Mutex};
-use crate::{Clock, Counter, Instant, Interval, MonotonicClock, Nanos, NoCounter, Tsc};
+use crate::{Clock, Counter, Instant, Interval, MonotonicClock, NoCounter, Tsc};
 use core::fmt;
-use leave::{TRIALS, Trial};
 use segment::{Anchor, FIELDS, FRACTION_BITS, LAST_NS, Pace, SOFT, Segment};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use track::{Track, Word};
+use trial::{TRIALS, Trial};
 
 /// Number of brackets tried for one anchor; the narrowest is used.
 const BRACKETS: u32 = 4;
@@ -368,13 +369,6 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
             writer.trials = TRIALS;
             shared.take_up(&mut writer, word, anchor);
         }
-    }
-
-    /// Makes a guard for the amortised timers that needs no publisher: the upper bits of the
-    /// counter, which change at least every `tau`.
-    #[must_use]
-    pub fn guard(&self, tau: Nanos) -> TscGuard<K, C> {
-        TscGuard::new(self.clone(), tau)
     }
 }
 

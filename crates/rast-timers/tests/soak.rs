@@ -5,6 +5,7 @@
 //! it saw.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, miri))))]
 
+use rast_timers::primitive::Random;
 use rast_timers::{
     Clock, Counter, Instant, Interval, MonotonicClock, Nanos, Tsc, TscClock, TscConfig, TscStatus,
 };
@@ -136,16 +137,12 @@ fn the_interval_never_misses_the_bracket() {
 /// reference, from nothing to far more than an anchor may be wrong.
 struct HeldUp {
     inner: MonotonicClock,
-    random: AtomicU64,
+    seeds: AtomicU64,
 }
 
 impl HeldUp {
     fn hold(&self) {
-        let mut next = self.random.load(Ordering::Relaxed);
-        next ^= next << 13;
-        next ^= next >> 7;
-        next ^= next << 17;
-        self.random.store(next, Ordering::Relaxed);
+        let next = Random::new(self.seeds.fetch_add(1, Ordering::Relaxed)).draw();
         // Mostly a little, one in 64 for long.
         let spins = match next % 64 {
             0 => next >> 8 & 0xffff,
@@ -171,7 +168,7 @@ fn anchors_that_are_wrong_widen_the_interval() {
     let Some(tsc) = counter() else { return };
     let held = HeldUp {
         inner: MonotonicClock::new(),
-        random: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
+        seeds: AtomicU64::new(0),
     };
     let clock = TscClock::with_parts(tsc, held, TscConfig::new());
     soak("held up", &clock, &MonotonicClock::new());

@@ -2,6 +2,7 @@
 //! and the same trace on ours (RAST 2.6 to 2.8; docs/algorithms/timers.md).
 #![cfg(not(rast_loom))]
 
+use rast_timers::primitive;
 use rast_timers::{
     Clock, Instant, ManualClock, Nanos, PeriodicTimer, StartFinishTimer, Tick, TimerConfig,
     WaitingTimer,
@@ -127,15 +128,16 @@ impl Run {
     }
 }
 
-/// A small generator, so that the traces are the same in every run.
-struct Random(u64);
+/// The same traces in every run.
+struct Random(primitive::Random);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(primitive::Random::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.0.draw()
     }
 
     fn within(&mut self, range: Range<u64>) -> u64 {
@@ -160,7 +162,7 @@ fn steady_trace() {
 
 #[test]
 fn jittered_trace() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut run = Run::new();
     let (lag, lead) = run.periodic((0..200_000).map(|_| random.within(50..151)));
     assert!(lag <= MS && lead <= MS, "lag {lag} lead {lead}");
@@ -208,7 +210,7 @@ fn bursts_and_pauses_trace() {
 
 #[test]
 fn heavy_tailed_trace() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut run = Run::new();
     let (lag, lead) = run.periodic((0..200_000).map(|_| random.pareto()));
     assert!(lag <= MS && lead <= MS, "lag {lag} lead {lead}");
@@ -373,7 +375,7 @@ fn ratio(run: &mut Run, outside: u64, inside: impl Iterator<Item = u64>) -> f64 
 /// where they alternate in step with the calls.
 #[test]
 fn start_finish_estimates_well() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut run = Run::new();
     let even = ratio(&mut run, 100, (0..2_000_000).map(|_| random.within(20..61)));
     assert!((even - 1.0).abs() < 0.03, "jitter {even}");

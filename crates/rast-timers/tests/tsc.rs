@@ -3,11 +3,12 @@
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use proptest::prelude::*;
+use rast_timers::primitive::Random;
 use rast_timers::{
     Clock, Counter, Guard, Instant, Interval, Nanos, PeriodicTimer, TimerConfig, TscClock,
     TscConfig, TscStatus, Unstable,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
@@ -29,9 +30,8 @@ struct Machine {
     step: Cell<u64>,
     /// The time of a reading, in two halves: before and after the value is taken.
     cost: Cell<u64>,
-    /// The state of a generator that draws what each half takes, up to `cost`; if
-    /// it is zero, each half takes half of `cost`.
-    noise: Cell<u64>,
+    /// Draws what each half takes, up to `cost`; without it each half takes half of `cost`.
+    noise: RefCell<Option<Random>>,
     /// The thread loses its core for so long in one half of a reading, after so
     /// many other halves.
     stall: Cell<(u32, u64)>,
@@ -64,7 +64,7 @@ impl Machine {
             ppm: Cell::new(0),
             step: Cell::new(1),
             cost: Cell::new(8),
-            noise: Cell::new(0),
+            noise: RefCell::default(),
             stall: Cell::new((0, 0)),
             other: Cell::new(None),
             last: Cell::new(Instant::ORIGIN),
@@ -149,11 +149,7 @@ impl Machine {
     }
 
     fn random(&self) -> u64 {
-        let mut random = self.noise.get();
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        self.noise.replace(random)
+        self.noise.borrow_mut().as_mut().map_or(0, Random::draw)
     }
 
     /// Reads the clock in both ways, and checks them.
@@ -740,7 +736,7 @@ proptest! {
     ) {
         let machine = Machine::new(per_micro);
         machine.step.set(counter_step);
-        machine.noise.set(noise);
+        machine.noise.replace((noise != 0).then(|| Random::new(noise)));
         machine.cost.set(cost);
         machine.pass(start);
         let config = TscConfig::new().anchor_every(Nanos::from_nanos(every));

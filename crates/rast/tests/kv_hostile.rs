@@ -25,6 +25,7 @@ mod load;
 #[allow(dead_code)]
 mod route;
 
+use rast::primitive::Random;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -196,18 +197,14 @@ fn a_full_store_refuses_writes_and_serves_reads() {
 fn values_of_random_sizes_keep_the_process_below_its_ceiling() {
     let kv = Kv::start(&["--maxmemory", "64mb", "--max-buffers", "8mb"]);
     let value = vec![b'v'; 64 << 10];
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    println!("seed {random:#x}");
+    let mut random = Random::new(0);
     let mut raw = kv.connect();
     let mut refused = 0;
     for _ in 0..10 {
         for batch in 0..120 {
             let mut sent = Vec::new();
             for number in 0..50 {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                let len = 16 + (random >> 32) as usize % (value.len() - 15);
+                let len = 16 + random.below(value.len() - 15);
                 let key = format!("key:{}", batch * 50 + number);
                 sent.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
                 encode::bulk(&mut sent, key.as_bytes());
@@ -235,16 +232,13 @@ fn values_of_random_sizes_keep_the_process_below_its_ceiling() {
 fn garbage_harms_nobody_else() {
     let kv = Kv::start(&LIMITS);
     with_a_checking_client(&kv, || {
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = Random::new(0);
         for _ in 0..200 {
             let mut bytes = Vec::new();
             for _ in 0..4000 {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                bytes.push(match random % 6 {
-                    0 => b"*$\r\n0123456789-"[(random >> 32) as usize % 15],
-                    _ => (random >> 40) as u8,
+                bytes.push(match random.below(6) {
+                    0 => b"*$\r\n0123456789-"[random.below(15)],
+                    _ => random.draw() as u8,
                 });
             }
             let mut raw = kv.connect();

@@ -55,7 +55,7 @@ macro_rules! stages {
 
             graph! {
                 graph Line {
-                    processors { first: First, second: Second }
+                    processors { first: First [source], second: Second }
                     edges { first -> second: u64 [cap = $cap]; }
                 }
             }

@@ -13,7 +13,7 @@ const FLIGHT: u64 = 64;
 graph! {
     /// A client that asks, and a server.
     pub(super) graph Desk {
-        processors { client: Client, server: Server }
+        processors { client: Client [source], server: Server }
         edges {
             client -> server: Ask [burst = FLIGHT as usize];
             server -> client: Answer [reply = Ask];

@@ -24,7 +24,7 @@ macro_rules! through {
 
             graph! {
                 graph Fan {
-                    processors { hub: Hub, spoke: [Spoke; $replicas] }
+                    processors { hub: Hub [source], spoke: [Spoke; $replicas] }
                     edges {
                         hub -> spoke: u64 [burst = 64, cap = 256];
                         spoke -> hub: u64 [unbounded, cap = 256];
@@ -107,7 +107,7 @@ macro_rules! square {
 
             graph! {
                 graph Square {
-                    processors { sender: [Sender; $side], receiver: [Receiver; $side] }
+                    processors { sender: [Sender; $side] [source], receiver: [Receiver; $side] }
                     edges { sender -> receiver: [u64; 2] [burst = 2, cap = $cap]; }
                 }
             }

@@ -23,7 +23,7 @@ mod rearmed {
 
     graph! {
         graph Clocks {
-            processors { clock: Beats }
+            processors { clock: Beats [source] }
             edges {}
         }
     }
@@ -103,7 +103,7 @@ mod deadlines {
 
     graph! {
         graph Deadlines {
-            processors { late: Late, busy: Busy }
+            processors { late: Late [source], busy: Busy [source] }
             edges {}
         }
     }

@@ -16,7 +16,7 @@ macro_rules! ping_pong {
 
             graph! {
                 pub(in super::super) graph Table {
-                    processors { left: Left, right: Right, beside: [Beside; $count] }
+                    processors { left: Left [source], right: Right, beside: [Beside; $count] }
                     edges {
                         left -> right: u64;
                         right -> left: u64 [unbounded];

@@ -35,7 +35,7 @@ const WINDOWS: u32 = 5;
 
 graph! {
     graph Skew {
-        processors { hub: Hub, cell: [Cell; CELLS], poller: [Poller; 2] }
+        processors { hub: Hub [source], cell: [Cell; CELLS], poller: [Poller; 2] [source] }
         edges {
             hub -> cell: Job [burst = FLIGHT as usize, cap = 256];
             cell -> hub: Done [unbounded, cap = 256];

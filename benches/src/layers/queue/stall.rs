@@ -14,6 +14,7 @@
 //! through every stop; a control that waits for its stopped threads (a lock, and `SegQueue` among
 //! the rivals) has to be seen waiting, or the test could not tell.
 
+use rast::primitive::Random;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -312,7 +313,7 @@ fn stopped<Q: Mpmc<Item = u64>>(name: &'static str, ours: bool, stops: u64) -> V
             }
             thread::yield_now();
         };
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random::new(0);
         while verdict.stops < stops && verdict.waited < WAITS_MAX {
             stop_once(shared, &targets, &mut random, &mut verdict);
         }
@@ -339,9 +340,9 @@ fn stop_once<Q: Mpmc<Item = u64>>(
     // Short queues, where consumers reach what a stopped producer left, and long ones.
     let limit = if random.below(2) == 0 { 16 } else { 4096 };
     shared.limit.store(limit, Ordering::Relaxed);
-    thread::sleep(Duration::from_nanos(random.below(100_000)));
-    let producer = random.below(PRODUCERS as u64) as usize;
-    let consumer = PRODUCERS + random.below((THREADS - PRODUCERS) as u64) as usize;
+    thread::sleep(Duration::from_nanos(random.below(100_000) as u64));
+    let producer = random.below(PRODUCERS);
+    let consumer = PRODUCERS + random.below(THREADS - PRODUCERS);
     let victims = match random.below(3) {
         0 => vec![producer],
         1 => vec![consumer],
@@ -381,16 +382,4 @@ fn stop_once<Q: Mpmc<Item = u64>>(
         verdict.quota_ns.record(start.elapsed().as_nanos() as u64);
     }
     drop(held);
-}
-
-/// A small generator (xorshift): the instants and the victims, the same ones in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }

@@ -1,6 +1,7 @@
 //! Reads by key and by stable id on a reactor that does not own the resources, against maps and
 //! vectors behind a pointer that is swapped; and the commit of a leaf, against copying its path.
 
+use rast::primitive::Random;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Arc, RwLock};
@@ -50,14 +51,8 @@ struct Tree {
 
 /// The keys in the order in which they are read.
 fn order() -> Vec<u64> {
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let next = |_| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % MANY
-    };
-    (0..1 << 14).map(next).collect()
+    let mut random = Random::new(0);
+    (0..1 << 14).map(|_| random.draw() % MANY).collect()
 }
 
 /// Two reactors, the first of which owns some types.
@@ -151,12 +146,15 @@ fn by_key() -> Scenario {
         );
     let map = RwLock::new(map());
     let keys = order();
-    scenario.rival("std RwLock of a map", move |ops| {
+    let scenario = scenario.rival("std RwLock of a map", move |ops| {
         over(&keys, ops, |turn| {
             let one = |key: &u64| map.read().expect("no poison")[key].0[0];
             turn.iter().map(one).sum()
         })
-    })
+    });
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let scenario = rivals::by_key(scenario);
+    scenario
 }
 
 /// The map of all contenders, by the hash of ours.
@@ -165,7 +163,7 @@ fn map() -> HashMap<u64, Arc<Ad>, DefaultHashBuilder> {
 }
 
 fn by_id() -> Scenario {
-    Scenario::new(LAYER, "registry: read by stable id", 5_000_000, 3200)
+    let scenario = Scenario::new(LAYER, "registry: read by stable id", 5_000_000, 3200)
         .ours(
             "rast, a transaction per 32 reads",
             ours(Rig::fill, |turn| {
@@ -181,7 +179,10 @@ fn by_id() -> Scenario {
                 let one = |&id: &Id<Ad>| read().get(id).expect("it is there").0[0];
                 turn.iter().map(one).sum()
             }),
-        )
+        );
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let scenario = rivals::by_id(scenario);
+    scenario
 }
 
 fn node(children: Option<Id<Children<Node>>>) -> Node {
@@ -293,4 +294,81 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             .ours("rast, by a stable id", commit_by_id())
             .rival("copies of its path", commit_by_path()),
     ]
+}
+
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod rivals {
+    use std::rc::Rc;
+
+    use super::{Ad, Arc, MANY, Scenario, TURN, map, order, over};
+    use arc_swap::{ArcSwap, Cache};
+    use hashbrown::DefaultHashBuilder;
+
+    pub(super) fn by_key(scenario: Scenario) -> Scenario {
+        let swapped = Rc::new(ArcSwap::from_pointee(map()));
+        let (loaded, cached) = (Rc::clone(&swapped), swapped);
+        let papaya = Rc::new(papaya::HashMap::with_hasher(DefaultHashBuilder::default()));
+        for (key, ad) in map() {
+            papaya.pin().insert(key, ad);
+        }
+        let (each, pinned) = (Rc::clone(&papaya), papaya);
+        let keys = order();
+        let [a, b, c, d] = [(); 4].map(|()| keys.clone());
+        scenario
+            .rival("arc-swap, load of a map", move |ops| {
+                over(&a, ops, |turn| {
+                    let one = |key: &u64| loaded.load()[key].0[0];
+                    turn.iter().map(one).sum()
+                })
+            })
+            .rival("papaya, get", move |ops| {
+                over(&b, ops, |turn| {
+                    let one = |key: &u64| each.pin().get(key).expect("it is there").0[0];
+                    turn.iter().map(one).sum()
+                })
+            })
+            .rival("arc-swap, Cache of a map", move |ops| {
+                let mut cache = Cache::new(&*cached);
+                let turns = ops.div_ceil(TURN as u64);
+                crate::workers::alone(|| {
+                    let mut sum = 0;
+                    for turn in c.chunks_exact(TURN).cycle().take(turns as usize) {
+                        for key in turn {
+                            sum += cache.load()[key].0[0];
+                        }
+                    }
+                    std::hint::black_box(sum);
+                    turns * TURN as u64
+                })
+            })
+            .rival("papaya, pinned per 32 reads", move |ops| {
+                over(&d, ops, |turn| {
+                    let pinned = pinned.pin();
+                    let one = |key: &u64| pinned.get(key).expect("it is there").0[0];
+                    turn.iter().map(one).sum()
+                })
+            })
+    }
+
+    pub(super) fn by_id(scenario: Scenario) -> Scenario {
+        let one = |key| ArcSwap::from_pointee(Ad([key; 8]));
+        let cells: Vec<ArcSwap<Ad>> = (0..MANY).map(one).collect();
+        let one = |key| Arc::new(Ad([key; 8]));
+        let all = ArcSwap::from_pointee((0..MANY).map(one).collect::<Vec<_>>());
+        let keys = order();
+        let [a, b] = [(); 2].map(|()| keys.clone());
+        scenario
+            .rival("arc-swap, load of the resource", move |ops| {
+                over(&a, ops, |turn| {
+                    let one = |&key: &u64| cells[key as usize].load().0[0];
+                    turn.iter().map(one).sum()
+                })
+            })
+            .rival("arc-swap, load of a vector", move |ops| {
+                over(&b, ops, |turn| {
+                    let one = |&key: &u64| all.load()[key as usize].0[0];
+                    turn.iter().map(one).sum()
+                })
+            })
+    }
 }

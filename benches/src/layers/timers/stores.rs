@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use rast::primitive::Random;
 use rast::timers::{
     self, CalendarStore, DeadlineStore, FiringStore, Handle, HeapStore, LaneStore, Step,
 };
@@ -243,14 +244,8 @@ impl Deadlines for Binary {
 
 /// The same pseudo-random numbers for every contender.
 fn noise() -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |last| {
-        let mut next = *last;
-        next ^= next << 13;
-        next ^= next >> 7;
-        next ^= next << 17;
-        Some(next)
-    })
-    .map(|random| random >> 20)
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
+    std::iter::repeat_with(move || random.draw() >> 20)
 }
 
 /// Deadlines between a millisecond and thirty seconds from now.

@@ -4,6 +4,7 @@
 use super::tests::arena;
 use super::*;
 use crate::Layout;
+use crate::primitive::Random;
 use std::vec::Vec;
 
 /// Grains of a segment that spans may take: less than this is never left by the header.
@@ -41,7 +42,7 @@ impl Board {
         self.used.push((grains, span));
         self.live += grains;
         self.live_most = self.live_most.max(self.live);
-        let reserved = self.arena.reserved.read() as usize / GRAIN;
+        let reserved = self.arena.reserved.get() as usize / GRAIN;
         self.reserved_most = self.reserved_most.max(reserved);
         self.shortest = self.shortest.min(grains);
         self.longest = self.longest.max(grains);
@@ -93,14 +94,6 @@ impl Board {
         assert!(reserved <= bound, "{what}: {reserved} past {bound}");
         assert!(reserved <= robson, "{what}: {reserved} past {robson}");
     }
-}
-
-/// A xorshift generator.
-fn random(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state as usize
 }
 
 /// Robson's adversary: at each doubling it keeps the spans that lie across one residue of the
@@ -170,11 +163,11 @@ fn growing_lengths() {
 fn every_kth_of_random_lengths() {
     for every in [2, 3, 7] {
         let mut board = Board::new();
-        let mut state = 0x9e37_79b9_7f4a_7c15;
+        let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
         for round in 0..60 {
             while board.live + LONGEST <= 4 * PAYLOAD {
-                let bits = random(&mut state) % 11;
-                board.take(1 + random(&mut state) % (1 << bits));
+                let bits = random.below(11);
+                board.take(1 + random.below(1 << bits));
             }
             board.keep(|place, _, _| (place + round) % every != 0);
         }
@@ -210,7 +203,7 @@ fn slabs_held_by_one_block_each() {
     }
     // The slots of a segment, without those of the header.
     let segments = slabs.div_ceil(PAYLOAD * GRAIN / SLOT - 1) + 1;
-    let reserved = arena.reserved.read() as usize;
+    let reserved = arena.reserved.get() as usize;
     std::println!("{slabs} slabs at most, {} segments", reserved / SEGMENT);
     assert!(reserved <= segments * SEGMENT);
 }

@@ -159,7 +159,7 @@ impl Arena {
     pub(crate) fn age(&self, pace: &mut Pace) -> Aged {
         for class in 0..CLASSES {
             let slot = self.slot(class);
-            let calls = slot.taken.read().wrapping_add(slot.given.read());
+            let calls = slot.taken.get().wrapping_add(slot.given.get());
             if self.spares[class].calls.replace(calls) == calls {
                 self.empty_list(class);
             }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn committed(arena: &Arena) -> u64 {
-        arena.reserved.read().wrapping_sub(arena.spans.clean.read())
+        arena.reserved.get().wrapping_sub(arena.spans.clean.get())
     }
 
     #[test]
@@ -384,10 +384,10 @@ mod tests {
         fill_and_free(&arena, 2);
         assert!(!age(&arena), "more than one step gives back");
         let rest = SEGMENTS - PURGE_MOST;
-        assert_eq!(arena.reserved.read(), (rest * SEGMENT) as u64);
+        assert_eq!(arena.reserved.get(), (rest * SEGMENT) as u64);
         fill_and_free(&arena, rest - KEPT - 1);
         assert!(purge_aged(&arena));
-        assert_eq!(arena.reserved.read(), ((rest - 1) * SEGMENT) as u64);
+        assert_eq!(arena.reserved.get(), ((rest - 1) * SEGMENT) as u64);
     }
 
     /// A look that gives more back than one step does leaves what it was the first to find.
@@ -413,15 +413,15 @@ mod tests {
         free(blocks);
         assert!(age(&arena), "nothing stood there before");
         free(young);
-        let before = arena.spans.clean.read();
+        let before = arena.spans.clean.get();
         assert!(!age(&arena), "more than one step gives back");
         while !purge_aged(&arena) {}
-        let gone = (arena.spans.clean.read() - before) as usize;
+        let gone = (arena.spans.clean.get() - before) as usize;
         assert!(gone >= 30 * long.size(), "{gone} bytes of the old ones");
         assert!(gone < 45 * long.size(), "{gone} bytes, of young ones too");
         assert!(!age(&arena));
         while !purge_aged(&arena) {}
-        let gone = (arena.spans.clean.read() - before) as usize;
+        let gone = (arena.spans.clean.get() - before) as usize;
         assert!(gone >= 60 * long.size(), "{gone} bytes of all");
     }
 
@@ -435,9 +435,9 @@ mod tests {
         fill_and_free(&arena, SEGMENTS);
         arena.tick();
         age(&arena);
-        assert_eq!(arena.reserved.read(), (SEGMENTS * SEGMENT) as u64);
+        assert_eq!(arena.reserved.get(), (SEGMENTS * SEGMENT) as u64);
         age(&arena);
-        assert_eq!(arena.reserved.read(), (KEPT * SEGMENT) as u64);
+        assert_eq!(arena.reserved.get(), (KEPT * SEGMENT) as u64);
     }
 
     /// A slot that is cut out of a long free span leaves two rests, both as old as the span was.

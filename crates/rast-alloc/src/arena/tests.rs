@@ -4,6 +4,7 @@
 use super::*;
 use crate::Layout;
 use crate::level::SPAN_MAX;
+use crate::primitive;
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -21,15 +22,12 @@ pub(crate) unsafe fn is_zero(start: NonNull<u8>, bytes: usize) -> bool {
         .all(|chunk| chunk == &ZEROES[..chunk.len()])
 }
 
-/// A xorshift generator: the same sequence in each run.
-struct Random(u64);
+/// The same sequence in each run.
+struct Random(primitive::Random);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
+        self.0.below(bound)
     }
 
     /// Sizes of every level, small ones more often.
@@ -100,7 +98,7 @@ pub(super) fn arena(larges: Larges) -> Box<Arena> {
 
 fn churn(seed: u64, larges: Larges, is_freed: bool) {
     let arena = arena(larges);
-    let mut random = Random(seed);
+    let mut random = Random(primitive::Random::new(seed));
     let mut used: Vec<Used> = Vec::new();
     let mut requested = 0;
     for turn in 0..6000 {
@@ -184,10 +182,10 @@ fn churn(seed: u64, larges: Larges, is_freed: bool) {
             0,
             "nothing is left of what was given back"
         );
-        assert_eq!(arena.reserved.read(), 0);
+        assert_eq!(arena.reserved.get(), 0);
         assert_eq!(arena.requested(), 0);
         let sum = |of: fn(&Slot) -> u64| arena.slots().iter().map(of).sum::<u64>();
-        assert_eq!(sum(|slot| slot.taken.read()), sum(|slot| slot.given.read()));
+        assert_eq!(sum(|slot| slot.taken.get()), sum(|slot| slot.given.get()));
     }
 }
 
@@ -343,7 +341,7 @@ fn a_large_block_that_is_not_remapped_is_copied() {
             unsafe { arena.deallocate(block, layout) };
         }
         arena.purge();
-        assert_eq!((arena.requested(), arena.reserved.read()), (0, 0));
+        assert_eq!((arena.requested(), arena.reserved.get()), (0, 0));
     }
 }
 
@@ -352,7 +350,7 @@ fn memory_that_nobody_needs_goes_back() {
     let arena = arena(Larges::untracked());
     let layout = Layout::from_size_align(1000, 8).unwrap();
     let blocks: Vec<_> = (0..20_000).map(|_| arena.allocate(layout)).collect();
-    let peak = arena.reserved.read();
+    let peak = arena.reserved.get();
     for (index, block) in blocks.iter().enumerate() {
         if index % 1000 != 0 {
             // SAFETY: the block is this arena's and has this layout.
@@ -361,7 +359,7 @@ fn memory_that_nobody_needs_goes_back() {
     }
     arena.purge();
     arena.check();
-    let committed = arena.reserved.read() - arena.spans.clean.read();
+    let committed = arena.reserved.get() - arena.spans.clean.get();
     // The header of a segment counts as touched, and is three times as long with marks.
     let least = if HARDENED { 5 } else { 8 };
     // Where the system takes no pages, whole segments go back, and here each has a block.
@@ -388,7 +386,7 @@ fn what_another_thread_freed_is_used_again() {
             unsafe { consumer.deallocate(ring.remove(0), layout) };
         }
     }
-    let mapped = producer.reserved.read() as usize / layout.size();
+    let mapped = producer.reserved.get() as usize / layout.size();
     assert!(mapped < BLOCKS / 4, "{mapped} of {BLOCKS} were mapped");
     for block in ring {
         // SAFETY: as above.

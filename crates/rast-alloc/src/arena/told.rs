@@ -165,7 +165,7 @@ impl Arena {
         let mut room = 0;
         for class in 0..SLAB_CLASSES {
             let slot = self.slot(class);
-            let live = slot.taken.read().wrapping_sub(slot.given.read());
+            let live = slot.taken.get().wrapping_sub(slot.given.get());
             let blocks = slot.room().min(live.cast_signed()).max(0);
             room += blocks.cast_unsigned() * size_of_class(class) as u64;
         }
@@ -200,30 +200,23 @@ mod tests {
     use crate::Layout;
     use crate::arena::tests::arena;
     use crate::large::Larges;
+    use crate::primitive::Random;
     use crate::size_class::CLASSES;
     use core::ptr::NonNull;
     use std::vec::Vec;
-
-    /// A small generator of numbers (xorshift).
-    fn random(state: &mut u64) -> usize {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        (*state >> 16) as usize
-    }
 
     /// At no call more was told than is in use, and not much less.
     #[test]
     fn what_was_told_is_never_more_than_is_in_use() {
         for seed in 1..5 {
-            let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed);
+            let mut random = Random::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
             let arena = arena(Larges::untracked());
             let mut blocks: Vec<(NonNull<u8>, Layout)> = Vec::new();
             for step in 0..40_000 {
                 let grows = (step / 5000) % 2 == 0;
-                if blocks.is_empty() || random(&mut state) % 10 < if grows { 7 } else { 3 } {
+                if blocks.is_empty() || random.below(10) < if grows { 7 } else { 3 } {
                     // Whole classes, as replacing blocks by shorter ones of a class is not told.
-                    let class = random(&mut state) % CLASSES;
+                    let class = random.below(CLASSES);
                     let layout = Layout::from_size_align(size_of_class(class).max(16), 8).unwrap();
                     let block = NonNull::new(arena.allocate(layout)).unwrap();
                     if class >= SLAB_CLASSES {
@@ -232,7 +225,7 @@ mod tests {
                     arena.tell();
                     blocks.push((block, layout));
                 } else {
-                    let (block, layout) = blocks.swap_remove(random(&mut state) % blocks.len());
+                    let (block, layout) = blocks.swap_remove(random.below(blocks.len()));
                     if layout.size() > size_of_class(SLAB_CLASSES - 1) {
                         arena.repay(layout.size());
                     }

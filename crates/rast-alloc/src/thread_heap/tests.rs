@@ -240,13 +240,8 @@ fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
     let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
     let heap = ThreadHeap::adopt().unwrap();
-    let mut state = SEED;
-    let mut random = |bound: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) as usize % bound
-    };
+    let mut numbers = primitive::Random::new(SEED);
+    let mut random = |bound: usize| numbers.below(bound);
     let mut replace = |live: usize| {
         let mut blocks: Vec<(NonNull<u8>, Layout)> = Vec::new();
         for _ in 0..CALLS {

@@ -49,7 +49,7 @@ impl ThreadHeap {
     /// Whether the background thread should take the heap, if a thread has it. Only the background
     /// thread calls it.
     fn is_visited(&self, now_ms: u64, delay_ms: u64) -> bool {
-        let calls = (self.arena.bytes_taken.read()).wrapping_add(self.arena.bytes_given.read());
+        let calls = (self.arena.bytes_taken.get()).wrapping_add(self.arena.bytes_given.get());
         // Relaxed: one thread's. [AT10]
         let is_idle = self.calls_seen.swap(calls, Ordering::Relaxed) == calls;
         is_idle || self.is_purging() || self.is_due(now_ms, delay_ms)

@@ -2,6 +2,7 @@
 //! which blocks are in use.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use rast_alloc::primitive;
 use rast_alloc::{AllocError, Allocator, Layout, RastAlloc};
 use std::alloc::GlobalAlloc;
 use std::collections::BTreeMap;
@@ -24,15 +25,16 @@ pub(crate) const BORDERS: [usize; 13] = [
     4 << 20,
 ];
 
-/// A xorshift generator: the same sequence for the same seed, which must not be zero.
-pub(crate) struct Random(pub(crate) u64);
+/// The same sequence for the same seed.
+pub(crate) struct Random(primitive::Random);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(primitive::Random::new(seed))
+    }
+
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 11) % bound as u64) as usize
+        self.0.below(bound)
     }
 
     /// Sizes of every level; each doubling up to `bits` is as likely as the next, and some are at a

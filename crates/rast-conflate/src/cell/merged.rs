@@ -5,7 +5,7 @@
 //! put succeeded: lock-free. While a put merges, it owns the key's value; if its thread is
 //! suspended then, that value is delayed.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::primitive::panics::contain;
 
 use super::{Cell, NodeCell, Put, Taken};
 
@@ -105,7 +105,7 @@ impl<V: Merge> Cell<V> for MergedCell<V> {
         loop {
             if let Some(older) = self.0.take(spare) {
                 let mut older = older.value;
-                let merged = catch_unwind(AssertUnwindSafe(|| older.merge(value)));
+                let merged = contain(|| older.merge(value));
                 // Merged, or lost to a panic: one pending value less.
                 conflated += 1;
                 if let Err(payload) = merged {

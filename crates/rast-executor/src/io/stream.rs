@@ -1,5 +1,7 @@
 //! Reading and writing of byte streams, the same for each kind of socket.
 
+#[cfg(any(feature = "tokio", feature = "hyper"))]
+use core::mem::MaybeUninit;
 use core::task::{Context, Poll};
 use std::io::{self, Read, Write};
 
@@ -18,6 +20,24 @@ where
     pub(super) fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Polled {
         let len = bytes.len();
         self.poll_part(Reading, cx, len, |mut socket| socket.read(bytes))
+    }
+
+    /// As [`poll_read`](Self::poll_read), into memory that need not be initialised: the first bytes
+    /// are, as many as it returns.
+    #[cfg(any(feature = "tokio", feature = "hyper"))]
+    pub(super) fn poll_read_uninit(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &mut [MaybeUninit<u8>],
+    ) -> Polled
+    where
+        S: TryIo,
+        for<'a> socket2::SockRef<'a>: From<&'a S>,
+    {
+        let len = bytes.len();
+        self.poll_part(Reading, cx, len, |socket| {
+            socket.try_io(|| socket2::SockRef::from(socket).recv(bytes))
+        })
     }
 
     /// Writes a part of `bytes`, or waits for space.

@@ -65,8 +65,14 @@ macro_rules! traits {
                 cx: &mut Context<'_>,
                 buffer: &mut tokio::io::ReadBuf<'_>,
             ) -> Poll<io::Result<()>> {
-                let polled = self.0.poll_read(cx, buffer.initialize_unfilled());
-                polled.map_ok(|count| buffer.advance(count))
+                // SAFETY: nothing uninitialised is written to it.
+                let place = unsafe { buffer.unfilled_mut() };
+                let polled = self.0.poll_read_uninit(cx, place);
+                polled.map_ok(|count| {
+                    // SAFETY: the read has filled so many bytes.
+                    unsafe { buffer.assume_init(count) };
+                    buffer.advance(count);
+                })
             }
         }
 
@@ -87,9 +93,11 @@ macro_rules! traits {
                 cx: &mut Context<'_>,
                 mut buffer: hyper::rt::ReadBufCursor<'_>,
             ) -> Poll<io::Result<()>> {
-                let polled = self.0.poll_read(cx, buffer.initialize_unfilled());
+                // SAFETY: nothing uninitialised is written to it.
+                let place = unsafe { buffer.as_mut() };
+                let polled = self.0.poll_read_uninit(cx, place);
                 polled.map_ok(|count| {
-                    // SAFETY: the read has filled so many bytes, and all are initialised above.
+                    // SAFETY: the read has filled so many bytes.
                     unsafe { buffer.advance(count) }
                 })
             }

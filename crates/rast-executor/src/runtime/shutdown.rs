@@ -6,7 +6,6 @@
 //!    is reported, and not waited for.
 //! 4. The last worker that returns cancels all remaining tasks. If a worker does not return, the
 //!    caller cancels the tasks that no worker polls, and ends the waits for sockets and deadlines.
-//!    caller cancels those that no worker polls, and ends the waits for sockets and deadlines.
 
 use core::time::Duration;
 use std_alloc::string::String;

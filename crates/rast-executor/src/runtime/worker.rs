@@ -20,10 +20,8 @@ use std_alloc::vec::Vec;
 
 use crate::context::{self, Context, Place};
 use crate::deadlines;
-use crate::local::next_number;
-use crate::primitive::Parker;
-use crate::primitive::hint;
 use crate::primitive::sync::Arc;
+use crate::primitive::{Parker, Random, hint};
 use crate::priority::Priority;
 use crate::runtime::lane::{Lane, Shared};
 use crate::task::{Poller, Ran, Task};
@@ -54,7 +52,7 @@ pub(crate) struct Worker {
     /// Turn until which the slot is not used.
     rests_until: Cell<u32>,
     is_searching: Cell<bool>,
-    seed: Cell<u64>,
+    random: RefCell<Random>,
     /// Wakers that the driver returned and that are not woken yet.
     wakers: RefCell<Vec<Waker>>,
     /// Steps of the other workers when this one last checked them.
@@ -75,7 +73,7 @@ impl Worker {
             rests_until: Cell::new(0),
             is_searching: Cell::new(false),
             wakers: RefCell::new(Vec::new()),
-            seed: Cell::new(index as u64),
+            random: RefCell::new(Random::new(index as u64)),
         }
     }
 
@@ -244,9 +242,7 @@ impl Worker {
     /// Takes half of what another worker has queued.
     fn steal(&self) -> Option<Task> {
         let queues = &self.shared.queues;
-        let mut seed = self.seed.get();
-        let start = next_number(&mut seed) as usize % queues.len();
-        self.seed.set(seed);
+        let start = self.random.borrow_mut().below(queues.len());
         for step in 0..queues.len() {
             let victim = (start + step) % queues.len();
             if victim == self.index {

@@ -5,7 +5,6 @@ use core::mem::{ManuallyDrop, offset_of};
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use core::task::{Context, Poll};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std_alloc::alloc::handle_alloc_error;
 use std_alloc::boxed::Box;
 
@@ -15,6 +14,7 @@ use super::state::State;
 use super::waker;
 use crate::alloc::{Allocator, Layout, RastAlloc};
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::{contain, quietly};
 use crate::primitive::sync::Arc;
 use crate::priority::Priority;
 
@@ -191,7 +191,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
                 let future = unsafe { Pin::new_unchecked(&mut **future) };
                 future.poll(&mut Context::from_waker(&waker))
             };
-            catch_unwind(AssertUnwindSafe(poll))
+            contain(poll)
         });
         let result = match polled {
             Ok(Poll::Pending) => return poller.yielded.replace(false) || header.state.end(begun),
@@ -229,7 +229,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
                 // SAFETY: it is dropped in place, once.
                 unsafe { ManuallyDrop::drop(future) }
             };
-            catch_unwind(AssertUnwindSafe(drop))
+            contain(drop)
         })
     }
 
@@ -283,6 +283,9 @@ impl<F: Future, S: Schedule> Types<F, S> {
             stage.output = ManuallyDrop::new(result);
         });
         Self::scheduler(raw).forget(&task);
+        if header.state.complete_for_handle() {
+            return;
+        }
         let seen = header.state.complete();
         if !seen.has_interest() {
             quietly(|| {
@@ -345,13 +348,5 @@ impl<F: Future, S: Schedule> Types<F, S> {
         unsafe { RastAlloc.deallocate(raw.cast(), Layout::new::<Cell<F>>()) };
         // Last, because its destructor may run more of the program.
         drop(scheduler);
-    }
-}
-
-/// Calls `f`, which runs code of the user whose panic has nowhere to go; the hook has reported it.
-fn quietly(f: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // Its destructor may panic in turn.
-        core::mem::forget(payload);
     }
 }

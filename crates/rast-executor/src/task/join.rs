@@ -110,11 +110,17 @@ impl core::error::Error for JoinError {}
 #[must_use = "dropping a handle detaches the task; call `detach` to say so"]
 pub struct JoinHandle<T> {
     raw: NonNull<Header>,
-    /// The waker that the task has; compared by address, never called.
-    left: Option<(*const (), *const RawWakerVTable)>,
-    is_taken: bool,
+    /// The waker that the task has: data and table, compared by address, never called. The table is
+    /// `NO_WAKER` or `TAKEN` if there is none. All fields are words: a compiler copies a flag with
+    /// its padding by overlapping moves, and a later load of the words waits for them.
+    waker: (*const (), *const RawWakerVTable),
     output: PhantomData<T>,
 }
+
+/// Table of a handle whose task has no waker of it.
+const NO_WAKER: *const RawWakerVTable = core::ptr::null();
+/// Table of a handle that has returned the output. Tables are aligned, so none has this address.
+const TAKEN: *const RawWakerVTable = core::ptr::without_provenance(1);
 
 // SAFETY: the handle moves the output to its own thread; the task is reached by counted references.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
@@ -133,10 +139,13 @@ impl<T> JoinHandle<T> {
     pub(super) const unsafe fn new(raw: NonNull<Header>) -> Self {
         Self {
             raw,
-            left: None,
-            is_taken: false,
+            waker: (core::ptr::null(), NO_WAKER),
             output: PhantomData,
         }
+    }
+
+    fn is_taken(&self) -> bool {
+        self.waker.1 == TAKEN
     }
 
     fn header(&self) -> &Header {
@@ -191,7 +200,7 @@ impl<T> JoinHandle<T> {
             return false;
         }
         let address = (waker.data(), core::ptr::from_ref(waker.vtable()));
-        if self.left == Some(address) {
+        if self.waker == address {
             // The waker that the task has is alive, so an equal address is the same waker.
             return true;
         }
@@ -200,14 +209,14 @@ impl<T> JoinHandle<T> {
         if seen.has_join_waker() && !self.header().state.lend_join_waker(false) {
             return false;
         }
-        self.left = None;
+        self.waker.1 = NO_WAKER;
         let old = self.header().join_waker.with_mut(|place| {
             // SAFETY: by rule 5 of the state the waker is the handle's.
             unsafe { (*place).replace(waker) }
         });
         drop(old);
         if self.header().state.lend_join_waker(true) {
-            self.left = Some(address);
+            self.waker = address;
             return true;
         }
         drop(self.take_waker());
@@ -227,14 +236,17 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        assert!(!self.is_taken, "a JoinHandle is polled after it was ready");
+        assert!(
+            !self.is_taken(),
+            "a JoinHandle is polled after it was ready"
+        );
         if self.leave_waker(cx.waker()) {
             return Poll::Pending;
         }
         if budget::spend(cx).is_pending() {
             return Poll::Pending;
         }
-        self.is_taken = true;
+        self.waker.1 = TAKEN;
         let mut place = MaybeUninit::<Result<T, JoinError>>::uninit();
         // SAFETY: the task is complete, and by rule 4 of the state the output is the handle's; it
         // is taken once; the place is of its type.
@@ -254,7 +266,7 @@ impl<T> Drop for JoinHandle<T> {
                 unsafe { release(self.0, 1) };
             }
         }
-        if self.is_taken {
+        if self.is_taken() {
             drop(Reference(self.raw));
             return;
         }

@@ -26,7 +26,8 @@
 //! 3. The number saturates. A runner that finds it saturated first sets it to one, because
 //!    otherwise it could not see a further wake-up.
 //! 4. Only the runner accesses the future and writes the output. After C the output belongs to the
-//!    handle if I was set when C was set, else to the runner.
+//!    handle if I was set when C was set, else to the runner. If I is set and W is clear, one
+//!    compare-exchange sets C and drops the two references of the runner.
 //! 5. The join waker belongs to the handle while W and C are clear. It belongs to the runner once C
 //!    is set while W is set. So the handle checks W and C again, by a compare-exchange, before it
 //!    writes.
@@ -117,8 +118,8 @@ impl State {
 
     /// Loads the word; what preceded the write of its value is visible.
     pub(crate) fn load(&self) -> Seen {
-        // Acquire: pairs with the Release halves of XS3, XS5, XS6 and XS7; the runner sees what
-        // its wakers wrote and the last poll left, the handle sees the output. [XS1]
+        // Acquire: pairs with the Release halves of XS3, XS5, XS6, XS7 and XS13; the runner sees
+        // what its wakers wrote and the last poll left, the handle sees the output. [XS1]
         Seen(self.0.load(Ordering::Acquire))
     }
 
@@ -239,9 +240,38 @@ impl State {
         seen
     }
 
+    /// As [`complete`](Self::complete), and drops two references, if there is a handle that has
+    /// left no waker; otherwise returns `false`.
+    ///
+    /// After `true` the caller must not access the task.
+    pub(crate) fn complete_for_handle(&self) -> bool {
+        // Relaxed: the compare-exchange below checks it. [XS12]
+        let mut seen = Seen(self.0.load(Ordering::Relaxed));
+        while seen.has_interest() && !seen.has_join_waker() {
+            debug_assert!(!seen.is_complete(), "task rule 4: a task completes once");
+            let next = seen.0 + COMPLETE - 2 * REFERENCE;
+            // Release: pairs with XS1: the handle sees the output, and the thread that frees the
+            // memory sees that this one is done with it. The handle's reference is not dropped
+            // here, so this thread frees nothing. [XS13]
+            match self
+                .0
+                .compare_exchange_weak(seen.0, next, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => seen = Seen(now),
+            }
+        }
+        false
+    }
+
     /// Drops `count` references; returns `true` if they were the last ones.
     #[must_use = "the last reference frees the task"]
     pub(crate) fn release(&self, count: u64) -> bool {
+        // Without a read-modify-write if all references are the caller's: no other thread can then
+        // add one. The acquire of the load, XS1, pairs with the releases of the other references.
+        if self.load().0 >> 16 == count {
+            return true;
+        }
         // AcqRel: release, pairs with its own acquire of the last one, which frees the memory; the
         // other threads are then done with it. [XS7]
         let seen = self.0.fetch_sub(count * REFERENCE, Ordering::AcqRel);
@@ -356,6 +386,27 @@ mod tests {
             assert_eq!(state.wake_by_ref(), Woken::Noted);
         }
         assert!(state.end(begun));
+    }
+
+    #[test]
+    fn a_task_completes_for_a_waiting_handle_in_one_step() {
+        let state = State::new();
+        assert!(state.complete_for_handle());
+        assert!(state.load().is_complete());
+        assert_eq!(state.leave(), Left::Output);
+        assert!(state.release(1), "the handle has the last reference");
+    }
+
+    #[test]
+    fn a_handle_with_a_waker_or_without_interest_takes_the_longer_way() {
+        let state = State::new();
+        assert!(state.lend_join_waker(true));
+        assert!(!state.complete_for_handle());
+        assert!(!state.load().is_complete(), "nothing has changed");
+        assert_eq!(state.leave(), Left::Waker);
+        assert!(!state.complete_for_handle());
+        assert!(!state.release(1));
+        assert!(state.complete_and_release());
     }
 
     #[test]

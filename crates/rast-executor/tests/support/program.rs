@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rast_executor::primitive::sync::Mutex;
-use rast_executor::primitive::thread;
+use rast_executor::primitive::{Random, thread};
 use rast_executor::{JoinError, JoinHandle, yield_now};
 
 use crate::history::{Event, History, check};
@@ -210,21 +210,8 @@ impl Drop for Output {
     }
 }
 
-/// SplitMix64.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-
-    fn way(&mut self) -> Way {
-        [Way::Value, Way::Reference, Way::Twice][self.below(3)]
-    }
+fn way(random: &mut Random) -> Way {
+    [Way::Value, Way::Reference, Way::Twice][random.below(3)]
 }
 
 /// How large a program is.
@@ -310,35 +297,35 @@ where
 
 /// Runs the program of a seed, and returns what its history breaks.
 pub(crate) fn run<S: Subject>(seed: u64, size: Size, subject: S) -> Result<(), String> {
-    let mut numbers = Numbers(seed);
+    let mut random = Random::new(seed);
     let world = Arc::new(World {
         history: History::new(64 * (size.threads * size.ops + size.tasks * size.steps + 1)),
         wakers: (0..size.tasks).map(|_| Mutex::new(None)).collect(),
     });
     let scripted = |number| {
-        let step = |numbers: &mut Numbers| match numbers.below(16) {
+        let step = |random: &mut Random| match random.below(16) {
             0..5 => Step::Wait,
-            5..9 => Step::Wake(numbers.below(size.tasks), numbers.way()),
-            9..12 => Step::WakeItself(numbers.way()),
+            5..9 => Step::Wake(random.below(size.tasks), way(random)),
+            9..12 => Step::WakeItself(way(random)),
             12..15 => Step::Yield,
             _ => Step::Panic,
         };
-        let steps = numbers.below(size.steps + 1);
-        let steps: Vec<_> = (0..steps).map(|_| step(&mut numbers)).collect();
+        let steps = random.below(size.steps + 1);
+        let steps: Vec<_> = (0..steps).map(|_| step(&mut random)).collect();
         Mutex::new(Some(Scripted {
             number,
             steps: steps.into_iter(),
-            drop_panics: numbers.below(12) == 0,
+            drop_panics: random.below(12) == 0,
             world: Arc::clone(&world),
         }))
     };
     let tasks = (0..size.tasks).map(scripted).collect();
     let program = |_| {
         let op = |_| {
-            let task = numbers.below(size.tasks);
-            match numbers.below(16) {
+            let task = random.below(size.tasks);
+            match random.below(16) {
                 0..5 => Op::Spawn(task),
-                5..9 => Op::Wake(task, numbers.way()),
+                5..9 => Op::Wake(task, way(&mut random)),
                 9 => Op::DropWaker(task),
                 10 => Op::Abort(task),
                 11..13 => Op::Join(task),

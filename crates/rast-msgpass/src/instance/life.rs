@@ -4,8 +4,8 @@ use super::Instance;
 use crate::cx::Cx;
 use crate::ending::EndedBy;
 use crate::graph::Graph;
-use crate::panics::contain;
-use crate::policy::{Life, Stopped, Then};
+use crate::policy::{Life, Panic, Stopped, Then};
+use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
 use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
@@ -49,7 +49,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.sender = 0;
         let core = &mut self.core;
         if let Err(payload) = contain(|| run(processor, &mut Cx::new(core))) {
-            self.core.panicked(handler, None, payload, None);
+            self.core.panicked(Panic::of(handler, payload));
         }
     }
 
@@ -62,7 +62,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             return;
         };
         if let Err(payload) = contain(|| processor.on_stop(why)) {
-            self.core.record(Handler::Stop, None, payload, None, then);
+            self.core.record(Panic::of(Handler::Stop, payload), then);
         }
     }
 
@@ -96,7 +96,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 self.core.life = Life::New;
                 (self.next, self.is_called) = (Next::Again, false);
             }
-            Err(payload) => self.core.panicked(Handler::Factory, None, payload, None),
+            Err(payload) => self.core.panicked(Panic::of(Handler::Factory, payload)),
         }
     }
 

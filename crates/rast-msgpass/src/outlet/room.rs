@@ -14,6 +14,12 @@ impl<M: Send + 'static> Out<M> {
             }
             // Its request reserved it.
             EdgeKind::Reply { .. } => 1,
+            EdgeKind::Reject | EdgeKind::DropNewest => self.queue_room(index),
+            // A message without room takes the place of another.
+            EdgeKind::DropOldest | EdgeKind::Latest => {
+                self.check_target(index);
+                usize::MAX
+            }
             EdgeKind::Bounded => {
                 let promise = self.promise(index, invocation, promised);
                 self.queue_room(index).max(promise)
@@ -68,6 +74,8 @@ impl<M: Send + 'static> Out<M> {
         let room = match &self.way {
             Way::Rings(rings) => rings.room(index),
             Way::Inboxes(outbox) => outbox.room(index),
+            // The next one may be too heavy for one more.
+            Way::Buffers(buffers) => usize::from(buffers.has_room(index)),
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
         };
         match &self.credit {
@@ -82,8 +90,8 @@ impl<M: Send + 'static> Out<M> {
         match &self.way {
             Way::Rings(rings) => rings.spilled(),
             Way::Inboxes(outbox) => outbox.late(),
-            // Credit bounds answers.
-            Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
+            // Credit bounds answers, and buffers have a bound of their own.
+            Way::AnswerRings(_) | Way::AnswerInboxes(_) | Way::Buffers(_) => 0,
         }
     }
 
@@ -93,15 +101,23 @@ impl<M: Send + 'static> Out<M> {
         self.without_room() >= self.ceiling && self.queue_room(index) == 0
     }
 
+    /// Returns whether the oldest messages make room.
+    #[cfg(feature = "testing")]
+    pub(crate) fn always_has_room(&self) -> bool {
+        matches!(self.info.kind, EdgeKind::DropOldest | EdgeKind::Latest)
+    }
+
     /// Returns whether `send` takes a message for a target now, where it panics otherwise.
     #[cfg(feature = "testing")]
     pub(crate) fn takes(&self, index: usize, invocation: u64) -> bool {
-        index < self.targets() && (!self.is_bounded || self.unused(invocation) > 0)
+        index < self.targets()
+            && (!self.is_bounded || self.unused(invocation) > 0)
+            && (!self.info.kind.is_lossy() || self.queue_room(index) > 0)
     }
 
     fn unused(&self, invocation: u64) -> usize {
         if self.invocation == invocation {
-            self.burst.saturating_sub(self.used)
+            (self.burst + self.granted).saturating_sub(self.used)
         } else {
             self.burst
         }

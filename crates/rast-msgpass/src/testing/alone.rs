@@ -10,10 +10,10 @@ use super::probe::Passed;
 use super::stub::{Around, LaneTap, Seen, Stub};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
+use crate::door::Doors;
 use crate::ending::EndedBy;
-use crate::graph::{Edge, EdgeKind, End, Graph, Node, shard_of};
+use crate::graph::{Edge, EdgeKind, End, Graph, Node};
 use crate::handle::Run;
-use crate::ingress::Doors;
 use crate::instance::AnyInstance;
 use crate::policy::{OnPanic, Policy};
 use crate::primitive::sync::{Arc, Mutex};
@@ -115,14 +115,27 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         Self::at(0, processor)
     }
 
-    /// As [`new`](Self::new), for the replica with this number.
+    /// As [`new`](Self::new), for the replica with this number. Where the builder gets the number
+    /// of replicas, there are as many as that takes, and of the other processors the minimum.
     ///
     /// # Panics
     ///
     /// As `new`; and when there is no such replica.
     #[must_use]
     pub fn at(replica: usize, processor: P) -> Self {
-        let shard = shard_of::<G, P>(replica);
+        let node = <G as Node<P>>::ID;
+        let counts = G::PROCESSORS
+            .iter()
+            .enumerate()
+            .map(|(at, info)| match at == node {
+                // Where the builder gets the number: as many as it takes for this one.
+                true => info
+                    .replicas
+                    .max(replica.saturating_add(1))
+                    .min(info.replicas_max),
+                false => info.replicas,
+            });
+        let counts: Vec<usize> = counts.collect();
         let clock = ManualClock::new();
         let policies = vec![Policy::Plain(OnPanic::Continue); G::PROCESSORS.len()];
         let failed: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -134,7 +147,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             ..Hooks::default()
         };
         let own_clock = GraphClock::new(clock.clone());
-        let shared = Shared::new::<G>(1, policies, hooks, own_clock);
+        let shared = Shared::new::<G>(1, policies, hooks, own_clock, &counts);
+        let shard = shared.shard_of(node, replica);
         let shards = shared.stats.len();
         let around = Arc::new(Mutex::new(Around {
             orders: (0..shards).map(|_| VecDeque::new()).collect(),
@@ -203,7 +217,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     /// for it; and as [`turn`](Self::turn).
     pub fn receive<F, M>(&mut self, message: M)
     where
-        G: Node<F>,
+        G: Node<F> + Node<P>,
         M: Edge<G, F, P>,
     {
         self.receive_from::<F, M>(0, message);
@@ -216,13 +230,13 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     /// As `receive`; and when there is no such replica.
     pub fn receive_from<F, M>(&mut self, sender: usize, message: M)
     where
-        G: Node<F>,
+        G: Node<F> + Node<P>,
         M: Edge<G, F, P>,
     {
         let target = self.replica;
         let run = &self.graph.handle().run;
         if let End::Processor(_) = <G as Node<F>>::END {
-            let shard = shard_of::<G, F>(sender);
+            let shard = self.graph.handle().shard_of::<F>(sender);
             assert!(shard != self.shard, "the processor does not send to itself");
             self.around.lock().orders[shard.index()].push_back(Box::new(move |core, tickets| {
                 let out = core.out::<M>(M::OUT);
@@ -325,7 +339,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     where
         G: Node<To>,
     {
-        let shard = shard_of::<G, To>(replica).index();
+        let shard = self.graph.handle().shard_of::<To>(replica).index();
         let shared = &self.graph.handle().run.shared;
         if shared.stats[shard].retired.get() == 0 {
             shared.retire(shard);

@@ -6,15 +6,16 @@ use std::panic::resume_unwind;
 
 use super::outside::{Collected, Collector, Feed, Feeder, Outside, Sent};
 use super::probe::{Passed, Probe, watch};
-use super::seed::Numbers;
+use super::seed::share;
 use super::trial::{Failed, Fault, Room, Watch};
 use crate::cx::Core;
+use crate::door::TrySendError;
 use crate::drain::{Drain, DrainError};
 use crate::ending::EndedBy;
-use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, shard_of};
+use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::graph::{Replicated, Single};
 use crate::handle::Handle;
-use crate::ingress::TrySendError;
+use crate::primitive::Random;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread;
 use crate::report::{Metrics, Report};
@@ -61,7 +62,7 @@ struct Driver {
     shared: Arc<Shared>,
     clock: ManualClock,
     seed: u64,
-    numbers: Numbers,
+    random: Random,
     /// Per processor: the most messages of a turn.
     batches: Vec<u32>,
     /// Per shard.
@@ -95,16 +96,16 @@ impl Driver {
             return false;
         }
         self.steps += 1;
-        match choices[self.numbers.below(choices.len())] {
+        match choices[self.random.below(choices.len())] {
             Choice::Instance(shard) => self.turn(shard),
-            Choice::Outside(at) => self.outside[at].act(&mut self.numbers),
+            Choice::Outside(at) => self.outside[at].act(&mut self.random),
         }
         true
     }
 
     fn turn(&mut self, shard: ShardId) {
         let (node, _) = self.shared.instance(shard.index());
-        let batch = self.numbers.share(self.batches[node]);
+        let batch = share(&mut self.random, self.batches[node]);
         self.turns += 1;
         if self.last.len() == KEPT {
             self.last.pop_front();
@@ -194,7 +195,7 @@ impl<G: Graph> TestGraph<G> {
             shared,
             clock,
             seed,
-            numbers: Numbers::new(seed),
+            random: Random::new(seed),
             batches,
             outside: Vec::new(),
             failed: Failed::default(),
@@ -318,7 +319,7 @@ impl<G: Graph> TestGraph<G> {
     /// After a million steps.
     pub fn send<P, M>(&mut self, mut message: M) -> Result<(), TrySendError<M>>
     where
-        G: Single<P>,
+        G: Single<P> + Node<Ingress>,
         M: Edge<G, Ingress, P>,
     {
         let door = self.handle.ingress::<P, M>();
@@ -342,7 +343,7 @@ impl<G: Graph> TestGraph<G> {
     /// while there is room for them.
     pub fn feed<P, M>(&mut self, messages: impl IntoIterator<Item = M> + 'static) -> Feed
     where
-        G: Single<P>,
+        G: Single<P> + Node<Ingress>,
         P: 'static,
         M: Edge<G, Ingress, P>,
     {
@@ -359,7 +360,7 @@ impl<G: Graph> TestGraph<G> {
         messages: impl IntoIterator<Item = (u64, M)> + 'static,
     ) -> Feed
     where
-        G: Replicated<P>,
+        G: Replicated<P> + Node<Ingress>,
         P: 'static,
         M: Edge<G, Ingress, P>,
     {
@@ -380,7 +381,7 @@ impl<G: Graph> TestGraph<G> {
     /// As [`Handle::egress`].
     pub fn collect<P, M>(&mut self, lane: usize) -> Collected<M>
     where
-        G: Node<P>,
+        G: Node<P> + Node<Egress>,
         M: Edge<G, P, Egress>,
     {
         let (collector, collected) = Collector::new(self.handle.egress::<P, M>(lane));
@@ -441,7 +442,7 @@ impl<G: Graph> TestGraph<G> {
     where
         G: Node<P>,
     {
-        let shard = shard_of::<G, P>(replica);
+        let shard = self.driver.shared.shard_of(<G as Node<P>>::ID, replica);
         let name = G::PROCESSORS[<G as Node<P>>::ID].name;
         let text = format!("injected: message {nth} of {name}[{replica}]");
         self.add_faults([shard], None, nth, &text);
@@ -452,15 +453,16 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When the edge comes from ingress, or is `unbounded` or a `reply`, whose senders never wait
-    /// for it.
+    /// When the edge comes from ingress, or is `unbounded` or a `reply`, whose messages always
+    /// have room.
     pub fn set_room<F, T, M>(&mut self, room: Room)
     where
         G: Node<F> + Node<T>,
         M: Edge<G, F, T>,
     {
         let info = <M as Edge<G, F, T>>::INFO;
-        let (EdgeKind::Bounded, Some(node)) = (info.kind, info.from.processor()) else {
+        let has_bound = matches!(info.kind, EdgeKind::Bounded) || info.kind.is_lossy();
+        let (true, Some(node)) = (has_bound, info.from.processor()) else {
             panic!("the edge {info} is not one that its sender waits for");
         };
         let out = <M as Edge<G, F, T>>::OUT;
@@ -487,7 +489,7 @@ impl<G: Graph> TestGraph<G> {
     where
         G: Node<P>,
     {
-        self.driver.is_paused[shard_of::<G, P>(replica).index()] = true;
+        self.driver.is_paused[self.handle.shard_of::<P>(replica).index()] = true;
     }
 
     /// Gives a replica of `P` turns again.
@@ -499,7 +501,7 @@ impl<G: Graph> TestGraph<G> {
     where
         G: Node<P>,
     {
-        self.driver.is_paused[shard_of::<G, P>(replica).index()] = false;
+        self.driver.is_paused[self.handle.shard_of::<P>(replica).index()] = false;
     }
 
     /// Returns the state of a replica of `P`, between two turns.
@@ -512,7 +514,7 @@ impl<G: Graph> TestGraph<G> {
     where
         G: Node<P>,
     {
-        let shard = shard_of::<G, P>(replica);
+        let shard = self.driver.shared.shard_of(<G as Node<P>>::ID, replica);
         let processor = self.driver.stepper().shard(shard).processor();
         let processor = processor.expect("a replica that waits for its restart has no state");
         let processor = processor.downcast_ref();

@@ -3,9 +3,10 @@
 
 use core::fmt;
 
-use super::seed::Numbers;
+use super::seed::share;
+use crate::door::TrySendError;
 use crate::egress::EgressReceiver;
-use crate::ingress::TrySendError;
+use crate::primitive::Random;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::wait_any::sealed::Lane as _;
 
@@ -14,7 +15,7 @@ pub(crate) trait Outside {
     /// Returns `true` if it may have something to do.
     fn is_ready(&mut self) -> bool;
     /// Does some of it.
-    fn act(&mut self, numbers: &mut Numbers);
+    fn act(&mut self, random: &mut Random);
     /// An instance had a turn.
     fn retry(&mut self) {}
     /// The graph has ended.
@@ -100,8 +101,8 @@ impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Outside for Feeder<I, S> {
         self.next.is_some()
     }
 
-    fn act(&mut self, numbers: &mut Numbers) {
-        for _ in 0..numbers.share(4) {
+    fn act(&mut self, random: &mut Random) {
+        for _ in 0..share(random, 4) {
             let Some(next) = self.next.take().or_else(|| self.messages.next()) else {
                 return;
             };
@@ -195,8 +196,8 @@ impl<M> Outside for Collector<M> {
         self.receiver.is_ready()
     }
 
-    fn act(&mut self, numbers: &mut Numbers) {
-        self.take(numbers.share(16) as usize);
+    fn act(&mut self, random: &mut Random) {
+        self.take(share(random, 16) as usize);
     }
 
     fn end(&mut self) {

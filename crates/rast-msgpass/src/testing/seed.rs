@@ -2,36 +2,15 @@
 
 use std::panic::resume_unwind;
 
-use crate::panics::contain;
+use crate::primitive::Random;
+use crate::primitive::panics::contain;
 
-/// A generator of numbers (SplitMix64): each seed gives another sequence.
-#[derive(Clone, Debug)]
-pub(crate) struct Numbers(u64);
-
-impl Numbers {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let once = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let twice = (once ^ (once >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        twice ^ (twice >> 31)
-    }
-
-    /// Returns a number below `bound`, which is not zero.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    /// Returns how many of `most` messages a turn takes: often one, often all.
-    pub(crate) fn share(&mut self, most: u32) -> u32 {
-        match self.below(4) {
-            0 => 1,
-            1 => most,
-            _ => 1 + self.below(most as usize) as u32,
-        }
+/// Returns how many of `most` messages a turn takes: often one, often all.
+pub(crate) fn share(random: &mut Random, most: u32) -> u32 {
+    match random.below(4) {
+        0 => 1,
+        1 => most,
+        _ => 1 + random.below(most as usize) as u32,
     }
 }
 
@@ -77,20 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_seed_and_below_the_bound() {
-        let row = |seed| -> Vec<usize> {
-            let mut numbers = Numbers::new(seed);
-            (0..100).map(|_| numbers.below(7)).collect()
-        };
-        assert_eq!(row(5), row(5));
-        assert_ne!(row(5), row(6));
-        assert!((0..7).all(|number| row(5).contains(&number)));
-        assert!(row(5).iter().all(|&number| number < 7));
-        let mut numbers = Numbers::new(1);
-        let shares: Vec<u32> = (0..100).map(|_| numbers.share(64)).collect();
+    fn shares_are_from_one_to_all() {
+        let mut random = Random::new(1);
+        let shares: Vec<u32> = (0..100).map(|_| share(&mut random, 64)).collect();
         assert!(shares.contains(&1) && shares.contains(&64));
         assert!(shares.iter().all(|share| (1..=64).contains(share)));
-        assert_eq!(numbers.share(1), 1);
+        assert_eq!(share(&mut random, 1), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::trial::Place;
 use crate::cx::Core;
 use crate::instance::AnyInstance;
 use crate::load::Load;
-use crate::panics::contain;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::reply::Ticket;
 use crate::sharder::{Progress, WorkerCx};
@@ -178,9 +178,8 @@ impl AnyInstance for Stub {
         }
     }
 
-    fn into_parts(self: Box<Self>) -> (Option<State>, Box<dyn Send>) {
-        let Self { core, taps, .. } = *self;
-        (None, Box::new((taps, core)))
+    fn take_state(&mut self) -> Option<State> {
+        None
     }
 
     fn core(&mut self) -> &mut Core {

@@ -9,7 +9,7 @@ use std::panic::resume_unwind;
 
 use crate::cx::Core;
 use crate::graph::End;
-use crate::panics::contain;
+use crate::primitive::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::{Clock, Instant, Nanos};
 
@@ -23,7 +23,8 @@ pub enum Room {
     /// Enough for a burst and no more: handlers run, and `try_send` past the burst is refused.
     Burst,
     /// None: handlers that send on the edge are not called, `room` is zero, and `try_send` is
-    /// refused.
+    /// refused. Where messages without room are returned or dropped, they are, and handlers are
+    /// called; `drop_oldest` and `latest` have room always.
     None,
 }
 
@@ -187,7 +188,8 @@ impl Core {
     /// As `is_filled`, for any outlet.
     #[inline]
     pub(crate) fn is_any_filled(&self) -> bool {
-        self.trial.is_some() && (0..self.outs.len()).any(|out| self.is_filled(out))
+        self.trial.is_some()
+            && (0..self.outs.len()).any(|out| self.is_filled(out) && !self.outs[out].is_lossy())
     }
 
     /// Returns how many messages `try_send` takes now, where a test has something to say.
@@ -205,6 +207,8 @@ impl Core {
         Some(match given {
             Room::Real => outlet.room(index, invocation, promised),
             Room::Burst => outlet.promise(index, invocation, promised),
+            // The oldest make room.
+            Room::None if outlet.always_has_room() => outlet.room(index, invocation, promised),
             Room::None => 0,
         })
     }

@@ -1,6 +1,7 @@
 //! The promises under attack: requests in both directions, tokens, ceilings and panics, ended at
 //! random moments in every way. What was accepted was handled, or is counted as undelivered.
 
+use rast_msgpass::primitive::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -14,14 +15,6 @@ use crate::LONG;
 
 /// Attacks. `RAST_SEED` repeats one of them.
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 100 };
-
-fn mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut word = *state;
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
-}
 
 /// What is done with a message is in its number.
 struct Job(u64);
@@ -74,8 +67,8 @@ impl Counts {
         self.panic(edge, !number);
     }
 
-    fn panic(&self, edge: usize, mut number: u64) {
-        if mix(&mut number).is_multiple_of(32) {
+    fn panic(&self, edge: usize, number: u64) {
+        if Random::new(number).draw().is_multiple_of(32) {
             self.panicked[edge].fetch_add(1, SeqCst);
             // A panic that prints nothing.
             std::panic::resume_unwind(Box::new("by order"));
@@ -277,7 +270,7 @@ fn account(seed: u64, report: &Report, counts: &Counts, given_up: &[AtomicU64; K
 }
 
 fn attack(seed: u64) {
-    let mut random = seed;
+    let mut random = Random::new(seed);
     let (counts, given_up) = (
         Arc::new(Counts::default()),
         Arc::<[AtomicU64; KINDS]>::default(),
@@ -293,15 +286,15 @@ fn attack(seed: u64) {
         kept: Vec::new(),
         has_flushed: false,
     };
-    let floods = mix(&mut random).is_multiple_of(4);
-    let policy = match mix(&mut random) % 4 {
+    let floods = random.draw().is_multiple_of(4);
+    let policy = match random.draw() % 4 {
         0 => OnPanic::Retire,
         1 => OnPanic::Stop,
         _ => OnPanic::Continue,
     };
     let lost = given_up.clone();
     let app = Siege::builder([left(floods), left(floods)], right)
-        .workers(1 + mix(&mut random) as usize % 3)
+        .workers(1 + random.draw() as usize % 3)
         .period(Duration::from_millis(1))
         .on_panic(policy)
         .on_undelivered(move |edge, _| {
@@ -313,11 +306,7 @@ fn attack(seed: u64) {
     let mut lane = app.egress::<Right, Note>(0);
     let (lefts, rights) = (app.ingress::<Left, Job>(), app.ingress::<Right, Job>());
     let stopper = app.stopper();
-    let (end, moment, jobs) = (
-        mix(&mut random) % 4,
-        mix(&mut random) % 100,
-        mix(&mut random),
-    );
+    let (end, moment, jobs) = (random.draw() % 4, random.draw() % 100, random.draw());
     let (settled, taken) = std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let mut taken = 0;
@@ -329,10 +318,10 @@ fn attack(seed: u64) {
         let senders: Vec<_> = (0..2)
             .map(|thread| {
                 let (lefts, rights, counts) = (lefts.clone(), rights.clone(), counts.clone());
-                let mut random = jobs ^ thread;
+                let mut random = Random::new(jobs ^ thread);
                 scope.spawn(move || {
                     for _ in 0..100 {
-                        let number = mix(&mut random);
+                        let number = random.draw();
                         let (edge, sent) = match number >> 32 & 3 {
                             0 => (1, rights.send(Job(number)).is_ok()),
                             1 => (1, rights.try_send(Job(number)).is_ok()),

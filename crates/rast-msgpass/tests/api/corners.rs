@@ -258,7 +258,7 @@ mod empty_worker {
     pub(super) struct Two;
     graph! {
         pub(super) graph Pair {
-            processors { one: One, two: Two }
+            processors { one: One, two: Two [source] }
             edges { ingress -> one: u8; }
         }
     }

@@ -230,7 +230,7 @@ mod timed {
 
     graph! {
         pub(super) graph Timed {
-            processors { client: Client, server: Server }
+            processors { client: Client [source], server: Server }
             edges {
                 client -> server: Ask [cap = 8, burst = 2];
                 server -> client: Answer [reply = Ask, cap = 4];

@@ -236,7 +236,7 @@ fn a_graph_pings_when_it_was_asked_to() {
     struct Idle(Arc<AtomicU64>);
     graph! {
         graph Calm {
-            processors { idle: Idle }
+            processors { idle: Idle [source] }
             edges {}
         }
     }
@@ -264,8 +264,9 @@ fn a_graph_that_cannot_start_says_why() {
         error,
         BuildError::Replicas {
             processor: "back",
-            declared: 2,
-            given: 1
+            least: 2,
+            most: 2,
+            given: 1,
         }
     ));
     assert!(error.to_string().contains("`back`"));

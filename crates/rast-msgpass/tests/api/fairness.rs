@@ -19,7 +19,7 @@ struct Number(usize);
 
 graph! {
     graph Shares {
-        processors { source: [Source; 2], sink: Sink }
+        processors { source: [Source; 2] [source], sink: Sink }
         edges {
             source -> sink: Number [cap = 256, burst = 128];
             sink -> egress: u64;

@@ -127,7 +127,7 @@ const THOUSAND: usize = if cfg!(miri) { 20 } else { 1000 };
 
 graph! {
     graph Wide {
-        processors { sender: [Sender; THOUSAND], receiver: [Receiver; THOUSAND] }
+        processors { sender: [Sender; THOUSAND] [source], receiver: [Receiver; THOUSAND] }
         edges {
             sender -> receiver: Numbered;
             receiver -> sender: Numbered [unbounded, cap = 2];
@@ -194,7 +194,7 @@ struct Answer(u64);
 
 graph! {
     graph Desk {
-        processors { client: [Client; 20], server: [Server; 20] }
+        processors { client: [Client; 20] [source], server: [Server; 20] }
         edges {
             client -> server: Ask [burst = 2];
             server -> client: Answer [reply = Ask, cap = 8];
@@ -274,7 +274,7 @@ struct Full;
 
 graph! {
     graph Tight {
-        processors { sender: [Sender; 64], receiver: [Full; 64] }
+        processors { sender: [Sender; 64] [source], receiver: [Full; 64] }
         edges { sender -> receiver: Numbered [cap = 128, burst = 2]; }
     }
 }
@@ -294,6 +294,6 @@ fn an_inbox_that_is_too_small_is_refused_by_name() {
     assert_eq!(
         error.to_string(),
         "the edge Sender -> Full: Numbered has an inbox per receiver with room for 128; \
-         its senders need 129 at least"
+         its senders need at least 129: declare `cap = 129`"
     );
 }

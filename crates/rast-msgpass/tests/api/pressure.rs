@@ -22,7 +22,7 @@ struct Sink {
 
 graph! {
     graph Slow {
-        processors { source: Source, sink: Sink }
+        processors { source: Source [source], sink: Sink }
         edges {
             source -> sink: u64 [cap = 4, burst = 2];
             sink -> egress: u64 [cap = 1];

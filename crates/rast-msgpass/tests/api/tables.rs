@@ -30,6 +30,29 @@ mod nowhere {
     use ::rast_msgpass as otherwise;
 }
 
+/// What `graph!` writes and the program does not use causes no warning.
+mod private {
+    #![deny(warnings, dead_code, unused)]
+
+    struct Alone;
+
+    ::rast_msgpass::graph! {
+        graph Private {
+            processors { alone: Alone }
+            edges { ingress -> alone: u8; }
+        }
+    }
+    impl ::rast_msgpass::Process<Private> for Alone {}
+    impl ::rast_msgpass::Receive<Private, ::rast_msgpass::Ingress, u8> for Alone {
+        fn receive(&mut self, _: u8, _: &mut ::rast_msgpass::Cx<'_, Private, Self>) {}
+    }
+
+    #[test]
+    fn the_rest_is_not_used() {
+        Private::builder(Alone).start().expect("it is one thread");
+    }
+}
+
 use nowhere::{Alpha, Beta, Tables};
 
 #[test]

@@ -253,7 +253,7 @@ struct Fragile(Arc<AtomicU64>);
 
 graph! {
     graph Copies {
-        processors { fragile: Fragile }
+        processors { fragile: Fragile [source] }
         edges { fragile -> egress: u64; }
     }
 }

@@ -12,7 +12,7 @@ use rast_msgpass::{
 
 graph! {
     graph App {
-        processors { client: Client, server: Server, busy: Busy }
+        processors { client: Client, server: Server, busy: Busy [source] }
         edges {
             ingress -> client: Put [cap = 4];
             client -> server: Ask [cap = 4];

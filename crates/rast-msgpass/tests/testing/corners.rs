@@ -301,7 +301,7 @@ fn a_probe_sees_no_message_whose_send_panics() {
 fn the_next_processor_is_pinged() {
     graph! {
         graph Beat {
-            processors { source: Source }
+            processors { source: Source [source] }
             edges { source -> egress: u64; }
         }
     }

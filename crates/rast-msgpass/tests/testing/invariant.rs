@@ -1,7 +1,6 @@
 //! What is accepted is delivered or counted as undelivered, and each pair keeps its order: with
 //! all kinds of edges, 1,000 seeds.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ use rast_msgpass::{
     Cx, DrainCause, Egress, Ingress, OnPanic, Process, Receive, ReplyTo, Report, Timer, graph,
     replica_of,
 };
+
+use crate::messages::{Answer, Ask, Job, Line, Out, Poke, Put, watch_order};
 
 const WORKERS: usize = 3;
 
@@ -28,19 +29,6 @@ graph! {
     }
 }
 
-#[derive(Clone)]
-struct Put(u64);
-#[derive(Clone)]
-struct Poke(u64);
-#[derive(Clone)]
-struct Job(u64);
-#[derive(Clone)]
-struct Ask(u64);
-#[derive(Clone)]
-struct Answer(u64);
-#[derive(Clone)]
-struct Line(u64);
-struct Out(u64);
 #[derive(Clone)]
 struct Tick;
 
@@ -172,25 +160,6 @@ impl Receive<World, Worker, Line> for Log {
         self.out += 1;
         count(&self.handled, 5);
     }
-}
-
-/// Asserts that the numbers of each pair follow each other: all, or without those that a panic
-/// or a retirement took.
-fn in_order(last: &mut HashMap<(usize, usize), u64>, pair: (usize, usize), number: u64) {
-    if let Some(last) = last.insert(pair, number) {
-        assert!(last < number, "{pair:?}: {number} came behind {last}");
-    }
-}
-
-macro_rules! watch_order {
-    ($app:ident: $($from:ident -> $to:ident: $message:ident),*) => {
-        $({
-            let mut last = HashMap::new();
-            $app.watch::<$from, $to, $message>(move |passed| {
-                in_order(&mut last, (passed.sender, passed.receiver), passed.message.0);
-            });
-        })*
-    };
 }
 
 fn world(seed: u64, on_panic: OnPanic) -> (TestGraph<World>, Handled, Arc<Mutex<u64>>) {

@@ -1,7 +1,6 @@
 //! Policies, restarts, limits and hooks: what is accepted has one fate, whatever panics when.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use rast_msgpass::{
     ReplyTo, Report, Restart, Retired, Stopped, Then, Timer, graph,
 };
 
+use crate::messages::{Answer, Ask, Job, Line, Out, Put, watch_order};
 use crate::rotate::Rotate;
 use crate::ward::{Balance, Journal, Part, Step, bomb_in, lock};
 
@@ -28,17 +28,6 @@ graph! {
     }
 }
 
-#[derive(Clone)]
-struct Put(u64);
-#[derive(Clone)]
-struct Job(u64);
-#[derive(Clone)]
-struct Ask(u64);
-#[derive(Clone)]
-struct Answer(u64);
-#[derive(Clone)]
-struct Line(u64);
-struct Out(u64);
 struct Tick;
 /// A token that is part of no state.
 struct Late(Token);
@@ -307,20 +296,6 @@ fn ward(journal: &Shared, policies: [u64; 4]) -> Builder<Ward> {
             drop(journal);
             bomb_in(&failed, "failure");
         })
-}
-
-macro_rules! watch_order {
-    ($app:ident: $($from:ident -> $to:ident: $message:ident),*) => {
-        $({
-            let mut last = HashMap::new();
-            $app.watch::<$from, $to, $message>(move |passed| {
-                let pair = (passed.sender, passed.receiver);
-                if let Some(last) = last.insert(pair, passed.message.0) {
-                    assert!(last < passed.message.0, "out of order, or twice");
-                }
-            });
-        })*
-    };
 }
 
 fn test(builder: Builder<Ward>, seed: u64) -> TestGraph<Ward> {

@@ -6,7 +6,7 @@ struct Parser;
 
 graph! {
     graph App {
-        processors { reader: Reader, parser: Parser }
+        processors { reader: Reader [source], parser: Parser }
         edges { reader -> parser: u8 [ceiling = 100]; }
     }
 }

@@ -10,7 +10,7 @@ struct Ack;
 
 graph! {
     graph App {
-        processors { reader: Reader, parser: Parser, sink: Sink }
+        processors { reader: Reader [source], parser: Parser, sink: Sink }
         edges {
             reader -> parser: Line;
             parser -> sink: Record [cap = 16];

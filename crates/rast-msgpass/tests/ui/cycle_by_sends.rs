@@ -7,7 +7,7 @@ struct Granted;
 
 graph! {
     graph App {
-        processors { voter: [Voter; 3] }
+        processors { voter: [Voter; 3] [source] }
         edges {
             voter -> voter: Vote [sends = (Vote)];
             voter -> voter: Granted [reply = Vote];

@@ -9,7 +9,7 @@ struct Line(Rc<u8>);
 
 graph! {
     graph App {
-        processors { reader: Reader, parser: Parser }
+        processors { reader: Reader [source], parser: Parser }
         edges { reader -> parser: Line; }
     }
 }

@@ -5,7 +5,7 @@ struct Reader;
 
 graph! {
     graph App {
-        processors { reader: Reader }
+        processors { reader: Reader [source] }
         edges {}
     }
 }

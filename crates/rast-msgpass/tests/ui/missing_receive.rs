@@ -8,7 +8,7 @@ struct Line;
 
 graph! {
     graph App {
-        processors { reader: Reader, parser: Parser }
+        processors { reader: Reader [source], parser: Parser }
         edges { reader -> parser: Line; }
     }
 }

@@ -32,7 +32,7 @@ impl<T, A: Allocator> Rest<'_, T, A> {
         let Some(place) = self.place else {
             return false;
         };
-        let node = self.queue.resolve(place);
+        let node = self.queue.nodes.resolve(place);
         let (data, next) = {
             // SAFETY: the queue is being dropped, so nothing else uses it; its list consists of
             // live nodes.
@@ -44,13 +44,13 @@ impl<T, A: Allocator> Rest<'_, T, A> {
         if let Place::Allocated(node) = place {
             // SAFETY: (1) the thread that linked the node leaked it, from this queue's allocator;
             // (2) nothing else uses the queue, and `place` has moved on.
-            let node = unsafe { Block::from_leaked(node, &self.queue.alloc) };
+            let node = unsafe { Block::from_leaked(node, &self.queue.nodes.alloc) };
             node.ended();
         }
         if let Data::Item(item) = data {
             // SAFETY: (1) a push leaked the item, from this queue's allocator; (2) it is queued
             // from the head on, so no pop has taken it, and `place` has moved on.
-            drop(unsafe { Block::from_leaked(item, &self.queue.alloc) });
+            drop(unsafe { Block::from_leaked(item, &self.queue.nodes.alloc) });
         }
         true
     }
@@ -73,7 +73,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
         let (tail, from_tail) = self.tail.at_rest();
         let mut place = head;
         loop {
-            let node = self.resolve(place);
+            let node = self.nodes.resolve(place);
             // SAFETY: the queue is borrowed exclusively, and its list consists of live nodes.
             let node = unsafe { node.as_ref() };
             let standing = if matches!(place, Place::Allocated(_)) {

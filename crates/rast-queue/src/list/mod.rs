@@ -51,6 +51,7 @@ mod block;
 mod end;
 mod iter;
 mod node;
+mod nodes;
 mod reference;
 mod source;
 #[cfg(all(test, not(rast_loom)))]
@@ -66,6 +67,7 @@ use crate::{Closed, TryPushError};
 use block::Block;
 pub use iter::{Drain, IntoIter};
 use node::{Data, Item, Node};
+use nodes::Nodes;
 use reference::Reference;
 use source::{Place, Source};
 
@@ -126,12 +128,7 @@ use source::{Place, Source};
 pub struct ListQueue<T, A: Allocator = Global> {
     head: CachePadded<Source<T>>,
     tail: CachePadded<Source<T>>,
-    /// The first node of a new queue; in the list once, and never freed.
-    first: Node<T>,
-    /// The last node of a queue that is closed between the two steps of a push; in the list at most
-    /// once, and never freed.
-    last: Node<T>,
-    alloc: A,
+    nodes: Nodes<T, A>,
 }
 
 // SAFETY: the queue owns its items and gives out no reference to one. One thread pushes an item and
@@ -167,9 +164,11 @@ impl<T, A: Allocator> ListQueue<T, A> {
         Self {
             head: CachePadded::new(Source::new()),
             tail: CachePadded::new(Source::new()),
-            first: Node::new(Node::<T>::STANDING),
-            last: Node::closed(),
-            alloc,
+            nodes: Nodes {
+                first: Node::new(Node::<T>::STANDING),
+                last: Node::closed(),
+                alloc,
+            },
         }
     }
 
@@ -179,9 +178,11 @@ impl<T, A: Allocator> ListQueue<T, A> {
         Self {
             head: CachePadded::new(Source::new()),
             tail: CachePadded::new(Source::new()),
-            first: Node::new(Node::<T>::STANDING),
-            last: Node::closed(),
-            alloc,
+            nodes: Nodes {
+                first: Node::new(Node::<T>::STANDING),
+                last: Node::closed(),
+                alloc,
+            },
         }
     }
 
@@ -234,7 +235,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     /// ```
     pub fn try_push(&self, item: T) -> Result<(), TryPushError<T>> {
         // Everything that can fail or panic comes before the item is stored: rule 6.
-        let item = match Block::new(Item(item), &self.alloc) {
+        let item = match Block::new(Item(item), &self.nodes.alloc) {
             Ok(item) => item,
             Err(Item(item)) => return Err(self.refuse(item)),
         };
@@ -243,7 +244,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
         loop {
             let place = match spare.take() {
                 Some(place) => place,
-                None => match Block::new(Node::new(Node::<T>::PASSING), &self.alloc) {
+                None => match Block::new(Node::new(Node::<T>::PASSING), &self.nodes.alloc) {
                     Ok(place) => place,
                     Err(_) => return Err(self.refuse(item.into_inner().0)),
                 },
@@ -322,32 +323,9 @@ impl<T, A: Allocator> ListQueue<T, A> {
             // SAFETY: (1) a push leaked the item, from this queue's allocator, when it put it into
             // the node; (2) this call moved the head off the node, which by rules 2 and 3 happens
             // once, and by rule 5 the item is ours.
-            let item = unsafe { Block::from_leaked(item, &self.alloc) };
+            let item = unsafe { Block::from_leaked(item, &self.nodes.alloc) };
             return Some(item.into_inner().0);
         }
-    }
-
-    /// Returns an iterator that pops until it first finds the queue empty.
-    ///
-    /// Other threads may push and pop meanwhile. The iterator ends when it first finds the queue
-    /// empty, which may never happen while producers are faster; bound it with `take`. If it is
-    /// dropped early, the other items stay queued.
-    ///
-    /// ```
-    /// let queue: rast_queue::list::ListQueue<_> = (1..=5).collect();
-    /// assert_eq!(queue.drain().take(2).collect::<Vec<_>>(), [1, 2]);
-    /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
-    /// ```
-    ///
-    /// A drain that is not iterated pops nothing:
-    ///
-    /// ```compile_fail
-    /// #![deny(unused_must_use)]
-    /// let queue: rast_queue::list::ListQueue<_> = (1..=5).collect();
-    /// queue.drain();
-    /// ```
-    pub fn drain(&self) -> Drain<'_, T, A> {
-        Drain::new(self)
     }
 
     /// Closes the queue, so that every later push fails; returns whether this call closed it.
@@ -407,24 +385,14 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Returns the allocator.
     pub fn allocator(&self) -> &A {
-        &self.alloc
-    }
-
-    /// The node at `place`.
-    #[inline]
-    fn resolve(&self, place: Place<T>) -> NonNull<Node<T>> {
-        match place {
-            Place::First => NonNull::from(&self.first),
-            Place::Last => NonNull::from(&self.last),
-            Place::Allocated(node) => node,
-        }
+        &self.nodes.alloc
     }
 
     /// Acquires a reference to the node that `source`, the head or the tail of this queue, points
     /// to.
     #[inline]
     fn refer(&self, source: &Source<T>) -> Reference<'_, T, A> {
-        Reference::take(self, source)
+        Reference::take(&self.nodes, source)
     }
 
     /// Moves `source` from the node of `from` to `to`, the node linked behind it, unless `source`

@@ -72,8 +72,8 @@ fn push_that_stops(
         }
     };
     let (Ok(item), Ok(place)) = (
-        Block::new(Item(n), &queue.alloc),
-        Block::new(Node::new(Node::<u32>::PASSING), &queue.alloc),
+        Block::new(Item(n), &queue.nodes.alloc),
+        Block::new(Node::new(Node::<u32>::PASSING), &queue.nodes.alloc),
     ) else {
         panic!("no memory");
     };
@@ -135,7 +135,7 @@ fn pop_that_stops(queue: &Counted<'_>, at: usize, others: impl FnOnce()) -> Opti
     drop(front);
     // SAFETY: as in `pop`: (1) a push leaked it, (2) this call moved the head.
     Some(
-        unsafe { Block::from_leaked(item, &queue.alloc) }
+        unsafe { Block::from_leaked(item, &queue.nodes.alloc) }
             .into_inner()
             .0,
     )

@@ -9,78 +9,11 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 
 use super::block::Spares;
-use super::consumer::Consumer;
-use super::producer::Producer;
 use super::stack::Stack;
 use crate::abort::{abort, deallocate};
-use crate::alloc::{AllocError, Allocator, Global, Layout};
+use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
-
-/// Makes a queue that uses the global allocator. Clone the producer for each further producer.
-///
-/// ```
-/// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
-/// let mut second = producer.clone();
-/// assert!(producer.push(1).unwrap()); // it was empty: wake the consumer
-/// assert!(!second.push_batch([2, 3]).unwrap());
-/// assert_eq!(consumer.pop(), Some(1));
-/// assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3]);
-/// ```
-///
-/// # Panics
-///
-/// Calls `handle_alloc_error` on lack of memory.
-#[must_use]
-pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
-    queue_in(Global)
-}
-
-/// Makes a queue whose memory comes from `alloc`.
-///
-/// # Panics
-///
-/// Calls `handle_alloc_error` on lack of memory.
-pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
-    match try_queue_in(alloc) {
-        Ok(halves) => halves,
-        Err(_) => std_alloc::alloc::handle_alloc_error(Layout::new::<Inside<T, A>>()),
-    }
-}
-
-/// Makes a queue as [`queue_in`] does, but returns an error on lack of memory.
-///
-/// # Errors
-///
-/// [`AllocError`] if `alloc` has no room for the part that the halves share.
-#[expect(
-    clippy::type_complexity,
-    reason = "the pair of halves is the plainest type there is"
-)]
-pub fn try_queue_in<T, A: Allocator>(
-    alloc: A,
-) -> Result<(Producer<T, A>, Consumer<T, A>), AllocError> {
-    let place = alloc.allocate(Layout::new::<Inside<T, A>>())?.cast();
-    let inside = Inside {
-        stack: CachePadded::new(Stack::new()),
-        spares: CachePadded::new(Spares::new()),
-        halves: AtomicUsize::new(2),
-        alloc,
-    };
-    // SAFETY: the memory is ours, of that layout.
-    unsafe { place.write(inside) };
-    let shared = Shared {
-        inside: place,
-        owns: PhantomData,
-    };
-    let second = Shared {
-        inside: place,
-        owns: PhantomData,
-    };
-    // SAFETY: this is the one consumer, and its handle is counted.
-    let consumer = unsafe { Consumer::new(second) };
-    Ok((Producer::new(shared), consumer))
-}
 
 /// Maximum number of halves of one queue; a clone beyond it aborts.
 const HALVES_MAX: usize = isize::MAX as usize;
@@ -102,6 +35,31 @@ pub(super) struct Shared<T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Shared<T, A> {
+    /// Layout of the part that the halves share.
+    pub(super) const LAYOUT: Layout = Layout::new::<Inside<T, A>>();
+
+    /// Makes the shared part, and returns the handles of a producer and of the consumer.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] if `alloc` has no memory.
+    pub(super) fn pair(alloc: A) -> Result<(Self, Self), AllocError> {
+        let inside = alloc.allocate(Self::LAYOUT)?.cast();
+        let value = Inside {
+            stack: CachePadded::new(Stack::new()),
+            spares: CachePadded::new(Spares::new()),
+            halves: AtomicUsize::new(2),
+            alloc,
+        };
+        // SAFETY: the memory is ours, of that layout.
+        unsafe { inside.write(value) };
+        let handle = || Self {
+            inside,
+            owns: PhantomData,
+        };
+        Ok((handle(), handle()))
+    }
+
     #[inline(always)]
     pub(super) fn inside(&self) -> &Inside<T, A> {
         // SAFETY: the memory lives until the last handle is dropped.
@@ -148,11 +106,11 @@ impl<T, A: Allocator> Drop for Shared<T, A> {
             // allocator.
             unsafe { block.deallocate(&self.inside().alloc) };
         }
-        // SAFETY: initialised by `try_queue_in`; this is the last handle, and it ends here.
+        // SAFETY: initialised by `pair`; this is the last handle, and it ends here.
         let inside = unsafe { self.inside.read() };
         let alloc = inside.alloc;
         // SAFETY: the memory came from this allocator with this layout.
-        unsafe { deallocate(&alloc, self.inside.cast(), Layout::new::<Inside<T, A>>()) };
+        unsafe { deallocate(&alloc, self.inside.cast(), Self::LAYOUT) };
     }
 }
 
@@ -177,6 +135,7 @@ impl<T, A: Allocator> fmt::Debug for Shared<T, A> {
 #[cfg(all(test, feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
+    use crate::mpsc::queue;
     use std::env;
     use std::process::Command;
 

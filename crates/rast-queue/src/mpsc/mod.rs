@@ -58,7 +58,58 @@ mod node;
 mod producer;
 mod stack;
 
-pub use boxed::{queue, queue_in, try_queue_in};
 pub use consumer::{Batch, Consumer};
 pub use node::{Link, Node, Pointer, UniquePointer};
 pub use producer::Producer;
+
+use crate::alloc::{AllocError, Allocator, Global};
+use boxed::Shared;
+
+/// Makes a queue that uses the global allocator. Clone the producer for each further producer.
+///
+/// ```
+/// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
+/// let mut second = producer.clone();
+/// assert!(producer.push(1).unwrap()); // it was empty: wake the consumer
+/// assert!(!second.push_batch([2, 3]).unwrap());
+/// assert_eq!(consumer.pop(), Some(1));
+/// assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3]);
+/// ```
+///
+/// # Panics
+///
+/// Calls `handle_alloc_error` on lack of memory.
+#[must_use]
+pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
+    queue_in(Global)
+}
+
+/// Makes a queue whose memory comes from `alloc`.
+///
+/// # Panics
+///
+/// Calls `handle_alloc_error` on lack of memory.
+pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
+    match try_queue_in(alloc) {
+        Ok(halves) => halves,
+        Err(_) => std_alloc::alloc::handle_alloc_error(Shared::<T, A>::LAYOUT),
+    }
+}
+
+/// Makes a queue as [`queue_in`] does, but returns an error on lack of memory.
+///
+/// # Errors
+///
+/// [`AllocError`] if `alloc` has no room for the part that the halves share.
+#[expect(
+    clippy::type_complexity,
+    reason = "the pair of halves is the plainest type there is"
+)]
+pub fn try_queue_in<T, A: Allocator>(
+    alloc: A,
+) -> Result<(Producer<T, A>, Consumer<T, A>), AllocError> {
+    let (shared, second) = Shared::pair(alloc)?;
+    // SAFETY: this is the one consumer, and its handle is counted.
+    let consumer = unsafe { Consumer::new(second) };
+    Ok((Producer::new(shared), consumer))
+}

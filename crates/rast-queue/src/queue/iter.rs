@@ -9,6 +9,31 @@ use crate::popping::popping_iterators;
 
 popping_iterators!(Queue);
 
+impl<T, A: Allocator> Queue<T, A> {
+    /// Returns an iterator that pops until it first finds the queue empty.
+    ///
+    /// Other threads may push and pop meanwhile. The iterator ends when it first finds the queue
+    /// empty, which may never happen while producers are faster; bound it with `take`. If it is
+    /// dropped early, the other items stay queued.
+    ///
+    /// ```
+    /// let queue: rast_queue::Queue<_> = (1..=5).collect();
+    /// assert_eq!(queue.drain().take(2).collect::<Vec<_>>(), [1, 2]);
+    /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
+    /// ```
+    ///
+    /// A drain that is not iterated pops nothing:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// let queue: rast_queue::Queue<_> = (1..=5).collect();
+    /// queue.drain();
+    /// ```
+    pub fn drain(&self) -> Drain<'_, T, A> {
+        Drain { queue: Some(self) }
+    }
+}
+
 impl<T, A: Allocator> Iterator for IntoIter<T, A> {
     type Item = T;
 

@@ -39,6 +39,7 @@ mod stall;
 mod batch;
 #[cfg(feature = "async")]
 mod future;
+mod held;
 mod iter;
 mod pace;
 mod pause;
@@ -70,9 +71,9 @@ use word::{CLOSED, MOST_PINS, MOST_SLOTS, index, same_segment};
 pub use batch::Rest;
 #[cfg(feature = "async")]
 pub use future::{Pop, Stream};
+#[cfg(not(feature = "std"))]
+use held::Held;
 pub use iter::{Drain, IntoIter};
-#[cfg(feature = "std")]
-use wait::Held;
 #[cfg(feature = "std")]
 pub use wait::PopError;
 #[cfg(all(feature = "std", any(rast_loom, rast_shuttle)))]
@@ -358,29 +359,6 @@ impl<T, A: Allocator> Queue<T, A> {
         usize::try_from(ahead.wrapping_add(within)).unwrap_or(0)
     }
 
-    /// Returns an iterator that pops until it first finds the queue empty.
-    ///
-    /// Other threads may push and pop meanwhile. The iterator ends when it first finds the queue
-    /// empty, which may never happen while producers are faster; bound it with `take`. If it is
-    /// dropped early, the other items stay queued.
-    ///
-    /// ```
-    /// let queue: rast_queue::Queue<_> = (1..=5).collect();
-    /// assert_eq!(queue.drain().take(2).collect::<Vec<_>>(), [1, 2]);
-    /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
-    /// ```
-    ///
-    /// A drain that is not iterated pops nothing:
-    ///
-    /// ```compile_fail
-    /// #![deny(unused_must_use)]
-    /// let queue: rast_queue::Queue<_> = (1..=5).collect();
-    /// queue.drain();
-    /// ```
-    pub fn drain(&self) -> Drain<'_, T, A> {
-        Drain::new(self)
-    }
-
     /// Returns the allocator.
     pub fn allocator(&self) -> &A {
         &self.alloc
@@ -551,20 +529,6 @@ impl<T, A: Allocator> Queue<T, A> {
 
     #[cfg(not(feature = "std"))]
     fn wake_all(&self) {}
-}
-
-/// Stands in for `wait::Held` without `std`, where no thread waits and so no waker panics.
-#[cfg(not(feature = "std"))]
-#[derive(Default)]
-struct Held(());
-
-#[cfg(not(feature = "std"))]
-impl Held {
-    fn or(self, _later: Self) -> Self {
-        self
-    }
-
-    fn go_up(self) {}
 }
 
 /// The segment beneath this one in limbo.

@@ -3,10 +3,11 @@
 use core::mem::ManuallyDrop;
 use core::ptr;
 
+use super::Queue;
+use super::held::Held;
 use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
 use super::segment::{SOURCE, Segment, Slot, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
-use super::{Held, Queue};
 use crate::alloc::Allocator;
 use crate::primitive::hint::prefetch_write;
 use crate::primitive::sync::atomic::Ordering;

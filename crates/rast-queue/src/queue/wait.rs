@@ -43,22 +43,19 @@
 //! only the wake-up that it carries. A waiter that finds the queue closed wakes the waiters that
 //! the closing thread has not woken yet.
 
-use core::any::Any;
 use core::error::Error;
 use core::fmt;
 use core::mem;
-use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use std::panic::{catch_unwind, resume_unwind};
 use std::time::Instant;
-use std_alloc::boxed::Box;
 
 use super::Queue;
+use super::held::Held;
 use super::wait_list::{Entered, Left, Place, Wake};
 use super::word::{self, WAITING};
 use crate::alloc::Allocator;
+use crate::primitive::panics::{self, Payload};
 use crate::primitive::sync::atomic::Ordering;
-use crate::primitive::thread::panicking;
 use crate::primitive::{Backoff, LocalParker, WaitStrategy};
 
 /// Maximum sleep of a thread that does not rely on the flag, because another thread may be about to
@@ -86,14 +83,14 @@ impl fmt::Display for PopError {
 impl Error for PopError {}
 
 impl Wake {
-    fn wake(self) -> Result<(), Panic> {
+    fn wake(self) -> Result<(), Payload> {
         match self {
             Self::Thread(unparker) => {
                 unparker.unpark();
                 Ok(())
             }
             // The queue is consistent here, and the panic is resumed later.
-            Self::Task(waker) => catch_unwind(AssertUnwindSafe(|| waker.wake())),
+            Self::Task(waker) => panics::contain(|| waker.wake()),
         }
     }
 }
@@ -250,7 +247,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 break;
             };
             step!("wake: to be called");
-            held = held.or(Held(wake.wake().err()));
+            held = held.or(Held::new(wake.wake().err()));
         }
         held
     }
@@ -309,50 +306,6 @@ impl<T, A: Allocator> Queue<T, A> {
 fn is_past(deadline: Instant) -> bool {
     // A model has no clock: there a bounded wait ends at its first sleep.
     cfg!(any(rast_loom, rast_shuttle)) || Instant::now() >= deadline
-}
-
-/// The payload of a waker's panic.
-type Panic = Box<dyn Any + Send>;
-
-/// The first panic of a waker, kept until all waiters are woken and the operation is complete.
-#[derive(Default)]
-#[must_use = "a panic goes up in the end"]
-pub(super) struct Held(Option<Panic>);
-
-impl Held {
-    /// Keeps the first panic of two, and drops the later one. The panic hook has run for both.
-    pub(super) fn or(mut self, mut later: Self) -> Self {
-        // If both hold a panic, the drop of `later` discards its own.
-        let first = self.0.take();
-        Self(first.or_else(|| later.0.take()))
-    }
-
-    /// Resumes the panic, unless the thread is already unwinding: a second panic would abort.
-    pub(super) fn go_up(mut self) {
-        if !panicking()
-            && let Some(panic) = self.0.take()
-        {
-            resume_unwind(panic);
-        }
-    }
-}
-
-impl Drop for Held {
-    /// Discards the panic. This happens while another panic unwinds, for instance an allocator's in
-    /// a batch.
-    fn drop(&mut self) {
-        if let Some(panic) = self.0.take() {
-            end(panic);
-        }
-    }
-}
-
-/// Discards the payload of a panic. If its drop panics, the new payload is leaked, since its drop
-/// may panic too.
-fn end(panic: Panic) {
-    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        mem::forget(another);
-    }
 }
 
 /// A popped item, until it can be returned. If a panic unwinds before, the item is pushed back to
@@ -510,7 +463,7 @@ mod tests {
         queue.push(1).unwrap();
         let end = queue.pop_or_closed().unwrap();
         // The wake-up of `turn` is handed on to the one that panics.
-        let given = catch_unwind(AssertUnwindSafe(|| queue.give_after(end, || drop(turn))));
+        let given = panics::contain(|| queue.give_after(end, || drop(turn)));
         assert!(given.is_err());
         assert_eq!(queue.pop(), Some(1), "the item in hand");
         drop(panicking);
@@ -541,7 +494,7 @@ mod tests {
         let turns = [(); 3].map(|()| Turn::enter(&queue, hostile()));
         let last = Counted::new(false);
         let sleeping = enter(&queue, &last);
-        let closed = catch_unwind(AssertUnwindSafe(|| queue.close()));
+        let closed = panics::contain(|| queue.close());
         let panic = closed.expect_err("the first panic goes up");
         assert!(panic.is::<Hostile>());
         mem::forget(panic);

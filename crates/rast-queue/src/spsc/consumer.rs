@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::ReadChunk;
 use super::pace::Pace;
 use super::raw::{Block, Side, Span};
 use super::wait::Wait;
@@ -193,28 +192,6 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Borrows up to `max` of the queued items, to be read in place or moved out.
-    ///
-    /// ```
-    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
-    /// producer.push_slice(&[1, 2, 3]);
-    /// let chunk = consumer.read_chunk(2);
-    /// assert_eq!(chunk.as_slices().0, [1, 2]);
-    /// chunk.commit(1);
-    /// assert_eq!(consumer.peek(), Some(&2));
-    /// ```
-    #[inline]
-    pub fn read_chunk(&mut self, max: usize) -> ReadChunk<'_, T, A> {
-        let len = self.standing(max);
-        ReadChunk::new(self, len)
-    }
-
-    /// Borrows the oldest `count` items, or returns `None` if fewer are queued.
-    #[inline]
-    pub fn read_chunk_exact(&mut self, count: usize) -> Option<ReadChunk<'_, T, A>> {
-        (self.standing(count) == count).then(|| ReadChunk::new(self, count))
-    }
-
     /// Borrows the oldest item, or returns `None` if the ring is empty.
     #[inline]
     pub fn peek(&self) -> Option<&T> {
@@ -290,7 +267,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Returns how many items are queued, at most `max`. Loads the producer's index if the cached
     /// index shows fewer.
     #[inline(always)]
-    fn standing(&self, max: usize) -> usize {
+    pub(super) fn standing(&self, max: usize) -> usize {
         let len = self.cached_len();
         let len = if len < max.min(self.capacity()) {
             self.reload()

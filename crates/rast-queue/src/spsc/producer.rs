@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::WriteChunk;
 use super::raw::{Block, Side, Span};
 use crate::Full;
 use crate::alloc::{Allocator, Global};
@@ -191,30 +190,6 @@ impl<T, A: Allocator> Producer<T, A> {
         self.write_chunk(items.len()).copy_from_slice(items)
     }
 
-    /// Borrows up to `max` free slots to be written in place; fewer, or none, if the ring has less
-    /// room.
-    ///
-    /// ```
-    /// let (mut producer, consumer) = rast_queue::spsc::ring(4);
-    /// let chunk = producer.write_chunk(usize::MAX);
-    /// assert_eq!(chunk.len(), 4);
-    /// chunk.fill(["a", "b"]);
-    /// assert_eq!(consumer.len(), 2);
-    /// ```
-    #[inline]
-    pub fn write_chunk(&mut self, max: usize) -> WriteChunk<'_, T, A> {
-        let room = self.room_for(max);
-        let len = room.min(max);
-        self.prefetch(room, len);
-        WriteChunk::new(self, len)
-    }
-
-    /// Borrows `count` free slots to be written in place, or returns `None` if there are fewer.
-    #[inline]
-    pub fn write_chunk_exact(&mut self, count: usize) -> Option<WriteChunk<'_, T, A>> {
-        self.has_room(count).then(|| WriteChunk::new(self, count))
-    }
-
     /// Loads the consumer's index and returns how many items fit. The consumer can only make room,
     /// so this many pushes will succeed.
     #[inline]
@@ -273,7 +248,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Returns the room. Loads the consumer's index if the cached index shows less than `wanted`.
     #[inline(always)]
-    fn room_for(&self, wanted: usize) -> usize {
+    pub(super) fn room_for(&self, wanted: usize) -> usize {
         let room = self.cached_room();
         if room < wanted.min(self.capacity()) {
             self.room()
@@ -307,7 +282,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// before, so that the tail finds them in the cache. Skips lines that are not free according to
     /// the cached head, which shows `room` free slots after the tail.
     #[inline(always)]
-    fn prefetch(&self, room: usize, len: usize) {
+    pub(super) fn prefetch(&self, room: usize, len: usize) {
         let Some(ahead) = AHEAD.checked_mul(Self::LINE) else {
             return;
         };

@@ -7,6 +7,30 @@ use super::Consumer;
 use super::raw::Span;
 use crate::alloc::{Allocator, Global};
 
+impl<T, A: Allocator> Consumer<T, A> {
+    /// Borrows up to `max` of the queued items, to be read in place or moved out.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
+    /// producer.push_slice(&[1, 2, 3]);
+    /// let chunk = consumer.read_chunk(2);
+    /// assert_eq!(chunk.as_slices().0, [1, 2]);
+    /// chunk.commit(1);
+    /// assert_eq!(consumer.peek(), Some(&2));
+    /// ```
+    #[inline]
+    pub fn read_chunk(&mut self, max: usize) -> ReadChunk<'_, T, A> {
+        let len = self.standing(max);
+        ReadChunk::new(self, len)
+    }
+
+    /// Borrows the oldest `count` items, or returns `None` if fewer are queued.
+    #[inline]
+    pub fn read_chunk_exact(&mut self, count: usize) -> Option<ReadChunk<'_, T, A>> {
+        (self.standing(count) == count).then(|| ReadChunk::new(self, count))
+    }
+}
+
 /// Borrowed items of a ring, to be read or popped; made by [`Consumer::read_chunk`].
 ///
 /// The items are one slice, or two where the ring wraps. Only the methods below pop items. A chunk
@@ -63,7 +87,7 @@ unsafe impl<T: Send, A: Allocator + Send> Send for ReadChunk<'_, T, A> {}
 impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
     /// The `len` items from the head on, which the consumer has found queued.
     #[inline(always)]
-    pub(super) fn new(consumer: &'a mut Consumer<T, A>, len: usize) -> Self {
+    fn new(consumer: &'a mut Consumer<T, A>, len: usize) -> Self {
         Self {
             span: consumer.span(len),
             consumer,

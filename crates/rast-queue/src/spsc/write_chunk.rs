@@ -7,6 +7,32 @@ use super::Producer;
 use super::raw::Span;
 use crate::alloc::{Allocator, Global};
 
+impl<T, A: Allocator> Producer<T, A> {
+    /// Borrows up to `max` free slots to be written in place; fewer, or none, if the ring has less
+    /// room.
+    ///
+    /// ```
+    /// let (mut producer, consumer) = rast_queue::spsc::ring(4);
+    /// let chunk = producer.write_chunk(usize::MAX);
+    /// assert_eq!(chunk.len(), 4);
+    /// chunk.fill(["a", "b"]);
+    /// assert_eq!(consumer.len(), 2);
+    /// ```
+    #[inline]
+    pub fn write_chunk(&mut self, max: usize) -> WriteChunk<'_, T, A> {
+        let room = self.room_for(max);
+        let len = room.min(max);
+        self.prefetch(room, len);
+        WriteChunk::new(self, len)
+    }
+
+    /// Borrows `count` free slots to be written in place, or returns `None` if there are fewer.
+    #[inline]
+    pub fn write_chunk_exact(&mut self, count: usize) -> Option<WriteChunk<'_, T, A>> {
+        self.has_room(count).then(|| WriteChunk::new(self, count))
+    }
+}
+
 /// Borrowed free slots of a ring, to be written; made by [`Producer::write_chunk`].
 ///
 /// The slots are one slice, or two where the ring wraps. Only the methods below push items. A chunk
@@ -68,7 +94,7 @@ unsafe impl<T: Send, A: Allocator + Send> Send for WriteChunk<'_, T, A> {}
 impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// The `len` slots from the tail on, for which the producer has found room.
     #[inline(always)]
-    pub(super) fn new(producer: &'a mut Producer<T, A>, len: usize) -> Self {
+    fn new(producer: &'a mut Producer<T, A>, len: usize) -> Self {
         Self {
             span: producer.span(len),
             producer,

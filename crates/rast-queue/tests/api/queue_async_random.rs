@@ -2,6 +2,7 @@
 //! promise: once every future that was woken has been polled, no item is queued beside one that
 //! waits. The seed is printed.
 
+use rast_queue::primitive::Random;
 use rast_queue::{Pop, Queue};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -19,17 +20,6 @@ struct Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         self.is_woken.store(true, Ordering::Relaxed);
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).unwrap() % bound
     }
 }
 
@@ -114,7 +104,7 @@ impl<'a> Game<'a> {
 fn no_item_is_queued_beside_a_future_that_waits() {
     let seed = RandomState::new().hash_one(0) | 1;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let runs = if cfg!(miri) { 5 } else { 2_000 };
     for run in 0..runs {
         let queue = Queue::with_segment_slots(2 << random.below(4));

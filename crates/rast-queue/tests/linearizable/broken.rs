@@ -1,7 +1,8 @@
 //! Queues that are wrong, each in one way, and must be caught in a run.
 
-use crate::history::program::{Fifo, Program, Random, Size};
+use crate::history::program::{Fifo, Program, Size};
 use crate::history::{Violation, exhaustive, patterns};
+use rast_queue::primitive::Random;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -132,10 +133,11 @@ impl Fifo for Broken {
 
 /// Runs programs until one shows a fault, and gives it.
 fn caught(fault: Fault, size: Size) -> Violation {
-    let mut seeds = Random(rast_queue::primitive::model::draw());
+    let first = rast_queue::primitive::model::draw();
+    let mut seeds = Random::new(first);
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
-        let seed = seeds.next();
+        let seed = seeds.draw();
         let history = Program::random(seed, size).run(Broken::new(fault));
         if let Err(violation) = patterns::check(&history) {
             if let Some(exact) = exhaustive::check(&history) {
@@ -145,7 +147,7 @@ fn caught(fault: Fault, size: Size) -> Violation {
             return violation;
         }
     }
-    panic!("not caught in a minute, seeds up to {}", seeds.0);
+    panic!("not caught in a minute, seeds from {first}");
 }
 
 const SMALL: Size = Size {
@@ -163,9 +165,9 @@ const CLOSING: Size = Size {
 #[test]
 fn the_queue_without_a_fault_passes() {
     for (count, size) in [(200, SMALL), (200, CLOSING)] {
-        let mut seeds = Random(rast_queue::primitive::model::draw());
+        let mut seeds = Random::new(rast_queue::primitive::model::draw());
         for _ in 0..count {
-            let seed = seeds.next();
+            let seed = seeds.draw();
             let history = Program::random(seed, size).run(Broken::new(Fault::None));
             crate::history::assert_sound(&format!("seed {seed}"), &history);
         }

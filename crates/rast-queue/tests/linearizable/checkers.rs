@@ -1,8 +1,8 @@
 //! The checkers: every pattern by hand, good and bad, and the two against each other.
 
-use crate::history::program::Random;
 use crate::history::{Call, Event, History, Violation, exhaustive, patterns};
 use Call::{Close, ClosedEmpty, Empty, IsClosed, Pop, Push, Refused};
+use rast_queue::primitive::Random;
 
 /// A history of single operations: thread, start, end, call.
 fn history(events: &[(usize, u64, u64, Call)]) -> History {
@@ -314,8 +314,8 @@ const SMALL_STATES_MAX: usize = 252_000;
 /// A random history: threads of operations that overlap at random, with answers that are often
 /// right.
 fn random_history(random: &mut Random, closes: bool) -> History {
-    let threads = 2 + random.below(3) as usize;
-    let count = 2 + random.below(9) as usize;
+    let threads = 2 + random.below(3);
+    let count = 2 + random.below(9);
     // Each operation takes effect at its place in a list; its stamps lie about it.
     let (mut queue, mut next, mut is_closed) = (std::collections::VecDeque::new(), 1, false);
     let mut calls: Vec<Call> = Vec::new();
@@ -341,8 +341,8 @@ fn random_history(random: &mut Random, closes: bool) -> History {
     }
     // Some answers change places.
     for _ in 0..random.below(3) {
-        let (a, b) = (random.below(count as u64), random.below(count as u64));
-        calls.swap(a as usize, b as usize);
+        let (a, b) = (random.below(count), random.below(count));
+        calls.swap(a, b);
     }
     // Ends and beginnings by chance: at each step a thread begins its next operation or ends the
     // one it is in.
@@ -350,7 +350,7 @@ fn random_history(random: &mut Random, closes: bool) -> History {
     let mut open: Vec<Option<Event>> = vec![None; threads];
     let (mut clock, mut calls) = (0, calls.into_iter().peekable());
     while calls.peek().is_some() || open.iter().any(Option::is_some) {
-        let thread = random.below(threads as u64) as usize;
+        let thread = random.below(threads);
         match open[thread].take() {
             Some(mut event) => {
                 event.end = clock;
@@ -376,7 +376,7 @@ fn random_history(random: &mut Random, closes: bool) -> History {
 #[test]
 fn the_checkers_agree() {
     let seed = rast_queue::primitive::model::draw();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut good, mut bad, mut missed) = (0, 0, 0);
     for round in 0..40_000 {
         let closes = round % 2 == 0;

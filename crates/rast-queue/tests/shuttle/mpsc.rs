@@ -1,12 +1,11 @@
 //! `mpsc`, both faces.
 
 use crate::Drops;
-use crate::history::program::Random;
 use crate::history::{Clock, Event, Fewer, assert_sound};
 use rast_queue::mpsc::{self, Link, intrusive};
 use rast_queue::primitive::model::{draw, model};
 use rast_queue::primitive::sync::Arc;
-use rast_queue::primitive::{Parker, thread};
+use rast_queue::primitive::{Parker, Random, thread};
 
 /// Single pushes and many on two or three producers, one of which is cloned on the way and one of
 /// which may find the queue closed; pops and takes of all on the consumer.
@@ -14,13 +13,13 @@ use rast_queue::primitive::{Parker, thread};
 fn mpsc_programs() {
     model(|| {
         let seed = draw();
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (producer, mut consumer) = mpsc::queue();
         let clock = Clock::default();
-        let threads: Vec<_> = (0..2 + random.below(2))
+        let threads: Vec<_> = (0..2 + random.draw() % 2)
             .map(|number| {
                 let (mut producer, mut log) = (producer.clone(), clock.log(number as usize));
-                let mut choices = Random(random.next());
+                let mut choices = Random::new(random.draw());
                 thread::spawn(move || -> Vec<Event> {
                     let mut next = (number + 1) << 32;
                     for _ in 0..8 {

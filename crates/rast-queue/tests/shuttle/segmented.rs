@@ -1,10 +1,9 @@
 //! The unbounded queue between two threads, in small segments.
 
 use crate::Drops;
-use crate::history::program::Random;
 use crate::history::{Clock, Fewer, assert_sound};
 use rast_queue::primitive::model::{draw, model};
-use rast_queue::primitive::thread;
+use rast_queue::primitive::{Random, thread};
 use rast_queue::spsc::segmented;
 
 /// Single operations and batches on both sides, over the borders of segments and the wrap of the
@@ -13,17 +12,17 @@ use rast_queue::spsc::segmented;
 fn segmented_programs() {
     model(|| {
         let seed = draw();
-        let mut random = Random(seed);
-        let slots = 1 + random.below(3) as usize;
-        let start = usize::MAX - random.below(8) as usize;
+        let mut random = Random::new(seed);
+        let slots = 1 + random.below(3);
+        let start = usize::MAX - random.below(8);
         let (mut producer, mut consumer) = segmented::queue_at(slots, start);
         let clock = Clock::default();
         let mut theirs = clock.log(0);
-        let mut choices = Random(random.next());
+        let mut choices = Random::new(random.draw());
         let pushing = thread::spawn(move || {
             let mut next = 0;
             for _ in 0..12 {
-                let values: Vec<u64> = (next..=next + choices.below(5)).collect();
+                let values: Vec<u64> = (next..=next + choices.draw() % 5).collect();
                 next += values.len() as u64;
                 theirs.push_batch(&values, || match values.len() {
                     1 => usize::from(producer.push(values[0]).is_ok()),
@@ -35,7 +34,7 @@ fn segmented_programs() {
         });
         let mut mine = clock.log(1);
         for _ in 0..12 {
-            let max = 1 + random.below(5) as usize;
+            let max = 1 + random.below(5);
             match random.below(4) {
                 0 => {
                     mine.pop_batch(max, Fewer::SayEmpty, |each| {

@@ -1,16 +1,15 @@
 //! `spmc`, in small blocks.
 
 use crate::Drops;
-use crate::history::program::Random;
 use crate::history::{Clock, Event, Fewer, Log, assert_sound};
 use rast_queue::primitive::model::{draw, model};
-use rast_queue::primitive::{Parker, thread};
+use rast_queue::primitive::{Parker, Random, thread};
 use rast_queue::spmc;
 
 /// One consumer's part of a program: it may leave and enter again on the way.
 fn consume(mut consumer: spmc::Consumer<u64>, mut log: Log, mut choices: Random) -> Vec<Event> {
     for _ in 0..8 {
-        let max = 1 + choices.below(4) as usize;
+        let max = 1 + choices.below(4);
         match choices.below(8) {
             0 => {
                 log.pop_batch(max, Fewer::SayEmptyIfNone, |each| {
@@ -46,20 +45,20 @@ fn consume(mut consumer: spmc::Consumer<u64>, mut log: Log, mut choices: Random)
 fn spmc_programs() {
     model(|| {
         let seed = draw();
-        let mut random = Random(seed);
-        let (mut producer, mut last) = spmc::with_block_slots(1 + random.below(3) as usize);
+        let mut random = Random::new(seed);
+        let (mut producer, mut last) = spmc::with_block_slots(1 + random.below(3));
         let clock = Clock::default();
-        let threads: Vec<_> = (0..2 + random.below(2) as usize)
+        let threads: Vec<_> = (0..2 + random.below(2))
             .map(|number| {
                 let (consumer, log) = (last.clone(), clock.log(number));
-                let choices = Random(random.next());
+                let choices = Random::new(random.draw());
                 thread::spawn(move || consume(consumer, log, choices))
             })
             .collect();
         let mut log = clock.log(threads.len());
         let mut next = 1;
         for _ in 0..8 {
-            let values: Vec<u64> = (next..=next + random.below(4)).collect();
+            let values: Vec<u64> = (next..=next + random.draw() % 4).collect();
             next += values.len() as u64;
             log.push_batch(&values, || {
                 match values.len() {

@@ -1,10 +1,9 @@
 //! The bounded ring.
 
 use crate::Drops;
-use crate::history::program::Random;
 use crate::history::{Clock, Fewer, assert_sound};
 use rast_queue::primitive::model::{draw, model};
-use rast_queue::primitive::thread;
+use rast_queue::primitive::{Random, thread};
 use rast_queue::spsc;
 
 /// Single operations and batches on both sides, over the wrap of the indices; a history has no
@@ -13,9 +12,9 @@ use rast_queue::spsc;
 fn spsc_programs() {
     model(|| {
         let seed = draw();
-        let mut random = Random(seed);
-        let capacity = 1 + random.below(5) as usize;
-        let start = usize::MAX - random.below(8) as usize;
+        let mut random = Random::new(seed);
+        let capacity = 1 + random.below(5);
+        let start = usize::MAX - random.below(8);
         let (mut producer, mut consumer) = spsc::ring_at(capacity, start);
         let clock = Clock::default();
         let mut theirs = clock.log(0);
@@ -25,7 +24,7 @@ fn spsc_programs() {
             for _ in 0..20 {
                 match choices.below(3) {
                     0 => {
-                        let mut items = next..next + 1 + choices.below(4);
+                        let mut items = next..next + 1 + choices.draw() % 4;
                         let values: Vec<u64> = items.clone().collect();
                         let fits = |taken: usize| &values[..taken];
                         let taken = theirs.offer_batch(|| fits(producer.push_batch(&mut items)));
@@ -38,10 +37,10 @@ fn spsc_programs() {
             (theirs.into_events(), producer, next)
         });
         let mut mine = clock.log(1);
-        random.next();
+        random.draw();
         for _ in 0..20 {
             if random.below(3) == 0 {
-                let max = 1 + random.below(5) as usize;
+                let max = 1 + random.below(5);
                 mine.pop_batch(max, Fewer::SayEmpty, |each| {
                     consumer.pop_batch(max, each);
                 });

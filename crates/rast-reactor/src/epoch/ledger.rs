@@ -518,7 +518,31 @@ fn announced() {
 
 impl<C> Drop for Reader<C> {
     fn drop(&mut self) {
-        // The transactions of this reactor are gone: they hold it.
-        self.leave(None, |_| {});
+        // The transactions of this reactor are gone: they hold it. No owner is woken, so the
+        // request flags of owners that sleep are left for the others.
+        for follower in &mut self.followers {
+            follower.publish(None, State::Left);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_is_dropped_leaves_the_request_flag_to_the_others() {
+        let (mut writer, followers) = Ledger::of(0, 3);
+        let readers = followers
+            .into_iter()
+            .map(|one| Reader::new(Vec::from([one])));
+        let mut readers: Vec<_> = readers.collect();
+        writer.push((), 0);
+        writer.begin_wait();
+        drop(readers.pop());
+        readers[1].follow(false, |_, ()| {});
+        let mut woken = None;
+        readers[1].publish(None, |owner| woken = Some(owner));
+        assert_eq!(woken, Some(0));
     }
 }

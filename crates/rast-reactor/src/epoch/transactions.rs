@@ -169,18 +169,32 @@ impl Transactions {
         self.unreported != NONE
     }
 
-    /// The next one that is open for longer than `limit`, or how long until one will be.
-    pub(crate) fn overdue(&mut self, now: Instant, limit: Duration) -> Result<Overdue, Duration> {
-        // Those that no task left open: a destructor has.
-        self.left_open_slow(None, now);
-        let Some(record) = self.records.get(self.unreported as usize) else {
-            return Err(Duration::MAX);
-        };
+    /// The first one that has not been reported, and for how long it is open.
+    fn unreported(&self, now: Instant) -> Option<(&Record, Duration)> {
+        let record = self.records.get(self.unreported as usize)?;
         let since = record.since.unwrap_or(now);
         let open = Duration::from_nanos(now.saturating_since(since).as_nanos());
+        Some((record, open))
+    }
+
+    /// Returns how long until one is to be reported, zero if one is now; `None` if there is none to
+    /// report.
+    pub(crate) fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
+        let (_, open) = self.unreported(now)?;
+        // A nanosecond more, since a transaction of just the limit is none.
+        let left = limit.checked_sub(open);
+        Some(left.map_or(Duration::ZERO, |left| {
+            left.saturating_add(Duration::from_nanos(1))
+        }))
+    }
+
+    /// The next one that is open for longer than `limit`.
+    pub(crate) fn overdue(&mut self, now: Instant, limit: Duration) -> Option<Overdue> {
+        // Those that no task left open: a destructor has.
+        self.left_open_slow(None, now);
+        let (record, open) = self.unreported(now)?;
         if open <= limit {
-            // A nanosecond more, since a transaction of just the limit is none.
-            return Err((limit - open).saturating_add(Duration::from_nanos(1)));
+            return None;
         }
         let overdue = Overdue {
             origin: record.origin.clone(),
@@ -188,6 +202,6 @@ impl Transactions {
             open,
         };
         self.unreported = record.newer;
-        Ok(overdue)
+        Some(overdue)
     }
 }

@@ -4,9 +4,9 @@
     allow(dead_code, reason = "some are of io_uring alone")
 )]
 
-use core::cell::Cell;
+use core::cell::RefCell;
 
-use crate::random::next_u64;
+use crate::primitive::Random;
 
 /// Faults that a driver injects into operations, for tests of what uses them. None by default.
 ///
@@ -24,7 +24,7 @@ use crate::random::next_u64;
 #[derive(Clone, Debug)]
 #[must_use = "faults are injected by reactors that are built with them"]
 pub struct Faults {
-    seed: Cell<u64>,
+    random: RefCell<Random>,
     short: u16,
     interrupted: u16,
     reset: u16,
@@ -56,7 +56,7 @@ impl Faults {
     /// No faults, and a seed for those that are added.
     pub fn seeded(seed: u64) -> Self {
         Self {
-            seed: Cell::new(seed),
+            random: RefCell::new(Random::new(seed)),
             short: 0,
             interrupted: 0,
             reset: 0,
@@ -109,10 +109,7 @@ impl Faults {
     }
 
     fn number(&self) -> u64 {
-        let mut seed = self.seed.get();
-        let number = next_u64(&mut seed);
-        self.seed.set(seed);
-        number
+        self.random.borrow_mut().draw()
     }
 
     /// What happens to an attempt to move `len` bytes, which may be made fewer.

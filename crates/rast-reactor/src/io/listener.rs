@@ -1,9 +1,12 @@
 //! A listening socket of either backend.
 
+use core::cell::Cell;
 use std::io;
 use std_alloc::rc::Rc;
 
 use rast_executor::io as executor;
+use rast_executor::timers::{Instant, Nanos};
+use rast_executor::{now, sleep_until};
 use socket2::SockRef;
 
 use super::backend::Io;
@@ -46,8 +49,12 @@ impl Accepts for executor::UnixListener {
     }
 }
 
+/// How long a listener accepts nothing after the system lacked descriptors or memory. Without it, a
+/// loop that goes on after errors would keep its core busy until descriptors are closed.
+const REST: Nanos = Nanos::from_millis(10);
+
 /// The socket of a listener.
-pub(crate) enum Listener<L> {
+enum Kind<L> {
     Ready {
         listener: L,
         io: Rc<Io>,
@@ -56,45 +63,90 @@ pub(crate) enum Listener<L> {
     Ring(uring::Listener),
 }
 
+/// A listener of either backend.
+pub(crate) struct Listener<L> {
+    kind: Kind<L>,
+    /// The end of a rest.
+    rests_until: Cell<Option<Instant>>,
+}
+
 impl<L: Accepts> Listener<L> {
-    pub(crate) async fn accept(&self) -> io::Result<Stream<L::Stream>> {
-        match self {
-            Self::Ready { listener, io } => Ok(Stream::ready(io, listener.accept().await?)),
-            #[cfg(target_os = "linux")]
-            Self::Ring(listener) => {
-                let fd = listener.accept().await?;
-                Ok(Stream::on_ring(listener.ring(), fd))
-            }
+    pub(crate) fn ready(listener: L, io: Rc<Io>) -> Self {
+        Self::new(Kind::Ready { listener, io })
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn on_ring(listener: uring::Listener) -> Self {
+        Self::new(Kind::Ring(listener))
+    }
+
+    fn new(kind: Kind<L>) -> Self {
+        Self {
+            kind,
+            rests_until: Cell::new(None),
         }
     }
 
-    pub(crate) async fn accept_many(&self) -> io::Result<Stream<L::Stream>> {
-        match self {
-            Self::Ready { .. } => self.accept().await,
-            #[cfg(target_os = "linux")]
-            Self::Ring(listener) => {
-                let fd = listener.accept_many().await?;
-                Ok(Stream::on_ring(listener.ring(), fd))
+    /// Accepts a connection; with `many`, by one operation for all connections.
+    pub(crate) async fn accept(&self, many: bool) -> io::Result<Stream<L::Stream>> {
+        while let Some(until) = self.rests_until.get() {
+            if now() >= until {
+                self.rests_until.set(None);
+            } else {
+                sleep_until(until).await;
             }
         }
+        let accepted = match &self.kind {
+            Kind::Ready { listener, io } => {
+                let stream = listener.accept().await;
+                stream.map(|stream| Stream::ready(io, stream))
+            }
+            #[cfg(target_os = "linux")]
+            Kind::Ring(listener) => {
+                let fd = if many {
+                    listener.accept_many().await
+                } else {
+                    listener.accept().await
+                };
+                fd.map(|fd| Stream::on_ring(listener.ring(), fd))
+            }
+        };
+        if let Err(error) = &accepted
+            && is_lack(error)
+        {
+            self.rests_until.set(Some(now().saturating_add(REST)));
+        }
+        accepted
     }
 
-    /// Accepts no more for [`accept_many`](Self::accept_many).
+    /// Accepts no more by the operation for all connections.
     pub(crate) fn pause(&self) {
-        match self {
-            Self::Ready { .. } => {}
+        match &self.kind {
+            Kind::Ready { .. } => {}
             #[cfg(target_os = "linux")]
-            Self::Ring(listener) => listener.pause(),
+            Kind::Ring(listener) => listener.pause(),
         }
     }
 
     pub(crate) fn socket(&self) -> SockRef<'_> {
-        match self {
-            Self::Ready { listener, .. } => listener.socket(),
+        match &self.kind {
+            Kind::Ready { listener, .. } => listener.socket(),
             #[cfg(target_os = "linux")]
-            Self::Ring(listener) => SockRef::from(listener.fd()),
+            Kind::Ring(listener) => SockRef::from(listener.fd()),
         }
     }
+}
+
+/// Returns `true` if the system lacks descriptors or memory, which lasts until some are freed.
+fn is_lack(error: &io::Error) -> bool {
+    // ENFILE and EMFILE, or WSAEMFILE; ENOBUFS of Linux.
+    let numbers: &[i32] = if cfg!(windows) {
+        &[10024]
+    } else {
+        &[23, 24, 105]
+    };
+    let number = error.raw_os_error();
+    error.kind() == io::ErrorKind::OutOfMemory || number.is_some_and(|n| numbers.contains(&n))
 }
 
 /// The methods of a listener and of its stream that do not depend on their family.
@@ -117,10 +169,10 @@ macro_rules! family {
                 if let Some(ring) = &io.ring {
                     listener.set_nonblocking(false)?;
                     let listener = uring::Listener::new(ring, listener.into());
-                    return Ok(Self(Listener::Ring(listener), PhantomData));
+                    return Ok(Self(Listener::on_ring(listener), PhantomData));
                 }
                 let listener = executor::$listener::from_std(listener)?;
-                Ok(Self(Listener::Ready { listener, io }, PhantomData))
+                Ok(Self(Listener::ready(listener, io), PhantomData))
             }
 
             /// Waits for a connection.
@@ -131,8 +183,9 @@ macro_rules! family {
             /// # Errors
             ///
             /// What the system says; an error of one connection leaves the listener as it was.
+            /// After a lack of descriptors or memory, the next call waits 10 ms before it accepts.
             pub async fn accept(&self) -> io::Result<$stream> {
-                let stream = self.0.accept().await?;
+                let stream = self.0.accept(false).await?;
                 Ok($stream(stream, PhantomData))
             }
 
@@ -165,9 +218,9 @@ macro_rules! family {
             ///
             /// # Errors
             ///
-            /// What the system says; the next call begins again.
+            /// As [`accept`]($listener::accept); the next call begins again.
             pub async fn next(&mut self) -> io::Result<$stream> {
-                let stream = self.0.0.accept_many().await?;
+                let stream = self.0.0.accept(true).await?;
                 Ok($stream(stream, PhantomData))
             }
         }

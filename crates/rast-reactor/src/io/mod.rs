@@ -20,6 +20,8 @@ mod backend;
 mod buffer;
 mod chunk;
 mod faults;
+#[cfg(target_os = "linux")]
+mod steer;
 
 #[cfg(target_os = "linux")]
 mod uring;
@@ -32,11 +34,14 @@ mod tcp;
 #[cfg(unix)]
 mod unix;
 
+mod group;
+
 pub use backend::{Backend, Chosen};
 pub use buffer::{Buffer, BufferMut, Slice};
 pub use chunk::Chunk;
 pub use faults::Faults;
 pub use file::{File, OpenOptions};
+pub use group::{Active, GroupListener, ListenerGroup, Requests, Watermarks};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 #[cfg(unix)]
 pub use unix::{UnixIncoming, UnixListener, UnixStream};

@@ -2,11 +2,13 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::time::Duration;
 use std::io;
 use std::os::unix::net;
 use std::path::Path;
 
 use rast_executor::io as executor;
+use rast_executor::sleep;
 
 use super::backend::Io;
 use super::listener::{Listener, family};
@@ -54,7 +56,7 @@ impl UnixListener {
 pub struct UnixStream(Stream<executor::UnixStream>, Stays);
 
 impl UnixStream {
-    /// Connects to the socket at a path.
+    /// Connects to the socket at a path. Waits while the queue of its listener is full.
     ///
     /// # Errors
     ///
@@ -71,7 +73,15 @@ impl UnixStream {
             let stream = uring::connect(ring, address).await?;
             return Ok(Self(Stream::Ring(stream), PhantomData));
         }
-        let stream = executor::UnixStream::connect(path)?;
+        // The poll does not report that a queue has room again.
+        let mut pause = Duration::from_millis(1);
+        let stream = loop {
+            match executor::UnixStream::connect(&path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(pause).await,
+                connected => break connected?,
+            }
+            pause = (pause * 2).min(Duration::from_millis(64));
+        };
         Ok(Self(Stream::ready(&io, stream), PhantomData))
     }
 

@@ -122,19 +122,16 @@ struct Draft<T: Resource> {
     keys: HashTable<(u64, Id<T>)>,
 }
 
+/// A part of a commit, and its bytes.
+type Sealed = (Box<dyn Any + Send + Sync>, usize);
+
 /// The changes of one type, without the type.
 trait AnyDraft {
     /// Whether another commit than `since` and those before it has changed the same. User code runs
     /// while keys are compared.
-    fn has_conflict(&self, owned: &Owned, replica: &Replica, since: u64) -> bool;
+    fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>, since: u64) -> bool;
     /// Turns into a part of the commit `number`. No user code runs.
-    fn seal(
-        &mut self,
-        owned: &Owned,
-        table: usize,
-        number: u64,
-        retired: &mut Retired,
-    ) -> (Box<dyn Any + Send + Sync>, usize);
+    fn seal(&mut self, owned: &Owned, table: usize, number: u64) -> Sealed;
     /// Gives the places of what is new back.
     fn give_up(&mut self, owned: &Owned, table: usize);
     fn as_any(&mut self) -> &mut dyn Any;
@@ -170,7 +167,7 @@ impl<T: Resource> Draft<T> {
 }
 
 impl<T: Resource> AnyDraft for Draft<T> {
-    fn has_conflict(&self, owned: &Owned, replica: &Replica, since: u64) -> bool {
+    fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>, since: u64) -> bool {
         let (place, _, table) = replica.table::<T>();
         let changed = owned.with_estate::<T, _>(place, |estate| {
             let mut entries = self.entries.iter();
@@ -185,27 +182,16 @@ impl<T: Resource> AnyDraft for Draft<T> {
         if self.keys.is_empty() || owned.number() == since {
             return false;
         }
-        let Some(now) = with_current(|current| {
-            let current = current.filter(|current| core::ptr::eq(Rc::as_ptr(current), replica));
-            current.map(|replica| Read::open(replica, Location::caller()))
-        }) else {
-            // A destructor after the end of the reactor.
-            return true;
-        };
+        let now = Read::open(replica, Location::caller());
         self.entries.values().any(|entry| match &entry.state {
             State::New(Some(key)) => self.is_taken(table, key, &now),
             _ => false,
         })
     }
 
-    fn seal(
-        &mut self,
-        owned: &Owned,
-        table: usize,
-        number: u64,
-        retired: &mut Retired,
-    ) -> (Box<dyn Any + Send + Sync>, usize) {
+    fn seal(&mut self, owned: &Owned, table: usize, number: u64) -> Sealed {
         self.keys.clear();
+        let retired = &mut *owned.retired.borrow_mut();
         let ops = owned.with_estate::<T, _>(table, |estate| {
             let entries = self.entries.drain();
             entries
@@ -363,6 +349,10 @@ impl Changes {
 
     /// The transaction that they read: resources without these changes. After a refusal it is one
     /// that begins when it is next asked for.
+    ///
+    /// # Panics
+    ///
+    /// After a refusal, if the reactor has ended: in a destructor of its thread's locals.
     pub fn before(&self) -> &Read {
         let open = || Read::open(&self.replica, self.line);
         self.read.get_or_init(open)
@@ -614,7 +604,8 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// [`NotCommitted::Full`] and [`NotCommitted::Conflict`], with the changes.
+    /// [`NotCommitted::Full`] and [`NotCommitted::Conflict`], with the changes. After the end of
+    /// the reactor, in a destructor of its thread's locals, it is always the second.
     ///
     /// # Panics
     ///
@@ -624,6 +615,9 @@ impl Changes {
             // Nothing could be changed here.
             return Ok(Committed::new(None, 0));
         };
+        if self.replica.has_left() {
+            return Err(NotCommitted::Conflict(self));
+        }
         let is_full = owned.is_full() && {
             owned.collect(usize::MAX);
             owned.is_full()
@@ -646,8 +640,7 @@ impl Changes {
         let mut bytes = 0;
         for (place, draft) in self.drafts.drain(..).enumerate() {
             if let Some(mut draft) = draft {
-                let mut retired = owned.retired.borrow_mut();
-                let (ops, size) = draft.seal(&owned, place, number + 1, &mut retired);
+                let (ops, size) = draft.seal(&owned, place, number + 1);
                 log.push((place, ops));
                 bytes += size;
             }

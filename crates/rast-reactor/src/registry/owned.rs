@@ -13,8 +13,9 @@ use std_alloc::vec::Vec;
 use super::resource::Resource;
 use super::table::{Key, Log};
 use super::wakers::Wakers;
-use crate::contain::contain;
+
 use crate::epoch::{Erased, Garbage, Retired, Writer};
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
 
 /// A parked reactor that is so many commits behind is woken, so that their nodes can be freed.
@@ -123,7 +124,7 @@ struct Remains(Vec<Garbage>);
 impl Drop for Remains {
     fn drop(&mut self) {
         for garbage in self.0.drain(..) {
-            contain(|| garbage.end());
+            quietly(|| garbage.end());
         }
     }
 }
@@ -223,18 +224,18 @@ impl Owned {
             || !self.wants_room.borrow().is_empty()
     }
 
-    /// Once a turn: destroys what may be, wakes those whose commit is applied. Returns `true` if
-    /// there is more for the next turn.
-    pub(super) fn turn(&self) -> bool {
-        !self.is_idle() && self.collect(PER_TURN)
+    /// Once a turn: destroys what may be, wakes those whose commit is applied.
+    pub(super) fn turn(&self) {
+        if !self.is_idle() {
+            self.collect(PER_TURN);
+        }
     }
 
-    /// Destroys up to `most` of what no reactor can read; user code. Returns `true` if there is
-    /// more.
-    pub(super) fn collect(&self, most: usize) -> bool {
+    /// Destroys up to `most` of what no reactor can read; user code.
+    pub(super) fn collect(&self, most: usize) {
         // A destructor may commit, and a commit collects.
         if self.is_collecting.replace(true) {
-            return false;
+            return;
         }
         let scan = {
             let mut writer = self.writer.borrow_mut();
@@ -256,7 +257,7 @@ impl Owned {
         while number < most {
             let garbage = self.retired.borrow_mut().pop(scan.passed);
             let Some(garbage) = garbage else { break };
-            contain(|| garbage.end());
+            quietly(|| garbage.end());
             number += 1;
         }
         self.is_collecting.set(false);
@@ -265,10 +266,6 @@ impl Owned {
             let wants_room = self.wants_room.take();
             wake_all(wants_room.into_values());
         }
-        self.retired
-            .borrow()
-            .first()
-            .is_some_and(|first| first <= scan.passed)
     }
 
     fn wake_applied(&self, applied: u64) {
@@ -344,7 +341,7 @@ impl Drop for Owned {
 /// Wakers are code of the user: a panic of one keeps none of the others from being woken.
 fn wake_all(wakers: impl Iterator<Item = Waker>) {
     for waker in wakers {
-        contain(|| waker.wake());
+        quietly(|| waker.wake());
     }
 }
 

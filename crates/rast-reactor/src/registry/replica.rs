@@ -6,8 +6,12 @@
 //!                                         unpark (publish "runs", fence, follow) ◄──────────┘
 //! ```
 //!
-//! Rule: between `park` and `unpark` no transaction is opened. A driver that runs user code while
-//! it sleeps, such as a waker, may come to open one: `open` then ends the park first.
+//! Rules:
+//!
+//! 1. Between `park` and `unpark` no transaction is opened. A driver that runs user code while it
+//!    sleeps, such as a waker, may come to open one: `open` then ends the park first.
+//! 2. After `leave` no transaction is opened and no commit is applied: owners free what the reactor
+//!    would read. Changes that a thread-local keeps until then are the one way to try.
 
 use core::any::TypeId;
 use core::cell::{Cell, RefCell};
@@ -24,10 +28,11 @@ use super::owned::Owned;
 use super::resource::Resource;
 use super::table::{AnyTable, Log, Table};
 use super::wakers::Wakers;
-use crate::contain::contain;
+
 use crate::epoch::{LongRead, Reader, Transactions};
 use crate::origin::Origin;
 use crate::primitive;
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,6 +64,15 @@ pub(super) struct Typed {
     pub(super) address: *const (),
 }
 
+/// Whether transactions may be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Runs,
+    Parked,
+    /// The reactor has ended.
+    Left,
+}
+
 /// The resources, as one reactor sees them; on its thread alone.
 pub(crate) struct Replica {
     pub(super) reactor: usize,
@@ -67,7 +81,7 @@ pub(crate) struct Replica {
     types: Box<[Typed]>,
     /// That of `reader`.
     epoch: Cell<u64>,
-    is_parked: Cell<bool>,
+    phase: Cell<Phase>,
     /// The oldest epoch for which tables keep the past, if they keep any.
     past: Cell<Option<u64>>,
     open: RefCell<Transactions>,
@@ -117,7 +131,7 @@ impl Replica {
             clock,
             types: types.into(),
             epoch: Cell::new(0),
-            is_parked: Cell::new(false),
+            phase: Cell::new(Phase::Runs),
             past: Cell::new(None),
             open: RefCell::new(Transactions::new()),
             reader: RefCell::new(reader),
@@ -168,11 +182,22 @@ impl Replica {
     /// Opens a transaction; returns its place and its epoch.
     #[inline]
     pub(super) fn open(&self, line: &'static Location<'static>) -> (u32, u64) {
-        if self.is_parked.get() {
-            self.unpark();
+        if self.phase.get() != Phase::Runs {
+            self.open_slow();
         }
         let epoch = self.epoch.get();
         (self.open.borrow_mut().open(epoch, line), epoch)
+    }
+
+    #[cold]
+    fn open_slow(&self) {
+        assert!(!self.has_left(), "the reactor of these changes has ended");
+        self.unpark();
+    }
+
+    /// Returns `true` if the reactor has ended.
+    pub(super) fn has_left(&self) -> bool {
+        self.phase.get() == Phase::Left
     }
 
     #[inline]
@@ -205,24 +230,25 @@ impl Replica {
         reader.publish(oldest, |owner| self.shared.wakers.wake(owner));
     }
 
-    /// Once a turn, between polls. Returns `true` if there is more to do.
-    pub(crate) fn turn(&self) -> bool {
+    /// Once a turn, between polls.
+    pub(crate) fn turn(&self) {
         self.follow();
         if self.open.borrow().has_unreported() {
             self.report();
         }
-        self.owned.as_ref().is_some_and(|owned| owned.turn())
+        if let Some(owned) = &self.owned {
+            owned.turn();
+        }
     }
 
-    /// Reports transactions that are open for too long; returns how long until the next one is.
+    /// Reports transactions that are open for too long.
     #[cold]
-    fn report(&self) -> Duration {
+    fn report(&self) {
         loop {
             let now = self.clock.now();
             let overdue = self.open.borrow_mut().overdue(now, self.shared.limit);
-            let overdue = match overdue {
-                Ok(overdue) => overdue,
-                Err(wait) => return wait,
+            let Some(overdue) = overdue else {
+                return;
             };
             // Relaxed: a figure.
             self.shared.long_reads[self.reactor].fetch_add(1, Ordering::Relaxed);
@@ -238,22 +264,26 @@ impl Replica {
                 line: overdue.line,
                 open: overdue.open,
             };
-            contain(|| report(&long));
+            quietly(|| report(&long));
         }
     }
 
     /// Before a sleep: returns for how long at most, if `timeout` allows as much; zero if there is
     /// something to do. [`unpark`](Self::unpark) comes after it.
+    ///
+    /// It runs no user code and wakes no task of this reactor, unless it returns zero: the executor
+    /// has already found that no task is ready.
     pub(crate) fn park(&self, timeout: Option<Duration>) -> Option<Duration> {
-        if self.turn() {
-            return Some(Duration::ZERO);
-        }
-        let has_unreported = self.open.borrow().has_unreported();
-        let until_report = if has_unreported {
-            Some(self.report())
-        } else {
-            None
+        self.follow();
+        let until_report = {
+            let open = self.open.borrow();
+            let is_open = open.has_unreported();
+            is_open.then(|| open.until_overdue(self.clock.now(), self.shared.limit))
         };
+        let until_report = until_report.flatten();
+        if until_report == Some(Duration::ZERO) {
+            return until_report;
+        }
         let waits = self.owned.as_ref().is_some_and(|owned| owned.begin_wait());
         let oldest = self.open.borrow().oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
@@ -261,7 +291,7 @@ impl Replica {
             self.awake();
             return Some(Duration::ZERO);
         }
-        self.is_parked.set(true);
+        self.phase.set(Phase::Parked);
         if waits && self.owned.as_ref().is_some_and(|owned| owned.is_ready()) {
             self.unpark();
             self.turn();
@@ -275,9 +305,10 @@ impl Replica {
 
     /// After a sleep, before anything runs.
     pub(crate) fn unpark(&self) {
-        if !self.is_parked.replace(false) {
+        if self.phase.get() != Phase::Parked {
             return;
         }
+        self.phase.set(Phase::Runs);
         let oldest = self.open.borrow().oldest();
         self.reader.borrow_mut().unpark(oldest);
         self.awake();
@@ -290,8 +321,9 @@ impl Replica {
         self.follow();
     }
 
-    /// At the end of the reactor: no transaction is opened after this.
+    /// At the end of the reactor, by rule 2.
     pub(crate) fn leave(&self) {
+        self.phase.set(Phase::Left);
         let oldest = self.open.borrow().oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         self.reader.borrow_mut().leave(oldest, wake);

@@ -110,11 +110,7 @@ impl Resources {
     /// What is called once with each transaction that is open for longer than the limit, on its
     /// thread and between polls. Its panics are contained. By default they are only counted.
     pub fn on_long_read(mut self, report: impl Fn(&LongRead<'_>) + Send + Sync + 'static) -> Self {
-        #[cfg(not(rast_loom))]
-        let report: Report = Arc::new(report);
-        #[cfg(rast_loom)]
-        let report: Report = Arc::from_std(std_alloc::sync::Arc::new(report));
-        self.report = Some(report);
+        self.report = Some(crate::primitive::unsized_arc!(report));
         self
     }
 

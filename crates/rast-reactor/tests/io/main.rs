@@ -5,18 +5,22 @@
 
 mod drops;
 mod echoes;
+mod hostile;
+mod large;
 mod others;
+#[path = "../support/io.rs"]
+mod support;
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::Shutdown;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use rast_reactor::executor::block_on;
 use rast_reactor::io::{Backend, TcpListener, TcpStream};
-use rast_reactor::{BuildError, Builder, Pool, Reactors, spawn_local};
+use rast_reactor::{Builder, Pool, Reactors, spawn_local};
+
+use support::{build, echo_chunks, poll_once};
 
 fn builder() -> Builder {
     let pool = Pool::builder().threads([1, 0, 1]);
@@ -24,18 +28,6 @@ fn builder() -> Builder {
         .number(1)
         .pool(pool)
         .slow_poll(Duration::MAX)
-}
-
-/// Reactors with a backend; `None` if the kernel refuses io_uring.
-fn build(builder: Builder, backend: Backend) -> Option<Reactors> {
-    match builder.backend(backend).build() {
-        Ok(reactors) => Some(reactors),
-        Err(BuildError::Io(error)) if backend == Backend::Uring => {
-            println!("not run: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
 }
 
 /// Runs a test on reactor 0 with each backend.
@@ -85,13 +77,6 @@ async fn echo(stream: TcpStream) {
         let (written, bytes) = stream.write_all(bytes).await;
         written.unwrap();
         buffer = bytes;
-    }
-}
-
-/// Echoes by chunks until the other end closes.
-async fn echo_chunks(stream: TcpStream) {
-    while let Some(chunk) = stream.chunk().await.unwrap() {
-        stream.write_all(chunk).await.0.unwrap();
     }
 }
 
@@ -145,14 +130,4 @@ async fn echoes(number: usize, len: usize, by_chunks: bool) {
     });
     clients(address, number, len).await;
     server.await.unwrap();
-}
-
-/// Polls a future once.
-async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
 }

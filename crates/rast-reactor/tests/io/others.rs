@@ -1,7 +1,9 @@
 //! Sockets of the Unix domain, files, and what std made.
 
 use std::io::{ErrorKind, Write};
+use std::pin::pin;
 
+use rast_reactor::executor::yield_now;
 use rast_reactor::io::{Faults, OpenOptions, TcpListener};
 #[cfg(unix)]
 use rast_reactor::io::{UnixListener, UnixStream};
@@ -33,6 +35,41 @@ fn sockets_of_the_unix_domain() {
         std::fs::remove_file(&path).unwrap();
         let gone = UnixStream::connect(&path).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connection_waits_for_room_in_the_queue_of_its_listener() {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    on_both(builder, || async {
+        let name = format!("rast-reactor-queue-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        // A queue of one.
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        socket.listen(0).unwrap();
+        let listener = std::os::fd::OwnedFd::from(socket).into();
+        let listener = UnixListener::from_std(listener).unwrap();
+        let _first = UnixStream::connect(&path).await.unwrap();
+        let mut second = pin!(UnixStream::connect(&path));
+        for _ in 0..300 {
+            assert!(poll_once(second.as_mut()).await.is_none());
+            yield_now().await;
+        }
+        let _accepted = listener.accept().await.unwrap();
+        let second = second.await.unwrap();
+        second.write_all("second").await.0.unwrap();
+        let (read, bytes) = listener
+            .accept()
+            .await
+            .unwrap()
+            .read_exact(vec![0; 6])
+            .await;
+        read.unwrap();
+        assert_eq!(bytes, b"second");
+        std::fs::remove_file(&path).unwrap();
     });
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of the registry share: resources that are counted and notice their destruction.
+//! What the tests share, among it resources that are counted and notice their destruction.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use rast_reactor::executor::{block_on, yield_now};
-use rast_reactor::registry::{Children, Id, Resource, Resources};
+use rast_reactor::registry::{Changes, Children, Id, Resource, Resources, change};
 use rast_reactor::{Builder, Pool, Reactors};
 
 /// Long enough for any machine; a test that waits for it has failed.
@@ -30,6 +30,26 @@ pub(crate) fn reactors(
     let resources = own(Resources::new());
     let reactors = builder(number).resources(resources).build().unwrap();
     (reactors, Live::default())
+}
+
+/// Reactor 0 owns the values.
+pub(crate) fn own(resources: Resources) -> Resources {
+    resources.own::<Value>(0)
+}
+
+/// Inserts a value, and waits for the commit.
+pub(crate) async fn put(key: u64, value: Value) -> Id<Value> {
+    let mut changes = change();
+    let id = changes.insert(key, value).unwrap();
+    changes.commit().unwrap().await;
+    id
+}
+
+/// A change of the number of a value.
+pub(crate) fn update(id: Id<Value>, number: u64) -> Changes {
+    let mut changes = change();
+    changes.update(id, |value| value.number = number).unwrap();
+    changes
 }
 
 /// Runs a future on a reactor, and waits for it.

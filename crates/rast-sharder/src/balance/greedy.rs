@@ -45,8 +45,8 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// Fills one worker after the other up to the average load: the default
 /// balancer.
 ///
-/// The decision costs O((shards + pairs that talk) × log shards), in slices, and memory in
-/// proportion to shards and traffic.
+/// The decision costs O((shards + pairs that talk) × log shards), in slices. Memory is in
+/// proportion to shards, workers and pairs that talk, and is kept for the next decision.
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId};
@@ -76,7 +76,9 @@ pub struct Greedy {
     charge: f64,
     least_window: Nanos,
     rates: Rates,
-    plan: Option<Plan>,
+    plan: Plan,
+    /// The rates are taken in, and the plan is under way.
+    is_planning: bool,
 }
 
 impl Greedy {
@@ -89,7 +91,8 @@ impl Greedy {
             charge: CHARGE,
             least_window: LEAST_WINDOW,
             rates: Rates::default(),
-            plan: None,
+            plan: Plan::default(),
+            is_planning: false,
         }
     }
 
@@ -135,27 +138,26 @@ impl Greedy {
         self
     }
 
-    /// Weighs the finished plan against what is.
-    fn judge(&self, verdict: Verdict, current: &Assignment) -> Decision {
+    /// Weighs the finished plan against the current assignment.
+    fn judge(&mut self, verdict: Verdict, current: &Assignment) -> Decision {
         let Verdict {
-            owners,
             moved,
             average,
             now,
             then,
         } = verdict;
-        let Ok(next) = Assignment::new(owners, current.workers()) else {
-            unreachable!("a plan names workers that exist");
-        };
         let share = moved as f64 / current.shards() as f64;
         let gain = (now.0 - then.0) / average;
         // Both sides of the comparison are noisy, and the plan was picked as the
         // best of many, so the lucky side of its noise is in it.
         let noise = NOISE * (now.1 + then.1).sqrt() / average;
-        if moved > 0 && gain > self.margin + self.charge * share + noise {
-            Decision::Adopt(next)
-        } else {
-            Decision::Keep
+        let is_better = moved > 0 && gain > self.margin + self.charge * share + noise;
+        if !is_better {
+            return Decision::Keep;
+        }
+        match Assignment::new(self.plan.take_owners(), current.workers()) {
+            Ok(next) => Decision::Adopt(next),
+            Err(_) => unreachable!("a plan names workers that exist"),
         }
     }
 }
@@ -167,39 +169,38 @@ impl Default for Greedy {
 }
 
 impl Balancer for Greedy {
-    fn begin(&mut self, view: &LoadView, _: &Assignment) {
-        self.plan = None;
-        self.rates.begin(view.shards());
+    fn begin(&mut self, view: &LoadView, current: &Assignment) {
+        self.is_planning = false;
+        if current.workers() > 1 {
+            self.rates.begin(view.shards());
+        }
     }
 
     fn step(&mut self, view: &LoadView, current: &Assignment, budget: usize) -> Decision {
+        if current.workers() == 1 {
+            return Decision::Keep;
+        }
         let budget = budget.clamp(1, isize::MAX as usize);
-        let plan = match &mut self.plan {
-            Some(plan) => plan,
-            None => match self.rates.update(view, self.least_window, budget) {
-                None => return Decision::Pending,
-                Some(true) if current.workers() > 1 && current.shards() == view.shards() => {
+        if !self.is_planning {
+            return match self.rates.update(view, self.least_window, budget) {
+                None => Decision::Pending,
+                Some(true) if current.shards() == view.shards() => {
                     let penalty = self.penalty.as_nanos() as f64 / 1e9;
-                    self.plan = Some(Plan::new(
-                        &self.rates,
-                        penalty,
-                        self.charge,
-                        current,
-                        view.pins(),
-                    ));
-                    return Decision::Pending;
+                    (self.plan).begin(&self.rates, penalty, self.charge, current);
+                    self.is_planning = true;
+                    Decision::Pending
                 }
-                Some(_) => return Decision::Keep,
-            },
-        };
-        match plan.step(&self.rates, current, budget) {
+                Some(_) => Decision::Keep,
+            };
+        }
+        match self.plan.step(&self.rates, current, view.pins(), budget) {
             Planned::More => Decision::Pending,
             Planned::Idle => {
-                self.plan = None;
+                self.is_planning = false;
                 Decision::Keep
             }
             Planned::Done(verdict) => {
-                self.plan = None;
+                self.is_planning = false;
                 self.judge(verdict, current)
             }
         }

@@ -1,10 +1,10 @@
 //! A decision of `Greedy` under way, in steps of bounded work.
 //!
 //! ```text
-//!   Gather ─→ Sort ─→ Count ─→ Sum ─→ Fill ─→ Now ─→ Place ─→ Overlap ─→ Heap ─→ Label
-//!   heavy     by      └─ ties of each shard ─┘  │     │                            │
-//!   shards    load                    idle: Keep      └ groups            Owners ←─┘
-//!                                                     Adopt or Keep ←─ Then ←─┘
+//!   Gather ─→ Reset ─→ Pin ─→ Sort ─→ Now ─→ Place ─→ Overlap ─→ Heap ─→ Label
+//!   heavy     workers         by       │     │                            │
+//!   shards                    load     Idle  └ groups            Owners ←─┘
+//!                                                     Done ←─ Then ←─┘
 //! ```
 //!
 //! Each placement chooses among three candidates instead of all shards that wait, so it costs
@@ -14,14 +14,18 @@
 //!    dropped from it, because a group's room only shrinks;
 //! 2. the heaviest shard at home in the group that fits, from a list that is gone through once;
 //! 3. the heaviest shard that fits, by a binary search and links past those that are placed.
+//!
+//! The lists keep their memory from decision to decision, and each is written a unit at a time:
+//! fresh memory costs a page fault for every 4 KiB, and a list of all shards is many of them.
 
+use core::ops::Range;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::vec::Vec;
 
 use hashbrown::HashMap;
 
-use super::rates::Rates;
+use super::rates::{Rates, Tie};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
 
@@ -52,14 +56,20 @@ impl Ord for Worth {
     }
 }
 
+/// No shard.
+const NONE: u32 = u32::MAX;
+
 /// What is done to the item at `Plan::at`, until there is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Stage {
+    /// Figures of a shard are set to their start; heavy shards go to the heap.
+    #[default]
     Gather,
+    /// Figures of a worker are set to their start.
+    Reset,
+    /// A pinned shard goes to its group.
+    Pin,
     Sort,
-    Count,
-    Sum,
-    Fill,
     Now,
     Place,
     Overlap,
@@ -70,7 +80,7 @@ enum Stage {
 }
 
 /// What a step left.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Planned {
     /// There is more to do.
     More,
@@ -80,10 +90,9 @@ pub(super) enum Planned {
     Done(Verdict),
 }
 
-/// A plan beside what is.
-#[derive(Debug)]
+/// A plan compared with the current assignment.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
-    pub(super) owners: Vec<WorkerId>,
     pub(super) moved: usize,
     /// The load that each worker should have.
     pub(super) average: f64,
@@ -95,8 +104,15 @@ pub(super) struct Verdict {
 /// Loads of workers, crossings included, and their variances.
 type Costs = Vec<(f64, f64)>;
 
+/// Shards in order, linked by `Plan::next`.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
 /// A decision under way: shards are put into one group per worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     stage: Stage,
     at: usize,
@@ -105,20 +121,20 @@ pub(super) struct Plan {
     stay: f64,
     /// Seconds that a message costs more when it crosses.
     penalty: f64,
-    /// Who exchanges messages with whom, at what cost when they are apart:
-    /// `starts[shard]..starts[shard + 1]` of the two others.
-    starts: Vec<u32>,
-    tie_ends: Vec<u32>,
-    tie_costs: Vec<f64>,
     heap: BinaryHeap<Worth>,
-    /// The heavy shards, the heaviest first. A rank is a place in this list.
-    order: Vec<u32>,
+    /// The heavy shards and their loads, the heaviest first. A rank is a place in this list.
+    order: Vec<(f64, u32)>,
     rank: Vec<u32>,
     /// By rank: the next rank at or after it that is not placed, or nearer to that.
     links: Vec<u32>,
-    /// By group: the ranks at home there, and how many were passed.
-    homes: Vec<(Vec<u32>, usize)>,
-    /// The group of each shard, or `NOWHERE`.
+    /// By shard: the next one in its list of `homes` or `pinned`; no shard is in both.
+    next: Vec<u32>,
+    /// By group: the heavy shards at home there that were not passed, the heaviest first.
+    homes: Vec<List>,
+    /// By group: the first of the pinned shards whose ties are to be added to `passing`.
+    pinned: Vec<u32>,
+    /// The group of each shard, or `NOWHERE`. Pinned shards are in that of their worker from the
+    /// start, and such a group has the label of its worker.
     group: Vec<u16>,
     /// Loads of the groups.
     sums: Vec<f64>,
@@ -127,11 +143,8 @@ pub(super) struct Plan {
     filled: Vec<bool>,
     /// By shard: its ties to a group, and which one.
     passing: Vec<(f64, u16)>,
-    /// Ties of the shard placed last that are to be added to `passing`.
-    spread: core::ops::Range<usize>,
-    /// By group: pinned shards whose ties are to be added to `passing` as well. Such a group
-    /// has the label of its worker from the start.
-    pinned: Vec<Vec<u32>>,
+    /// The shard placed last, and those of its ties that are to be added to `passing`.
+    spread: (usize, Range<usize>),
     /// How many shards of an owner are in a group.
     overlaps: Vec<((u16, u16), u32)>,
     overlap_at: HashMap<(u16, u16), u32>,
@@ -144,95 +157,65 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(
-        rates: &Rates,
-        penalty: f64,
-        charge: f64,
-        current: &Assignment,
-        pins: &[(ShardId, WorkerId)],
-    ) -> Self {
-        let (shards, workers) = (current.shards(), current.workers());
-        let average = rates.total() / workers as f64;
-        let mut plan = Self {
-            stage: Stage::Gather,
-            at: 0,
-            average,
-            stay: charge * average / shards as f64,
-            penalty,
-            starts: std::vec![0; shards + 1],
-            tie_ends: Vec::new(),
-            tie_costs: Vec::new(),
-            heap: BinaryHeap::with_capacity(shards),
-            order: Vec::with_capacity(shards),
-            rank: std::vec![0; shards],
-            links: Vec::with_capacity(shards + 1),
-            homes: std::vec![(Vec::new(), 0); workers],
-            group: std::vec![NOWHERE; shards],
-            sums: std::vec![0.0; workers],
-            filling: None,
-            filled: std::vec![false; workers],
-            passing: std::vec![(0.0, NOWHERE); shards],
-            spread: 0..0,
-            pinned: std::vec![Vec::new(); workers],
-            overlaps: Vec::new(),
-            overlap_at: HashMap::new(),
-            label: std::vec![NOWHERE; workers],
-            taken: std::vec![false; workers],
-            owners: Vec::with_capacity(shards),
-            moved: 0,
-            now: std::vec![(0.0, 0.0); workers],
-            then: std::vec![(0.0, 0.0); workers],
-        };
-        for &(shard, worker) in pins {
-            let group = worker.index();
-            plan.group[shard.index()] = worker.0;
-            plan.sums[group] += rates.loads[shard.index()];
-            plan.pinned[group].push(shard.0);
-            (plan.label[group], plan.taken[group]) = (worker.0, true);
+    /// Begins a decision.
+    pub(super) fn begin(&mut self, rates: &Rates, penalty: f64, charge: f64, current: &Assignment) {
+        let shards = current.shards();
+        self.enter(Stage::Gather);
+        self.average = rates.total() / current.workers() as f64;
+        self.stay = charge * self.average / shards as f64;
+        self.penalty = penalty;
+        self.heap.clear();
+        self.heap.reserve(shards);
+        restart(&mut self.order, shards);
+        restart(&mut self.rank, shards);
+        restart(&mut self.links, shards + 1);
+        restart(&mut self.next, shards);
+        restart(&mut self.group, shards);
+        restart(&mut self.passing, shards);
+        restart(&mut self.owners, shards);
+        for list in [&mut self.now, &mut self.then] {
+            list.clear();
         }
-        plan
+        self.homes.clear();
+        self.pinned.clear();
+        self.sums.clear();
+        self.filled.clear();
+        self.label.clear();
+        self.taken.clear();
+        self.overlaps.clear();
+        self.overlap_at.clear();
+        (self.filling, self.spread, self.moved) = (None, (0, 0..0), 0);
+    }
+
+    /// Takes the owners out of a plan that is made.
+    pub(super) fn take_owners(&mut self) -> Vec<WorkerId> {
+        core::mem::take(&mut self.owners)
     }
 
     /// Works for about `budget` units, each of which takes less than about 0.2 µs.
-    pub(super) fn step(&mut self, rates: &Rates, current: &Assignment, budget: usize) -> Planned {
+    pub(super) fn step(
+        &mut self,
+        rates: &Rates,
+        current: &Assignment,
+        pins: &[(ShardId, WorkerId)],
+        budget: usize,
+    ) -> Planned {
+        let (shards, workers) = (current.shards(), current.workers());
         let mut left = budget as isize;
         while left > 0 {
-            let (at, shards) = (self.at, self.group.len());
+            let at = self.at;
             self.at += 1;
             left -= 1;
             match self.stage {
-                Stage::Gather if at == shards => self.enter(Stage::Sort),
-                Stage::Gather => {
-                    let load = rates.loads[at];
-                    if load > self.average * LEAST_SHARE && self.group[at] == NOWHERE {
-                        self.heap.push(Worth(load, Reverse(at as u32)));
-                    }
-                }
-                Stage::Sort => self.sort_one(current),
-                Stage::Count if at == shards => self.enter(Stage::Sum),
-                Stage::Count => {
-                    let incoming = &rates.incoming[at];
-                    for &(from, _) in incoming {
-                        self.starts[from as usize + 1] += 1;
-                    }
-                    self.starts[at + 1] += incoming.len() as u32;
-                    left -= incoming.len() as isize / 16;
-                }
-                Stage::Sum if at == shards => {
-                    // The ends of the filled parts, one place to the left: `Fill` moves them.
-                    let ties = self.starts[shards] as usize;
-                    self.tie_ends = std::vec![0; ties];
-                    self.tie_costs = std::vec![0.0; ties];
-                    self.enter(Stage::Fill);
-                }
-                Stage::Sum => self.starts[at + 1] += self.starts[at],
-                Stage::Fill if at == shards => self.enter(Stage::Now),
-                Stage::Fill => {
-                    for &(from, rate) in &rates.incoming[at] {
-                        self.add_tie(from, at as u32, rate);
-                        self.add_tie(at as u32, from, rate);
-                    }
-                    left -= rates.incoming[at].len() as isize / 4;
+                Stage::Gather if at == shards => self.enter(Stage::Reset),
+                Stage::Gather => self.gather_one(at, rates),
+                Stage::Reset if at == workers => self.enter(Stage::Pin),
+                Stage::Reset => self.reset_one(),
+                Stage::Pin if at == pins.len() => self.enter(Stage::Sort),
+                Stage::Pin => self.pin_one(pins[at], rates),
+                Stage::Sort => {
+                    self.sort_one(current);
+                    left -= 1;
                 }
                 Stage::Now if at == shards => {
                     if self.now.iter().all(|&(cost, _)| cost <= LEAST_BUSY) {
@@ -279,34 +262,61 @@ impl Plan {
         (self.stage, self.at) = (stage, 0);
     }
 
+    fn gather_one(&mut self, shard: usize, rates: &Rates) {
+        self.rank.push(NONE);
+        self.next.push(NONE);
+        self.group.push(NOWHERE);
+        self.passing.push((0.0, NOWHERE));
+        let load = rates.loads[shard];
+        if load > self.average * LEAST_SHARE {
+            self.heap.push(Worth(load, Reverse(shard as u32)));
+        }
+    }
+
+    fn reset_one(&mut self) {
+        self.homes.push(List {
+            first: NONE,
+            last: NONE,
+        });
+        self.pinned.push(NONE);
+        self.sums.push(0.0);
+        self.filled.push(false);
+        self.label.push(NOWHERE);
+        self.taken.push(false);
+        self.now.push((0.0, 0.0));
+        self.then.push((0.0, 0.0));
+    }
+
+    fn pin_one(&mut self, (shard, worker): (ShardId, WorkerId), rates: &Rates) {
+        let (at, group) = (shard.index(), worker.index());
+        if self.group[at] != NOWHERE {
+            return;
+        }
+        self.group[at] = worker.0;
+        self.sums[group] += rates.loads[at];
+        self.next[at] = core::mem::replace(&mut self.pinned[group], shard.0);
+        (self.label[group], self.taken[group]) = (worker.0, true);
+    }
+
     fn sort_one(&mut self, current: &Assignment) {
         let rank = self.order.len() as u32;
+        let Some(Worth(load, Reverse(shard))) = self.heap.pop() else {
+            self.links.push(rank);
+            return self.enter(Stage::Now);
+        };
+        let at = shard as usize;
+        if self.group[at] != NOWHERE {
+            return;
+        }
         self.links.push(rank);
-        let Some(Worth(_, Reverse(shard))) = self.heap.pop() else {
-            return self.enter(Stage::Count);
-        };
-        self.order.push(shard);
-        self.rank[shard as usize] = rank;
-        let home = current.owners()[shard as usize];
-        self.homes[home.index()].0.push(rank);
-    }
-
-    /// Adds a tie to the part of `one`. Its start moves to its end, which is where the start of
-    /// the next part was; `ties_of` takes that into account.
-    fn add_tie(&mut self, one: u32, other: u32, rate: f64) {
-        let at = &mut self.starts[one as usize];
-        self.tie_ends[*at as usize] = other;
-        self.tie_costs[*at as usize] = rate * self.penalty;
-        *at += 1;
-    }
-
-    /// The places of a shard's ties, once all are filled in.
-    fn ties_of(&self, shard: usize) -> core::ops::Range<usize> {
-        let start = match shard {
-            0 => 0,
-            _ => self.starts[shard - 1],
-        };
-        start as usize..self.starts[shard] as usize
+        self.order.push((load, shard));
+        self.rank[at] = rank;
+        let home = &mut self.homes[current.owners()[at].index()];
+        match home.last {
+            NONE => home.first = shard,
+            last => self.next[last as usize] = shard,
+        }
+        home.last = shard;
     }
 
     /// Adds what a shard costs its owner; returns the units that took.
@@ -318,17 +328,15 @@ impl Plan {
         owners: &[WorkerId],
         costs: impl FnOnce(&mut Self) -> &mut Costs,
     ) -> isize {
-        let ties = self.ties_of(shard);
-        let apart = |&at: &usize| owners[self.tie_ends[at] as usize] != owner;
-        let cut: f64 = ties
-            .clone()
-            .filter(apart)
-            .map(|at| self.tie_costs[at])
-            .sum();
+        let ties = &rates.ties[shard];
+        let apart = ties
+            .iter()
+            .filter(|tie| owners[tie.other as usize] != owner);
+        let cut: f64 = apart.map(|tie| tie.rate() * self.penalty).sum();
         let (cost, variance) = &mut costs(self)[owner.index()];
         *cost += rates.loads[shard] + cut;
         *variance += rates.noise(shard).powi(2);
-        ties.len() as isize / 16
+        ties.len() as isize / 8
     }
 
     /// Returns the first rank from `rank` on that waits; the number of ranks if there is none.
@@ -342,17 +350,20 @@ impl Plan {
         at
     }
 
-    /// Does one thing about placing; returns the units that took.
+    /// Does one thing about placing; returns the units that took on top of one.
     fn place(&mut self, rates: &Rates, current: &Assignment) -> isize {
-        if let Some(at) = self.spread.next() {
-            self.spread_one(at, current);
+        if let Some(at) = self.spread.1.next() {
+            self.spread_one(rates.ties[self.spread.0][at], current);
             return 0;
         }
         let heaviest = self.waiting(0);
         if heaviest == self.order.len() {
             self.heap.clear();
-            // So that the map never grows, which would take long.
-            self.overlap_at.reserve(self.order.len());
+            // So that they never grow here, which would take long. Pinned shards add at most one
+            // pair for each worker.
+            let pairs = self.order.len() + self.sums.len();
+            self.overlap_at.reserve(pairs);
+            self.overlaps.reserve(pairs);
             self.enter(Stage::Overlap);
             return 0;
         }
@@ -363,11 +374,23 @@ impl Plan {
             return workers / 64;
         };
         self.filling = Some(group);
-        if let Some(shard) = self.pinned[usize::from(group)].pop() {
-            self.spread = self.ties_of(shard as usize);
+        let pinned = &mut self.pinned[usize::from(group)];
+        if *pinned != NONE {
+            let shard = *pinned as usize;
+            *pinned = self.next[shard];
+            self.spread = (shard, 0..rates.ties[shard].len());
             return 1;
         }
-        match self.choose(heaviest, group, rates) {
+        let sum = self.sums[usize::from(group)];
+        if sum == 0.0 && self.order[heaviest].0 > self.average {
+            self.put(heaviest, group, rates);
+            return 1;
+        }
+        let room = self.average - sum;
+        if self.pass_one(group, room) {
+            return 0;
+        }
+        match self.choose(group, room) {
             Some(rank) => self.put(rank, group, rates),
             None => {
                 self.filled[usize::from(group)] = true;
@@ -375,13 +398,13 @@ impl Plan {
                 self.heap.clear();
             }
         }
-        1
+        2
     }
 
     /// The group to fill next: the home of the heaviest shard that waits, if
     /// it is not filled yet, else the first that is not.
     fn next_group(&self, heaviest: usize, current: &Assignment) -> Option<u16> {
-        let home = current.owners()[self.order[heaviest] as usize].0;
+        let home = current.owners()[self.order[heaviest].1 as usize].0;
         if !self.filled[usize::from(home)] {
             return Some(home);
         }
@@ -389,67 +412,72 @@ impl Plan {
         Some(at as u16)
     }
 
-    /// Chooses a waiting shard for `group`, by its rank.
-    fn choose(&mut self, heaviest: usize, group: u16, rates: &Rates) -> Option<usize> {
-        let load = |plan: &Self, rank: usize| rates.loads[plan.order[rank] as usize];
-        let sum = self.sums[usize::from(group)];
-        if sum == 0.0 && load(self, heaviest) > self.average {
-            return Some(heaviest);
+    /// Drops the first candidate of the heap and of the list of the group's home, where it was
+    /// placed or does not fit; returns whether one was dropped.
+    fn pass_one(&mut self, group: u16, room: f64) -> bool {
+        let mut is_passed = false;
+        let home = &mut self.homes[usize::from(group)];
+        if home.first != NONE {
+            let shard = home.first as usize;
+            let (load, _) = self.order[self.rank[shard] as usize];
+            if self.group[shard] != NOWHERE || load > room {
+                home.first = self.next[shard];
+                is_passed = true;
+            }
         }
-        let room = self.average - sum;
+        if let Some(&Worth(worth, Reverse(rank))) = self.heap.peek() {
+            let (load, shard) = self.order[rank as usize];
+            let shard = shard as usize;
+            // One that was pushed again has more worth there.
+            let is_old = self.group[shard] != NOWHERE || self.passing[shard].0 > worth;
+            if is_old || load > room {
+                self.heap.pop();
+                is_passed = true;
+            }
+        }
+        is_passed
+    }
+
+    /// Chooses a waiting shard for `group`, by its rank; the first candidates fit.
+    fn choose(&mut self, group: u16, room: f64) -> Option<usize> {
         // 3.
-        let fits = self
-            .order
-            .partition_point(|&shard| rates.loads[shard as usize] > room);
+        let fits = self.order.partition_point(|&(load, _)| load > room);
         let fits = self.waiting(fits);
         if fits == self.order.len() {
             return None;
         }
         let mut best = Worth(0.0, Reverse(fits as u32));
         // 2.
-        while let (ranks, passed) = &self.homes[usize::from(group)]
-            && let Some(&rank) = ranks.get(*passed)
-        {
-            let shard = self.order[rank as usize];
-            if self.group[shard as usize] == NOWHERE && load(self, rank as usize) <= room {
-                best = best.max(Worth(self.stay, Reverse(rank)));
-                break;
-            }
-            self.homes[usize::from(group)].1 += 1;
+        let home = self.homes[usize::from(group)].first;
+        if home != NONE {
+            best = best.max(Worth(self.stay, Reverse(self.rank[home as usize])));
         }
         // 1.
-        while let Some(&top) = self.heap.peek() {
-            let Worth(worth, Reverse(rank)) = top;
-            let shard = self.order[rank as usize] as usize;
-            let is_old = self.group[shard] != NOWHERE || self.passing[shard].0 > worth;
-            if !is_old && load(self, rank as usize) <= room {
-                best = best.max(top);
-                break;
-            }
-            self.heap.pop();
+        if let Some(&top) = self.heap.peek() {
+            best = best.max(top);
         }
         Some(best.1.0 as usize)
     }
 
     fn put(&mut self, rank: usize, group: u16, rates: &Rates) {
-        let shard = self.order[rank] as usize;
-        self.links[rank] = rank as u32 + 1;
+        let (load, shard) = self.order[rank];
+        let shard = shard as usize;
+        self.links[rank] = self.waiting(rank + 1) as u32;
         self.group[shard] = group;
-        self.sums[usize::from(group)] += rates.loads[shard];
+        self.sums[usize::from(group)] += load;
         if self.filling.is_some() {
-            self.spread = self.ties_of(shard);
+            self.spread = (shard, 0..rates.ties[shard].len());
         }
     }
 
     /// Adds a tie of the shard placed last to the worth of the shard at its other end.
-    fn spread_one(&mut self, at: usize, current: &Assignment) {
-        let other = self.tie_ends[at] as usize;
+    fn spread_one(&mut self, tie: Tie, current: &Assignment) {
+        let other = tie.other as usize;
         let Some(group) = self.filling else {
             return;
         };
         let rank = self.rank[other];
-        let is_heavy = self.order.get(rank as usize) == Some(&(other as u32));
-        if self.group[other] != NOWHERE || !is_heavy {
+        if self.group[other] != NOWHERE || rank == NONE {
             return;
         }
         let passing = &mut self.passing[other];
@@ -457,7 +485,7 @@ impl Plan {
             let at_home = current.owners()[other].0 == group;
             *passing = (if at_home { self.stay } else { 0.0 }, group);
         }
-        passing.0 += self.tie_costs[at];
+        passing.0 += tie.rate() * self.penalty;
         self.heap.push(Worth(passing.0, Reverse(rank)));
     }
 
@@ -493,17 +521,22 @@ impl Plan {
         }
     }
 
-    fn verdict(&mut self) -> Verdict {
+    fn verdict(&self) -> Verdict {
         let busiest = |costs: &Costs| {
             let busiest = costs.iter().max_by(|a, b| a.0.total_cmp(&b.0));
             busiest.copied().unwrap_or_default()
         };
         Verdict {
-            owners: core::mem::take(&mut self.owners),
             moved: self.moved,
             average: self.average,
             now: busiest(&self.now),
             then: busiest(&self.then),
         }
     }
+}
+
+/// Empties a list and gives it room.
+fn restart<T>(list: &mut Vec<T>, room: usize) {
+    list.clear();
+    list.reserve_exact(room);
 }

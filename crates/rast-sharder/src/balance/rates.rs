@@ -19,6 +19,7 @@
 
 use std::vec::Vec;
 
+use crate::ids::ShardId;
 use crate::load::LoadView;
 use crate::timers::Nanos;
 
@@ -47,14 +48,37 @@ const OUTLIER: f64 = 3.0;
 /// never measured: what cannot be measured counts as no load.
 const PATIENCE: u32 = 8;
 
-/// Traffic below so many messages per second is forgotten.
-const LEAST_TRAFFIC: f64 = 1e-3;
+/// Traffic below so many messages per second is forgotten: at the default penalty it costs a
+/// ten-millionth of a worker.
+const LEAST_TRAFFIC: f64 = 1.0;
+
+/// More messages per second count as so many, whose sums are finite.
+const MOST_TRAFFIC: f64 = 1e30;
+
+/// The messages per second between a shard and another one. There is one for each pair that has
+/// talked in the last windows, in both of its shards, so it is small.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Tie {
+    /// The other shard.
+    pub(super) other: u32,
+    received: f32,
+    sent: f32,
+}
+
+impl Tie {
+    /// Returns the messages per second in both directions.
+    pub(super) fn rate(&self) -> f64 {
+        f64::from(self.received) + f64::from(self.sent)
+    }
+}
 
 /// What is taken in next, up to `Rates::at`.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
-    /// Old traffic of a receiver fades.
+    /// Memory is taken for the figures of a shard, in the first decision.
     #[default]
+    Grow,
+    /// Old traffic of a shard fades.
     Fade,
     /// New traffic is added.
     Add,
@@ -65,6 +89,11 @@ enum Stage {
     /// The load of a shard.
     Load,
     Done,
+}
+
+/// The weight of the newest window of a shard.
+fn weight(known: bool) -> f64 {
+    if known { NEWEST } else { 1.0 }
 }
 
 /// Smoothed figures of all shards.
@@ -78,8 +107,8 @@ pub(super) struct Rates {
     usual: Vec<f64>,
     /// The shard's share of the total in its last window.
     last: Vec<f64>,
-    /// By receiver: senders in order, and their messages per second.
-    pub(super) incoming: Vec<Vec<(u32, f64)>>,
+    /// By shard: its ties, in the order of the other shards. Both shards of a pair have the tie.
+    pub(super) ties: Vec<Vec<Tie>>,
     /// Whether a window of the shard was ever long enough.
     known: Vec<bool>,
     /// How many are.
@@ -95,18 +124,16 @@ pub(super) struct Rates {
 impl Rates {
     /// Begins to take a view in.
     pub(super) fn begin(&mut self, shards: usize) {
-        if self.loads.len() != shards {
-            *self = Self {
-                loads: std::vec![0.0; shards],
-                recent: std::vec![0.0; shards],
-                usual: std::vec![FIRST_NOISE; shards],
-                last: std::vec![0.0; shards],
-                incoming: std::vec![Vec::new(); shards],
-                known: std::vec![false; shards],
-                ..Self::default()
-            };
+        if self.known.len() != shards || self.loads.len() != shards {
+            *self = Self::default();
+            self.loads.reserve_exact(shards);
+            self.recent.reserve_exact(shards);
+            self.usual.reserve_exact(shards);
+            self.last.reserve_exact(shards);
+            self.ties.reserve_exact(shards);
+            self.known.reserve_exact(shards);
         }
-        (self.stage, self.at, self.totals) = (Stage::Fade, 0, [0.0; 3]);
+        (self.stage, self.at, self.totals) = (Stage::Grow, self.known.len(), [0.0; 3]);
     }
 
     /// Returns the sum of the loads.
@@ -123,40 +150,51 @@ impl Rates {
             let load = view.loads()[shard];
             load.window >= least && load.window > Nanos::ZERO && load.demand.is_finite()
         };
-        let weight = |known: bool| if known { NEWEST } else { 1.0 };
         let mut left = budget as isize;
         while left > 0 {
             let at = self.at;
             self.at += 1;
             left -= 1;
             match self.stage {
+                Stage::Grow if at == shards => self.enter(Stage::Fade),
+                Stage::Grow => {
+                    self.loads.push(0.0);
+                    self.recent.push(0.0);
+                    self.usual.push(FIRST_NOISE);
+                    self.last.push(0.0);
+                    self.ties.push(Vec::new());
+                    self.known.push(false);
+                }
                 Stage::Fade if at == shards => self.enter(Stage::Add),
                 Stage::Fade => {
-                    if is_measured(at) {
-                        let fade = 1.0 - weight(self.known[at]);
-                        self.incoming[at]
-                            .iter_mut()
-                            .for_each(|(_, rate)| *rate *= fade);
-                        left -= self.incoming[at].len() as isize / 16;
+                    let known = &self.known;
+                    // The window of the receiver counts, in both directions.
+                    let fade = |to: usize| match is_measured(to) {
+                        true => 1.0 - weight(known[to]) as f32,
+                        false => 1.0,
+                    };
+                    let received = fade(at);
+                    for tie in &mut self.ties[at] {
+                        tie.received *= received;
+                        tie.sent *= fade(tie.other as usize);
                     }
+                    left -= self.ties[at].len() as isize / 8;
                 }
                 Stage::Add if at == view.traffic().len() => self.enter(Stage::Forget),
                 Stage::Add => {
                     let edge = view.traffic()[at];
                     let to = edge.to.index();
                     if is_measured(to) && edge.per_second.is_finite() && edge.from != edge.to {
-                        let fresh = edge.per_second * weight(self.known[to]);
-                        let incoming = &mut self.incoming[to];
-                        match incoming.binary_search_by_key(&edge.from.0, |&(from, _)| from) {
-                            Ok(at) => incoming[at].1 += fresh,
-                            Err(at) => incoming.insert(at, (edge.from.0, fresh)),
-                        }
+                        let fresh = edge.per_second.min(MOST_TRAFFIC) * weight(self.known[to]);
+                        let fresh = fresh as f32;
+                        left -= self.tie(edge.to, edge.from, |tie| tie.received += fresh);
+                        left -= self.tie(edge.from, edge.to, |tie| tie.sent += fresh);
                     }
                 }
                 Stage::Forget if at == shards => self.enter(Stage::Sum),
                 Stage::Forget => {
-                    self.incoming[at].retain(|&(_, rate)| rate > LEAST_TRAFFIC);
-                    left -= self.incoming[at].len() as isize / 16;
+                    self.ties[at].retain(|tie| tie.rate() > LEAST_TRAFFIC);
+                    left -= self.ties[at].len() as isize / 16;
                 }
                 Stage::Sum if at == shards => self.enter(Stage::Load),
                 Stage::Sum => {
@@ -183,6 +221,26 @@ impl Rates {
 
     fn enter(&mut self, stage: Stage) {
         (self.stage, self.at) = (stage, 0);
+    }
+
+    /// Adds to the tie of a shard to another one; returns the units that took on top of one.
+    fn tie(&mut self, shard: ShardId, other: ShardId, add: impl FnOnce(&mut Tie)) -> isize {
+        let ties = &mut self.ties[shard.index()];
+        match ties.binary_search_by_key(&other.0, |tie| tie.other) {
+            Ok(at) => {
+                add(&mut ties[at]);
+                1
+            }
+            Err(at) => {
+                let mut tie = Tie {
+                    other: other.0,
+                    ..Tie::default()
+                };
+                add(&mut tie);
+                ties.insert(at, tie);
+                4 + (ties.len() - at) as isize / 64
+            }
+        }
     }
 
     fn take_load(&mut self, shard: usize, fresh: f64) {
@@ -219,7 +277,6 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::ShardId;
 
     const WINDOW: Nanos = Nanos::from_millis(10);
 
@@ -291,6 +348,12 @@ mod tests {
         assert_eq!(update(&view), Some(true));
         assert!((rates.loads[0] - 0.6).abs() < 1e-9);
         assert!((rates.loads[1] - 0.2).abs() < 1e-9);
-        assert_eq!(rates.incoming[1], [(0, 100.0)]);
+        let tie = |other, received, sent| Tie {
+            other,
+            received,
+            sent,
+        };
+        assert_eq!(rates.ties[0], [tie(1, 0.0, 100.0)]);
+        assert_eq!(rates.ties[1], [tie(0, 100.0, 0.0)]);
     }
 }

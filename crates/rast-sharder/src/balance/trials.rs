@@ -5,6 +5,7 @@
 //! I/O, and partitions of which those of one worker are hot for some windows. The threads of
 //! the clients run in the workers' place again and again, mostly in turns of I/O.
 
+use crate::primitive::Random;
 use std::vec::Vec;
 
 use super::{Balancer, Decision, Greedy};
@@ -25,17 +26,9 @@ const IO: f64 = 0.3;
 const HOT: f64 = 0.2;
 const COLD: f64 = 0.04;
 
-/// Numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    /// A number between the two.
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        least + (most - least) * ((self.0 >> 11) as f64 / (1_u64 << 53) as f64)
-    }
+/// Returns a random number between the two.
+fn between(random: &mut Random, least: f64, most: f64) -> f64 {
+    least + (most - least) * random.fraction()
 }
 
 /// What each shard ran in a window: its share of the hot or the cold load, or the I/O.
@@ -47,9 +40,9 @@ fn ran(hot: &[bool], random: &mut Random) -> Vec<f64> {
     };
     let (all_hot, all_cold) = (of(true), of(false));
     let share = |shard: usize| match (shard < WORKERS, hot[shard]) {
-        (true, _) => IO * random.between(0.97, 1.03),
-        (false, true) => HOT * weight(shard) / all_hot * random.between(0.9, 1.1),
-        (false, false) => COLD * weight(shard) / all_cold * random.between(0.9, 1.1),
+        (true, _) => IO * between(random, 0.97, 1.03),
+        (false, true) => HOT * weight(shard) / all_hot * between(random, 0.9, 1.1),
+        (false, false) => COLD * weight(shard) / all_cold * between(random, 0.9, 1.1),
     };
     (0..SHARDS).map(share).collect()
 }
@@ -64,12 +57,12 @@ fn decide(
 ) -> Option<Assignment> {
     view.clear();
     // One turn of I/O that was read while another thread ran counts for many.
-    let stretch = [random.between(1.0, 1.4), random.between(1.0, 1.4)];
+    let stretch = [between(random, 1.0, 1.4), between(random, 1.0, 1.4)];
     let mut turns = [0.0; WORKERS];
     for shard in 0..SHARDS {
         let reported = match shard < WORKERS {
             true => ran[shard] * stretch[shard],
-            false => ran[shard] * random.between(1.0, 1.1),
+            false => ran[shard] * between(random, 1.0, 1.1),
         };
         let (shard, time) = (
             ShardId::from_index(shard),
@@ -100,7 +93,7 @@ fn decide(
 
 /// Runs some windows; returns the moves of each.
 fn run(windows: usize, seed: u64, has_hot: bool) -> Vec<usize> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut greedy = Greedy::new();
     let mut view = LoadView::new(WORKERS, SHARDS);
     for worker in 0..WORKERS {

@@ -1,37 +1,33 @@
 //! The shared half of the protocol: word, pages, holders, seats.
 //!
-//! Everything in here may be called from any thread; what needs the role of a
-//! worker is in `member.rs`.
+//! Any thread may call everything in here; `member.rs` has what only a worker may do.
 
 use std::boxed::Box;
 use std::fmt;
-use std::vec::Vec;
 
 use super::inbox::Inbox;
-use super::member::Member;
-use super::park::{Park, ThreadPark};
+use super::park::Park;
 use super::word::{FREE, Word, holder_in};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
-use crate::panics::{contain, discard};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::sync::Arc;
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// One of the two configurations.
+/// One of the two tables of owners.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Who owns what in the epochs of this page.
+    /// Owners of the shards in the epochs of this page.
     pub(super) owners: Assignment,
-    /// The count of requests to reshard that were made before this epoch was
-    /// decided: those are answered by it.
+    /// Number of requests for an epoch that were made before this epoch was decided, and so are
+    /// answered by it.
     pub(super) served: u32,
 }
 
 /// Where a worker sleeps.
 pub(super) struct Seat {
-    /// 1 while its worker is about to park or is parked, until a waker takes it.
+    /// 1 while its worker is about to park or is parked, until a waker swaps it to 0.
     pub(super) sleeping: AtomicU32,
     pub(super) park: Box<dyn Park>,
 }
@@ -48,41 +44,30 @@ pub struct Baton {
     pub(super) word: CachePadded<AtomicU64>,
     pub(super) stop: CachePadded<AtomicU32>,
     pub(super) requests: CachePadded<AtomicU32>,
-    /// How often all were notified.
+    /// Number of calls of `notify_all`.
     pub(super) notices: CachePadded<AtomicU32>,
     pub(super) pages: [UnsafeCell<Page>; 2],
     pub(super) holders: Box<[CachePadded<AtomicU32>]>,
     pub(super) seats: Box<[CachePadded<Seat>]>,
-    /// By worker: what is on its way to it.
+    /// Wake-ups on their way, by receiving worker.
     pub(super) inboxes: Box<[Inbox]>,
-    /// Whether workers sleep at all. If not, nothing fences for their sake.
+    /// Whether workers sleep at all. If not, no fence is made to wake them.
     pub(super) sleeps: bool,
 }
 
-// SAFETY: the cells in it are the pages. A page is written by the leader alone,
-// while no thread reads it (rule 4: all have promised in the epoch of the other
-// page, so all have left the page's own), and read by members of its epoch
-// alone, after the Acquire load that showed them the epoch. All other fields
+// SAFETY: the only cells in it are the pages. Only the leader writes a page, while no thread reads
+// it (rule 4: all have promised in the epoch of the other page, so all have left this page). Only
+// members of its epoch read it, after the Acquire load that showed them the epoch. All other fields
 // are Sync by themselves.
 unsafe impl Sync for Baton {}
 
 impl Baton {
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps
-    /// on a condition.
-    pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
-        Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
-    }
-
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps
-    /// in what `park` returns for it, or never.
-    ///
-    /// All shards are free at first; each worker takes its own in its first
-    /// turn.
-    pub fn with_parks(
-        first: Assignment,
+    /// Makes the shared words for `first`. All shards are free at first.
+    pub(super) fn with_seats(
+        first: &Assignment,
         sleeps: bool,
         mut park: impl FnMut(WorkerId) -> Box<dyn Park>,
-    ) -> (Arc<Self>, Vec<Member>) {
+    ) -> Self {
         let workers = first.workers();
         let shards = first.shards();
         let seats = (0..workers)
@@ -94,7 +79,7 @@ impl Baton {
             })
             .collect();
         let members = u16::try_from(workers).expect("an assignment has at most MAX_WORKERS");
-        let baton = Arc::new(Self {
+        Self {
             word: CachePadded::new(AtomicU64::new(Word::new(0, members, 0).bits())),
             stop: CachePadded::new(AtomicU32::new(0)),
             requests: CachePadded::new(AtomicU32::new(0)),
@@ -115,70 +100,65 @@ impl Baton {
             seats,
             inboxes: (0..workers).map(|_| Inbox::new(workers, shards)).collect(),
             sleeps,
-        });
-        let members = (0..workers)
-            .map(|at| Member::new(baton.clone(), WorkerId::from_index(at), &first))
-            .collect();
-        (baton, members)
+        }
     }
 
     /// Asks all workers to leave. Lock-free unless a worker must be unparked.
     pub fn stop(&self) {
-        // Release: pairs with the Acquire in is_stopping; a worker that sees the
-        // stop sees what was written before it. [SO1]
+        // Release: pairs with the Acquire in is_stopping; publishes what the caller wrote before
+        // the stop. [SO1]
         self.stop.store(1, Ordering::Release);
         self.wake_all(None);
     }
 
-    /// Tells whether the workers were asked to leave.
+    /// Returns `true` if the workers were asked to leave.
     #[inline]
     pub fn is_stopping(&self) -> bool {
-        // Acquire: pairs with the Release in stop; see there. [SO2]
+        // Acquire: pairs with the Release in stop. [SO2]
         self.stop.load(Ordering::Acquire) != 0
     }
 
-    /// Asks for a resharding as soon as every worker can promise.
+    /// Asks for a new epoch as soon as every worker can promise.
     ///
-    /// A request made while one is being decided is answered by a further one.
+    /// A request that is made during a decision is answered by a later one.
     pub fn request(&self) {
-        // Relaxed: the count carries no data; the fence in wake_all orders it
-        // before the look at the seats. [SO3]
+        // Relaxed: the count carries no data; the fence in wake_all orders it before the loads of
+        // the seats. [SO3]
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.wake_all(None);
     }
 
-    /// Makes `shard` ready at the worker that holds it. From any thread.
+    /// Makes `shard` ready at the worker that holds it. Any thread may call it.
     ///
-    /// What the caller wrote before is seen by the turn that follows.
+    /// The turn that follows sees what the caller wrote before.
     pub fn wake(&self, shard: ShardId) {
         if let Some(worker) = self.target(shard) {
             self.set_bit(worker, shard);
         }
     }
 
-    /// Returns the worker that a wake-up of `shard` is for; `None` drops it.
+    /// Returns the worker to send a wake-up of `shard` to; `None` drops the wake-up.
     #[inline]
     pub(super) fn target(&self, shard: ShardId) -> Option<WorkerId> {
-        // Relaxed: a worker that holds the shard no more forwards the wake-up. [HO1]
+        // Relaxed: a worker that no longer holds the shard forwards the wake-up. [HO1]
         match holder_in(self.holders[shard.index()].load(Ordering::Relaxed)) {
             None => self.settle(shard),
             holder => holder,
         }
     }
 
-    /// Brings a wake-up without a note to `worker`.
+    /// Sends a wake-up without a note to `worker`.
     pub(super) fn set_bit(&self, worker: WorkerId, shard: ShardId) {
-        // It fences between the bit and the look at the seat.
+        // This makes a fence between the bit and the load of the seat.
         self.inboxes[worker.index()].set_bit(shard);
         self.rouse(worker);
     }
 
-    /// Returns the holder of `shard` for a mark that found it moving; `None` drops the mark.
+    /// Returns the holder of `shard` for a mark that met a move; `None` drops the mark.
     ///
-    /// All read-modify-writes of a holder word are in one order. If this one comes before
-    /// that of the worker that takes the shard next, that one synchronises with it and
-    /// sees, in the turn that an acquired shard gets, what the waker wrote. If it comes
-    /// after, it returns that worker.
+    /// All read-modify-writes of a holder word are in one order. If this one precedes that of the
+    /// worker that takes the shard next, the latter synchronizes with this one, and the turn after
+    /// the acquisition sees what the waker wrote. Otherwise this one returns that worker.
     #[cold]
     pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
         // AcqRel: pairs with the swap in take. Release publishes what the waker wrote to the
@@ -186,21 +166,21 @@ impl Baton {
         holder_in(self.holders[shard.index()].fetch_add(0, Ordering::AcqRel))
     }
 
-    /// Wakes all workers that sleep, and gives those that are about to another round.
+    /// Wakes all workers that sleep, and makes those that are about to sleep run another round.
     pub fn notify_all(&self) {
-        // Release: pairs with the Acquire in has_news; the round that follows sees what was
-        // written before. The fence in wake_all orders it before the look at the seats. [SO19]
+        // Release: pairs with the Acquire in has_news; publishes what was written before to the
+        // round that follows. The fence in wake_all orders it before the loads of the seats. [SO19]
         self.notices.fetch_add(1, Ordering::Release);
         self.wake_all(None);
     }
 
-    /// Returns who holds `shard` right now: a hint, old when it arrives.
+    /// Returns the current holder of `shard`. A hint: it may be out of date on return.
     pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
-        // Relaxed: a hint; nothing is read through it. [HO2]
+        // Relaxed: a hint; no data is read through it. [HO2]
         holder_in(self.holders[shard.index()].load(Ordering::Relaxed))
     }
 
-    /// Wakes all workers that sleep, but `but`.
+    /// Wakes all workers that sleep, except `but`.
     pub(super) fn wake_all(&self, but: Option<WorkerId>) {
         // SeqCst: pairs with the fence in park; orders the stop, request, promise
         // or epoch written before it ahead of the loads of the seats. [SO5]
@@ -213,12 +193,12 @@ impl Baton {
         }
     }
 
-    /// Wakes `worker` if it sleeps. Certain only if a SeqCst fence is between the write that it
-    /// should see and this.
+    /// Wakes `worker` if it sleeps. Certain only if a SeqCst fence is between the write that the
+    /// worker should see and this call.
     #[inline]
     pub(super) fn rouse(&self, worker: WorkerId) {
         let seat = &self.seats[worker.index()];
-        // Relaxed: ordered by the caller's fence, or a guess. [SO6]
+        // Relaxed: ordered by the caller's fence, or a hint. [SO6]
         if seat.sleeping.load(Ordering::Relaxed) != 0 {
             seat.rouse_slow();
         }
@@ -229,12 +209,12 @@ impl Seat {
     /// Ends the sleep of its worker, unless another waker does.
     #[cold]
     fn rouse_slow(&self) {
-        // Release: pairs with the Acquire in park; what the waker wrote is seen after the
-        // sleep. One of several wakers gets the 1 and makes the system call. [SO18]
+        // Release: pairs with the Acquire in park; publishes what the waker wrote. Only one of
+        // several wakers gets the 1 and makes the system call. [SO18]
         if self.sleeping.swap(0, Ordering::Release) != 0
             && let Err(payload) = contain(|| self.park.unpark())
         {
-            // The waker may have a message in hand, and is not to blame.
+            // The panic is not the waker's fault, and the waker may be sending a message.
             discard(payload);
         }
     }

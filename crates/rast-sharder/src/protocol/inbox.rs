@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!   ring of a sending worker, made at its first mark        bits, for other threads
-//!                                                            and for what fits no ring
+//!                                                            and for marks of a full ring
 //!   slot   63   62            32 31             0           ┌ flag ┐ ┌ words ──────────┐
 //!          ┌───┬────────────────┬────────────────┐          │ 0, 1 │ │ a bit per shard │
 //!          │lap│ shard          │ note           │          └──────┘ └─────────────────┘
 //!          └───┴────────────────┴────────────────┘          one group per 4,096 shards
-//!   head   how many were taken, own line
+//!   head   number of marks taken, own line
 //! ```
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
-//! | slot | the sending worker, when `head` says that it is free | the receiving worker |
+//! | slot | the sending worker, when `head` shows that it is free | the receiving worker |
 //! | head | the receiving worker | the sending worker, when the ring seems full |
-//! | words | any thread, to set a bit; the receiving worker, to take all | the receiving worker |
-//! | flag | any thread, after its bit; the receiving worker, before it takes | the receiving worker |
+//! | words | any thread, to set a bit; the receiving worker, to clear all | the receiving worker |
+//! | flag | any thread, after it set a bit; the receiving worker, before it clears the words | the receiving worker |
 //!
-//! A slot changes its lap bit each time it is written, so one load shows whether it is new,
-//! and a mark is one store.
+//! The lap bit of a slot changes with each write, so one load shows whether the slot is new, and
+//! sending a mark is one store.
 
 use std::boxed::Box;
 use std::collections::VecDeque;
@@ -28,30 +28,30 @@ use crate::primitive::CachePadded;
 use crate::primitive::sync::OnceLock;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The slots of a ring: a power of two.
+/// Number of slots of a ring, a power of two.
 const SLOTS: usize = if cfg!(rast_loom) { 2 } else { 64 };
 
-/// The bits of a slot that name the shard.
+/// Number of bits of a slot that name the shard.
 const SHARD_BITS: u32 = 31;
 
-/// The most shards: their numbers fit a slot.
+/// Maximum number of shards: their numbers fit a slot.
 pub(crate) const MAX_SHARDS: usize = 1 << SHARD_BITS;
 
-/// The bits of a word.
+/// Number of bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// The shards of a group.
+/// Number of shards of a group.
 const GROUP: usize = 64 * WORD;
 
-/// So many marks are kept for a full ring; then they become bits.
+/// Maximum number of marks that are kept for full rings; past it they become bits.
 const KEPT: usize = if cfg!(rast_loom) { 2 } else { 256 };
 
 const _: () = assert!(SLOTS.is_power_of_two(), "positions wrap");
 
-/// A wake-up on its way: the shard, and the waker's note.
+/// A wake-up: the shard, and the waker's note.
 pub(super) type Mark = (ShardId, u32);
 
-/// The marks of one worker for another.
+/// The marks that one worker sends to another.
 #[derive(Debug)]
 pub(super) struct Ring {
     head: CachePadded<AtomicU32>,
@@ -70,10 +70,10 @@ impl Ring {
         &self.slots[position as usize % SLOTS]
     }
 
-    /// Takes the mark at `head`, if there is one.
+    /// Returns the mark at `head`, if there is one.
     #[inline]
     fn get(&self, head: u32) -> Option<Mark> {
-        // Acquire: pairs with the Release in Outbox::put; what the waker wrote before. [WK1]
+        // Acquire: pairs with the Release in Outbox::put, for what the waker wrote before. [WK1]
         let slot = self.slot(head).load(Ordering::Acquire);
         if slot >> 63 != lap(head) {
             return None;
@@ -83,30 +83,31 @@ impl Ring {
     }
 
     fn is_empty(&self, head: u32) -> bool {
-        // Relaxed: a guess, which Ring::get makes good; in a look before a sleep the fence in
+        // Relaxed: a hint, since Ring::get loads again; in the check before a sleep the fence in
         // park orders it. [WK2]
         self.slot(head).load(Ordering::Relaxed) >> 63 != lap(head)
     }
 }
 
-/// The lap bit of a position: 1 in the first lap, because slots are made with 0.
+/// Returns the lap bit of a position: 1 in the first lap, because slots start as 0.
 const fn lap(position: u32) -> u64 {
     !(position as u64 / SLOTS as u64) & 1
 }
 
-/// A sending worker's own half of a ring, and the marks that found it full.
+/// The sending worker's half of a ring, and the marks that did not fit the ring.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     tail: u32,
-    /// `Ring::head` as last seen.
+    /// Cached value of `Ring::head`.
     head: u32,
     pub(super) kept: VecDeque<Mark>,
-    /// The target may sleep on what was put since the last flush.
+    /// Whether the target may sleep despite a mark that was put since the last flush.
     pub(super) is_marked: bool,
 }
 
 impl Outbox {
-    /// Makes an empty one with room for what it keeps, so that a wake-up allocates nothing.
+    /// Makes an empty outbox with room for the marks that it keeps, so that a wake-up allocates
+    /// nothing.
     pub(super) fn new() -> Self {
         Self {
             kept: VecDeque::with_capacity(KEPT + 1),
@@ -114,12 +115,12 @@ impl Outbox {
         }
     }
 
-    /// Puts a mark into the ring, unless it is full.
+    /// Puts a mark into the ring; returns `false` if the ring is full.
     #[inline]
     pub(super) fn put(&mut self, ring: &Ring, (shard, note): Mark) -> bool {
         if self.tail.wrapping_sub(self.head) == SLOTS as u32 {
-            // Relaxed: the receiver stores it after its load of the slot, which has Acquire:
-            // that load cannot see what is stored here next. [WK3]
+            // Relaxed: the receiver stores it after its Acquire load of the slot, so that load
+            // cannot see what is stored here next. [WK3]
             self.head = ring.head.load(Ordering::Relaxed);
             if self.tail.wrapping_sub(self.head) == SLOTS as u32 {
                 return false;
@@ -132,13 +133,13 @@ impl Outbox {
         true
     }
 
-    /// Keeps a mark that found the ring full; returns `true` if it is time to give up rings.
+    /// Keeps a mark that did not fit the ring; returns `true` if kept marks must become bits.
     pub(super) fn keep(&mut self, mark: Mark) -> bool {
         self.kept.push_back(mark);
         self.kept.len() > KEPT
     }
 
-    /// Puts what was kept into the ring; returns `true` if that is all.
+    /// Puts kept marks into the ring; returns `true` if none is left.
     pub(super) fn put_kept(&mut self, ring: &Ring) -> bool {
         while let Some(&mark) = self.kept.front() {
             if !self.put(ring, mark) {
@@ -153,15 +154,15 @@ impl Outbox {
 /// The bits of up to [`GROUP`] shards.
 #[derive(Debug)]
 struct Group {
-    /// A bit may be set.
+    /// Set if a bit may be set.
     flag: AtomicU32,
     words: Box<[AtomicU64]>,
 }
 
-/// All that is on its way to one worker.
+/// All wake-ups on their way to one worker.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// By sending worker. The cell publishes the memory of a ring; the slots publish marks.
+    /// Rings by sending worker. The cell publishes the memory of a ring; the slots publish marks.
     rings: Box<[OnceLock<Box<Ring>>]>,
     groups: Box<[CachePadded<Group>]>,
 }
@@ -176,7 +177,7 @@ impl Inbox {
             })
         };
         let ring = |_| match cfg!(rast_loom) {
-            // loom does not see what the cell publishes.
+            // loom does not see what a `OnceLock` publishes.
             true => OnceLock::from(Box::new(Ring::new())),
             false => OnceLock::new(),
         };
@@ -192,7 +193,7 @@ impl Inbox {
         self.rings[from.index()].get_or_init(|| Box::new(Ring::new()))
     }
 
-    /// Returns `true` if a sending worker's mark at `head` has come. A guess.
+    /// Returns `true` if there is a mark of a sending worker at `head`. A hint.
     #[inline]
     pub(super) fn has_mark(&self, from: usize, head: u32) -> bool {
         self.rings[from]
@@ -216,16 +217,15 @@ impl Inbox {
         }
     }
 
-    /// Sets the bit of a shard. A SeqCst fence is between the bit and what the caller loads
-    /// next.
+    /// Sets the bit of a shard. A SeqCst fence is between the bit and the caller's next load.
     pub(super) fn set_bit(&self, shard: ShardId) {
         let group = &self.groups[shard.index() / GROUP];
         let bit = shard.index() % GROUP;
-        // Release: pairs with the Acquire in take_bits; publishes what the waker wrote. It is
-        // a read-modify-write, so that one that sets another bit does the same for it. [WK6]
+        // Release: pairs with the Acquire in take_bits; publishes what the waker wrote. A
+        // read-modify-write, so that setting another bit continues the release sequence. [WK6]
         group.words[bit / WORD].fetch_or(1 << (bit % WORD), Ordering::Release);
-        // SeqCst: pairs with the fences in take_bits and in park. If the one in take_bits is
-        // first, the flag below is set after it was cleared; if this one, the bit is seen. [WK7]
+        // SeqCst: pairs with the fences in take_bits and in park. If the one in take_bits is first,
+        // the flag below is set after it was cleared; otherwise the bit is seen. [WK7]
         fence(Ordering::SeqCst);
         // Relaxed: see above. [WK8]
         group.flag.store(1, Ordering::Relaxed);
@@ -242,26 +242,26 @@ impl Inbox {
         }
     }
 
-    /// Returns `true` if no mark and no bit is to be taken. A SeqCst fence is between the
-    /// worker's word that it sleeps and this.
+    /// Returns `true` if there is no mark and no bit. The caller has a SeqCst fence between storing
+    /// that it sleeps and this call.
     pub(super) fn is_empty(&self, heads: &[u32]) -> bool {
         let mut heads = heads.iter().enumerate();
         let no_mark = !heads.any(|(from, &head)| self.has_mark(from, head));
-        // All groups, so that each with a bit is flagged.
+        // All groups are checked, so that each one with a bit is flagged.
         self.groups.iter().filter(|group| group.has_bit()).count() == 0 && no_mark
     }
 }
 
 impl Group {
-    /// Looks for a bit without regard to the flag, which a waker sets after its fence, and
-    /// then flags the group.
+    /// Checks for a bit regardless of the flag, which a waker sets after its fence, and then flags
+    /// the group.
     fn has_bit(&self) -> bool {
         let has_bit = self.words.iter().any(|word| {
             // Relaxed: ordered by the fence in park. [WK10]
             word.load(Ordering::Relaxed) != 0
         });
         if has_bit {
-            // Relaxed: for this worker's own next look. [WK15]
+            // Relaxed: for this worker's own next check. [WK15]
             self.flag.store(1, Ordering::Relaxed);
         }
         has_bit
@@ -271,14 +271,14 @@ impl Group {
     fn take_slow(&self, first: usize, each: &mut impl FnMut(ShardId)) {
         // Relaxed: the fence below orders it. [WK11]
         self.flag.store(0, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in set_bit; see there. [WK12]
+        // SeqCst: pairs with the fence in set_bit. [WK12]
         fence(Ordering::SeqCst);
         for (at, word) in self.words.iter().enumerate() {
-            // Relaxed: a look, so that a word without bits costs no read-modify-write. [WK13]
+            // Relaxed: a check, so that a word without bits costs no read-modify-write. [WK13]
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            // Acquire: pairs with the Release in set_bit; what the wakers wrote. [WK14]
+            // Acquire: pairs with the Release in set_bit, for what the wakers wrote. [WK14]
             let mut bits = word.swap(0, Ordering::Acquire);
             while bits != 0 {
                 each(ShardId::from_index(
@@ -299,7 +299,7 @@ mod tests {
     fn a_ring_keeps_order_over_its_laps_and_refuses_when_full() {
         let ring = Ring::new();
         let near_wrap = u32::MAX - 100;
-        // As after many laps: every slot holds the lap before.
+        // As after many laps: every slot has the lap bit of the lap before.
         let mut outbox = Outbox {
             tail: near_wrap - near_wrap % SLOTS as u32,
             ..Outbox::default()

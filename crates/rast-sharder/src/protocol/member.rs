@@ -1,18 +1,18 @@
-//! The private half of the protocol: what one worker knows and may do.
+//! The private half of the protocol: the state of one worker, and what only it may do.
 //!
-//! A member is made with the shared words and moves to its worker's thread.
-//! The caller runs the user's code between its calls; the order of a turn is
+//! A member is made with the shared words and moves to its worker's thread. The caller runs user
+//! code between its calls. The order of a round is
 //!
 //! ```text
 //! is_stopping ─ yes → leave, release each
 //!      │ no
 //! look ─ new epoch → for each of leaving(): on_release, release_next
-//!      │             figures of what is kept restart
+//!      │             restart the figures of the shards that are kept
 //! take → on_acquire for each taken
 //!      │
-//! a turn of each of held()
+//! a turn of each ready shard
 //!      │
-//! may_promise and it is time → promise ─ Lead → decide, publish
+//! may_promise and it is due → promise ─ Lead → decide, publish
 //!      │
 //! nothing done → park
 //! ```
@@ -23,18 +23,18 @@ use std::vec::Vec;
 
 use super::baton::{Baton, Seat};
 use super::inbox::{Mark, Outbox};
-use super::park::Park;
+use super::park::{Park, ThreadPark};
 use super::word::{FREE, ONE_PROMISE, Word, held_by};
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{Ordering, fence};
 
-/// What a promise came to.
+/// Result of a promise.
 #[derive(Debug)]
 #[must_use]
 pub enum Promise {
-    /// Others have not promised yet.
+    /// Other workers have not promised yet.
     Counted,
     /// All have promised: the caller leads and must publish.
     Lead(Leader),
@@ -42,13 +42,12 @@ pub enum Promise {
 
 /// The right to read all figures and to publish the next epoch.
 ///
-/// There is one at a time: it is made by the last promise of an epoch and
-/// consumed by [`Member::publish`]. Dropped without that, no further epoch
-/// comes, which is what a stop wants.
+/// There is one at a time: the last promise of an epoch makes it, and [`Member::publish`] consumes
+/// it. If it is dropped instead, as after a stop, no further epoch opens.
 #[derive(Debug)]
 #[must_use]
 pub struct Leader {
-    /// The requests made before this decision, which it answers.
+    /// Number of requests made before this decision, which it answers.
     served: u32,
 }
 
@@ -62,7 +61,7 @@ enum Phase {
     Leading,
 }
 
-/// The role of one worker.
+/// The protocol state of one worker.
 pub struct Member {
     baton: Arc<Baton>,
     worker: WorkerId,
@@ -70,31 +69,55 @@ pub struct Member {
     phase: Phase,
     /// `Page::served` of the epoch.
     served: u32,
-    /// Whether another had promised at the last look.
+    /// Whether another worker had promised at the last check.
     promised_seen: bool,
-    /// `Baton::notices` before the last sleep, or in place of it.
+    /// `Baton::notices` as of the last check before a sleep.
     notices_seen: u32,
-    /// By shard: whether this worker holds it.
+    /// Whether this worker holds the shard, by shard.
     local: Vec<bool>,
     held: Vec<ShardId>,
-    /// Mine by the page, still held by another.
+    /// Shards that the page assigns to this worker and that it does not hold yet.
     wanted: Vec<ShardId>,
-    /// Held, not mine any more.
+    /// Shards that this worker holds and the page assigns to another.
     leaving: Vec<ShardId>,
-    /// By sending worker: how many of its marks were taken.
+    /// Number of marks taken, by sending worker.
     heads: Box<[u32]>,
-    /// The sending worker whose marks are looked at next.
+    /// The sending worker whose ring is checked next.
     next_ring: usize,
-    /// By target, as far as one was marked.
+    /// Outboxes by target, up to the highest target that was marked.
     outboxes: Vec<Outbox>,
     /// Targets that were marked since the last flush.
     marked: Vec<WorkerId>,
-    /// Targets for which marks are kept.
+    /// Targets with marks that did not fit their ring.
     keeping: Vec<WorkerId>,
 }
 
+impl Baton {
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps
+    /// on a condition.
+    pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
+        Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
+    }
+
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps
+    /// in what `park` returns for it, or never.
+    ///
+    /// All shards are free at first; each worker takes its own in its first turn.
+    pub fn with_parks(
+        first: Assignment,
+        sleeps: bool,
+        park: impl FnMut(WorkerId) -> Box<dyn Park>,
+    ) -> (Arc<Self>, Vec<Member>) {
+        let baton = Arc::new(Self::with_seats(&first, sleeps, park));
+        let members = (0..first.workers())
+            .map(|at| Member::new(baton.clone(), WorkerId::from_index(at), &first))
+            .collect();
+        (baton, members)
+    }
+}
+
 impl Member {
-    pub(super) fn new(baton: Arc<Baton>, worker: WorkerId, first: &Assignment) -> Self {
+    fn new(baton: Arc<Baton>, worker: WorkerId, first: &Assignment) -> Self {
         let (shards, workers) = (first.shards(), first.workers());
         let wanted: Vec<_> = first.shards_of(worker).collect();
         Self {
@@ -117,23 +140,23 @@ impl Member {
         }
     }
 
-    /// Returns which worker this is.
+    /// Returns the id of this worker.
     pub fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// Returns the epoch that the worker is in.
+    /// Returns the epoch that the worker has seen.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Returns the shards that the worker holds. Between `look` and the last
-    /// `release_next` those that leave are not among them.
+    /// Returns the shards that the worker holds. Between `look` and the last `release_next` it
+    /// leaves out those that leave.
     pub fn held(&self) -> &[ShardId] {
         &self.held
     }
 
-    /// Tells whether this worker holds `shard`.
+    /// Returns `true` if this worker holds `shard`.
     #[inline]
     pub fn is_local(&self, shard: ShardId) -> bool {
         self.local[shard.index()]
@@ -144,8 +167,8 @@ impl Member {
         &self.baton
     }
 
-    /// Makes a shard of another worker ready there, with the waker's `note`. It is certain to
-    /// wake a worker that sleeps once [`flush`](Self::flush) was called.
+    /// Makes a shard of another worker ready there, with the waker's `note`. A sleeping worker is
+    /// certain to be woken only after [`flush`](Self::flush).
     #[inline]
     pub fn wake(&mut self, shard: ShardId, note: u32) {
         if let Some(worker) = self.baton.target(shard) {
@@ -153,7 +176,7 @@ impl Member {
         }
     }
 
-    /// Puts a mark into the ring to `to`, or keeps it.
+    /// Puts a mark into the ring to `to`, or keeps it if the ring is full.
     fn mark(&mut self, to: WorkerId, mark: Mark) {
         if self.outboxes.len() <= to.index() {
             self.outboxes.resize_with(to.index() + 1, Outbox::new);
@@ -171,7 +194,7 @@ impl Member {
             outbox.is_marked = true;
             self.marked.push(to);
         }
-        // A guess without a fence, which wakes nearly all sleepers at once.
+        // A hint without a fence, which wakes nearly all sleepers at once.
         self.baton.rouse(to);
     }
 
@@ -188,7 +211,7 @@ impl Member {
 
     /// Wakes the workers that sleep on marks, and puts kept marks into rings that have room.
     ///
-    /// Called at the end of each round, so before this worker sleeps.
+    /// Called at the end of each round, and so before this worker sleeps.
     #[inline]
     pub fn flush(&mut self) {
         if !self.keeping.is_empty() {
@@ -221,8 +244,8 @@ impl Member {
     }
 
     fn rouse_marked(&mut self) {
-        // SeqCst: pairs with the fence in park; either its look at the rings sees the marks,
-        // or the loads of the seats below see it asleep. [SO4]
+        // SeqCst: pairs with the fence in park; either its check of the rings sees the marks, or
+        // the loads of the seats below see it asleep. [SO4]
         fence(Ordering::SeqCst);
         for to in self.marked.drain(..) {
             self.outboxes[to.index()].is_marked = false;
@@ -230,7 +253,7 @@ impl Member {
         }
     }
 
-    /// Makes bits of all marks that are kept.
+    /// Sets bits for all kept marks.
     #[cold]
     fn give_up_rings(&mut self) {
         for to in self.keeping.drain(..) {
@@ -240,8 +263,8 @@ impl Member {
         }
     }
 
-    /// Takes marks of at most `rings` other workers, and adds those of held shards to `notes`.
-    /// Those of other shards follow their shard.
+    /// Takes marks from the rings of at most `rings` other workers, and adds those of held shards
+    /// to `notes`. Marks of other shards are forwarded.
     #[inline]
     pub fn receive(&mut self, rings: usize, notes: &mut Vec<(ShardId, Option<u32>)>) {
         let workers = self.heads.len();
@@ -272,7 +295,7 @@ impl Member {
         }
     }
 
-    /// As [`receive`](Self::receive), for wake-ups without a note.
+    /// Does the same as [`receive`](Self::receive) for wake-ups without a note.
     #[inline]
     pub fn receive_bits(&mut self, notes: &mut Vec<(ShardId, Option<u32>)>) {
         let (baton, local) = (&self.baton, &self.local);
@@ -285,23 +308,23 @@ impl Member {
         });
     }
 
-    /// Tells whether all workers are to leave.
+    /// Returns `true` if all workers must leave.
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.baton.is_stopping()
     }
 
-    /// Tells whether figures may be updated.
+    /// Returns `true` while figures may be updated.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Looks at the word; on a new epoch sorts what is held into kept and
-    /// leaving and notes what is wanted. Returns whether the epoch is new.
+    /// Loads the word. On a new epoch it sorts the held shards into kept and leaving, and collects
+    /// the wanted ones. Returns whether the epoch is new.
     pub fn look(&mut self) -> bool {
-        // Acquire: pairs with the Release in publish; the page of the epoch, and
-        // the figures' restart after the leader's reads, come after it. [SH1]
+        // Acquire: pairs with the Release in publish; the reads of the page, and the restart of
+        // figures after the leader's reads, come after it. [SH1]
         let word = Word::from_bits(self.baton.word.load(Ordering::Acquire));
         self.promised_seen = word.promised() > 0;
         if word.epoch() == self.epoch {
@@ -324,9 +347,9 @@ impl Member {
             ..
         } = self;
         baton.pages[page_of(word.epoch())].with(|page| {
-            // SAFETY: this member is in the epoch of the page, seen by the load
-            // above, and has not promised in it: the leader writes this page
-            // only after that promise and a further epoch (rule 4).
+            // SAFETY: this member is in the epoch of the page, seen by the load above, and has not
+            // promised in it. The leader writes this page only after that promise and a further
+            // epoch (rule 4).
             let page = unsafe { &*page };
             *served = page.served;
             held.retain(|&shard| {
@@ -343,8 +366,8 @@ impl Member {
         true
     }
 
-    /// Asserts, in debug builds, that each shard is in at most one list and that
-    /// the flags say which are in hand.
+    /// Asserts, in debug builds, that each shard is in at most one list and that the flags agree
+    /// with the lists.
     fn check_invariants(&self) {
         if cfg!(debug_assertions) {
             let in_hand = self.held.iter().chain(&self.leaving);
@@ -362,23 +385,22 @@ impl Member {
         }
     }
 
-    /// Returns the shards that are to be released, the next one last.
+    /// Returns the shards to release; the last one is released first.
     pub fn leaving(&self) -> &[ShardId] {
         &self.leaving
     }
 
-    /// Frees the last of [`leaving`](Self::leaving) and wakes its new owner.
+    /// Frees the last shard of [`leaving`](Self::leaving) and wakes its new owner.
     pub fn release_next(&mut self) {
         let Some(shard) = self.leaving.pop() else {
             return;
         };
         self.local[shard.index()] = false;
-        // Release: pairs with the AcqRel in take; the shard's state as this
-        // worker leaves it. A swap, so that all writes to the word but the first are
-        // read-modify-writes, in one order. [HO3]
+        // Release: pairs with the AcqRel in take; publishes the shard's state. A swap, so that all
+        // writes to the word but the first are read-modify-writes, in one order. [HO3]
         self.baton.holders[shard.index()].swap(FREE, Ordering::Release);
-        // SeqCst: pairs with the fence in park; either the new owner's scan sees
-        // the shard free, or the load of its seat sees it parked. [SO7]
+        // SeqCst: pairs with the fence in park; either the new owner's check sees the shard free,
+        // or the load of its seat sees it asleep. [SO7]
         fence(Ordering::SeqCst);
         let owner = self.with_assignment(|assignment| assignment.owner(shard));
         if owner != self.worker {
@@ -386,13 +408,13 @@ impl Member {
         }
     }
 
-    /// Prepares to leave for good: all that is held is to be released.
+    /// Prepares to leave for good: all held shards become leaving.
     pub fn leave(&mut self) {
         self.wanted.clear();
         self.leaving.append(&mut self.held);
     }
 
-    /// Takes what is wanted and free; returns how many. They are the last of
+    /// Takes the wanted shards that are free, and returns their number. They are the last ones of
     /// [`held`](Self::held). Never waits.
     pub fn take(&mut self) -> usize {
         let mut taken = 0;
@@ -402,14 +424,13 @@ impl Member {
             let holder = &self.baton.holders[shard.index()];
             // Relaxed: the swap below acquires. [HO4]
             if holder.load(Ordering::Relaxed) == FREE {
-                // The word is free, and no other worker takes the shard: of two epochs'
-                // owners the older held it before the newer epoch was published (rule 3),
-                // and in one epoch the page names one owner.
+                // The word is free, and no other worker takes the shard. Of two epochs' owners the
+                // older one held it before the newer epoch was published (rule 3), and in one epoch
+                // the page names one owner.
                 //
-                // AcqRel: Acquire pairs with the Release in release_next; the shard's state as
-                // its last holder left it. And it pairs with the read-modify-write in settle:
-                // either that one returns this worker, or this one sees what the waker wrote
-                // before it. [HO5]
+                // AcqRel: Acquire pairs with the Release in release_next, for the shard's state.
+                // The swap also pairs with the read-modify-write in settle: either that one returns
+                // this worker, or this one sees what the waker wrote before it. [HO5]
                 holder.swap(held_by(self.worker), Ordering::AcqRel);
                 self.local[shard.index()] = true;
                 self.held.push(shard);
@@ -422,15 +443,15 @@ impl Member {
         taken
     }
 
-    /// Tells whether the rules allow a promise: everything is held and none was
-    /// made in this epoch.
+    /// Returns `true` if the rules allow a promise: all shards are held, and none was made in this
+    /// epoch.
     #[inline]
     pub fn may_promise(&self) -> bool {
         self.phase == Phase::Open && self.wanted.is_empty()
     }
 
-    /// Tells whether some thread wants a new epoch: another has promised, or a
-    /// request stands.
+    /// Returns `true` if a new epoch is wanted: another worker has promised, or there is an
+    /// unanswered request.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.promised_seen || self.is_requested()
@@ -443,21 +464,20 @@ impl Member {
 
     /// Promises not to update figures until the next epoch.
     ///
-    /// The first promise of an epoch wakes the others, so that parked workers
-    /// promise too.
+    /// The first promise of an epoch wakes the others, so that sleeping workers promise too.
     ///
     /// # Panics
     ///
-    /// When the rules do not [allow](Self::may_promise) it.
+    /// If the rules do not [allow](Self::may_promise) it.
     pub fn promise(&mut self) -> Promise {
         assert!(
             self.may_promise(),
             "a worker promises once per epoch and holds all its shards"
         );
         self.check_invariants();
-        // AcqRel: Release publishes this worker's figures to the leader, Acquire
-        // lets the last to promise, who leads, see those of all others and that
-        // they have left the other page. [SH2]
+        // AcqRel: Release publishes this worker's figures to the leader. Acquire lets the leader,
+        // which promises last, see the figures of all others, and that they have left the other
+        // page. [SH2]
         let old = self.baton.word.fetch_add(ONE_PROMISE, Ordering::AcqRel);
         let old = Word::from_bits(old);
         debug_assert_eq!(
@@ -469,8 +489,8 @@ impl Member {
         self.phase = Phase::Promised;
         if old.promised() + 1 == old.members() {
             self.phase = Phase::Leading;
-            // Relaxed: the thread that promised because of a request saw it before its
-            // promise, so this load sees it as well. [SO9]
+            // Relaxed: a thread that promised because of a request saw the request before its
+            // promise, so this load sees it too. [SO9]
             let served = self.baton.requests.load(Ordering::Relaxed);
             return Promise::Lead(Leader { served });
         }
@@ -480,24 +500,23 @@ impl Member {
         Promise::Counted
     }
 
-    /// Shows the assignment of this member's epoch.
+    /// Calls `f` with the assignment of this member's epoch.
     pub fn with_assignment<R>(&self, f: impl FnOnce(&Assignment) -> R) -> R {
         self.baton.pages[page_of(self.epoch)].with(|page| {
-            // SAFETY: this member is in the epoch of the page. No thread writes the
-            // page until a further epoch is led, which needs this member to
-            // promise in the next one, and so to have left this one.
+            // SAFETY: this member is in the epoch of the page. No thread writes the page before a
+            // further epoch is led, which needs this member's promise in the next epoch, and so
+            // after it has left this one.
             let page = unsafe { &*page };
             f(&page.owners)
         })
     }
 
-    /// Publishes the next epoch, with `next` or the assignment in force, and
-    /// wakes all workers.
+    /// Publishes the next epoch, with `next` or the current assignment, and wakes all workers.
     ///
     /// # Panics
     ///
-    /// When this member does not lead, or `next` is of another shape: the
-    /// caller checks what a balancer returns.
+    /// If this member does not lead, or `next` has another shape. The caller checks what a balancer
+    /// returns.
     pub fn publish(&mut self, leader: Leader, next: Option<&Assignment>) {
         assert!(self.phase == Phase::Leading, "the leader publishes");
         let members = self.baton.seats.len() as u16;
@@ -506,20 +525,19 @@ impl Member {
             let next = next.unwrap_or(current);
             assert!(next.fits(current), "an epoch keeps shards and workers");
             self.baton.pages[page_of(word.epoch())].with_mut(|page| {
-                // SAFETY: all members have promised in this epoch (this one
-                // leads), the Acquire of the last promise saw it: so all have
-                // left the other page, and none comes back before the store
-                // below. There is one leader at a time.
+                // SAFETY: all members have promised in this epoch, and the Acquire of the last
+                // promise saw that. So all have left the other page, and none reads it again before
+                // the store below. There is one leader at a time.
                 let page = unsafe { &mut *page };
                 page.owners.clone_from(next);
                 page.served = leader.served;
             });
         });
         self.phase = Phase::Promised;
-        // A store is enough: all have promised, so nothing else writes the word.
+        // A store is enough: all have promised, so no other thread writes the word.
         //
-        // Release: pairs with the Acquire in look; publishes the page, and that
-        // the leader has done with the figures. [SH3]
+        // Release: pairs with the Acquire in look; publishes the page, and that the leader no
+        // longer reads figures. [SH3]
         self.baton.word.store(word.bits(), Ordering::Release);
         self.baton.wake_all(Some(self.worker));
     }
@@ -528,45 +546,44 @@ impl Member {
         &self.baton.seats[self.worker.index()]
     }
 
-    /// Has what this worker sleeps in look for what came.
+    /// Polls this worker's `Park` for events.
     pub fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
         self.seat().park.poll(ready);
     }
 
-    /// Sleeps by `sleep`, unless there is something to do. Returns what `sleep` returned and
-    /// whether a waker ended it, or `None` if it did not sleep.
+    /// Calls `sleep`, unless there is something to do. Returns its result and whether a waker ended
+    /// it, or `None` if it was not called.
     ///
-    /// Blocking: the one place where a worker does.
+    /// Blocking: the only place where a worker blocks.
     pub fn park<R>(&mut self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {
         debug_assert!(self.phase != Phase::Leading, "a leader does not sleep");
         debug_assert!(self.marked.is_empty(), "a flush comes before a sleep");
         self.give_up_rings();
         // Relaxed: the fence below orders it. A swap, in one order with those of wakers. [SO10]
         self.seat().sleeping.swap(1, Ordering::Relaxed);
-        // SeqCst: pairs with those in rouse_marked, set_bit, wake_all and release_next. Of two
-        // fences one is first: if this one, the other side's load of the seat sees it
-        // asleep; if the other, the look below sees what was written before it. [SO11]
+        // SeqCst: pairs with those in rouse_marked, set_bit, wake_all and release_next. If this
+        // fence is first, the other side's load of the seat sees this worker asleep. Otherwise the
+        // check below sees what was written before the other fence. [SO11]
         fence(Ordering::SeqCst);
         let slept = match self.has_news() {
             true => None,
             false => Some(sleep(&*self.seat().park)),
         };
-        // Acquire: pairs with the Release in rouse_slow; the next look at the inbox sees what
-        // the waker wrote. [SO12]
+        // Acquire: pairs with the Release in rouse_slow; the next check of the inbox sees what the
+        // waker wrote. [SO12]
         let is_woken = self.seat().sleeping.swap(0, Ordering::Acquire) == 0;
         slept.map(|slept| (slept, is_woken))
     }
 
-    /// Whether the protocol has something to do for this worker.
+    /// Returns whether the protocol has work for this worker.
     fn has_news(&mut self) -> bool {
-        // Acquire: pairs with the Release in notify_all; see there. Ordered by the fence in park as
-        // well, which makes this load, or the notifier's look at the seat, the later. [SO20]
+        // Acquire: pairs with the Release in notify_all. The fence in park orders it too: either
+        // this load sees the notification, or the notifier sees the worker asleep. [SO20]
         let notices = self.baton.notices.load(Ordering::Acquire);
         if core::mem::replace(&mut self.notices_seen, notices) != notices {
             return true;
         }
-        // Relaxed: ordered by the fence in park; the next turn reads it again with
-        // Acquire. [SO13]
+        // Relaxed: ordered by the fence in park; the next round loads it again with Acquire. [SO13]
         if self.baton.stop.load(Ordering::Relaxed) != 0 {
             return true;
         }
@@ -589,10 +606,9 @@ impl Member {
 }
 
 impl Drop for Member {
-    /// Frees what is still held: a worker that unwinds leaves no shard behind.
+    /// Frees the shards that are still held, so a worker that unwinds leaves none behind.
     fn drop(&mut self) {
-        // A model that failed unwinds outside of its execution, where loom's
-        // atomics panic again.
+        // A failed model unwinds outside of its execution, where loom's atomics panic again.
         #[cfg(rast_loom)]
         if crate::primitive::thread::panicking() {
             return;
@@ -617,13 +633,13 @@ impl fmt::Debug for Member {
     }
 }
 
-/// The next of `count` numbers, round and round.
+/// Returns the number after `number` of `count`, cyclically.
 #[inline]
 fn next_of(number: usize, count: usize) -> usize {
     if number + 1 < count { number + 1 } else { 0 }
 }
 
-/// Which page an epoch uses.
+/// Returns the index of the page that an epoch uses.
 fn page_of(epoch: u32) -> usize {
     (epoch & 1) as usize
 }
@@ -632,8 +648,8 @@ fn page_of(epoch: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// Two workers swap their shards over the wrap of the epoch and of the count
-    /// of requests; each request opens one epoch.
+    /// Two workers swap their shards while the epoch and the count of requests wrap; each request
+    /// opens one epoch.
     #[test]
     fn epochs_and_requests_wrap() {
         let owners = |of: [u16; 2]| {

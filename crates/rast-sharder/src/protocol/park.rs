@@ -1,4 +1,4 @@
-//! What a worker sleeps in.
+//! How a worker sleeps.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -7,34 +7,33 @@ use crate::ids::ShardId;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{Parker, Unparker};
 
-/// What a worker sleeps in: one for each worker.
+/// What a worker sleeps in; each worker has its own.
 ///
-/// The default is a condition of the system. A program whose workers do I/O gives
-/// each a poller: then a worker without work waits for I/O and for wake-ups at once.
-/// See [`Builder::park`](crate::Builder::park).
+/// The default is a condition variable. A program whose workers do I/O gives each worker a poller:
+/// then a worker without work waits for I/O and for wake-ups at once. See
+/// [`Builder::park`](crate::Builder::park).
 pub trait Park: Send + Sync + 'static {
-    /// Blocks until [`unpark`](Self::unpark) is called, or was called since the last
-    /// `park` returned, or `timeout` has passed. `None` is no limit. May return early
-    /// for any reason. Called by its worker alone.
+    /// Blocks until [`unpark`](Self::unpark) is called, or was called since the last `park`
+    /// returned, or `timeout` has passed. `None` means without limit. May return early for any
+    /// reason. Only its worker calls it.
     ///
-    /// `ready` makes a shard ready: a poller calls it for the shard that handles what came. It
-    /// costs a push if this worker holds the shard, and a wake-up otherwise. It panics if
-    /// there is no such shard.
+    /// `ready` makes a shard ready: a poller calls it for the shard that handles an event. It costs
+    /// a push if this worker holds the shard, and a wake-up otherwise. It panics if there is no
+    /// such shard.
     ///
     /// A panic is recorded ([`Hook::Park`](crate::Hook::Park)) and counts as an early return.
-    /// After each further one in a row the worker pauses, for 10 µs at first, and twice as
-    /// long each time up to about 100 ms. Nothing ends the pause.
+    /// After each further panic in a row the worker pauses, first for 10 µs, then twice as long
+    /// each time, up to about 82 ms. A wake-up does not end the pause.
     fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId));
 
-    /// Looks for what came, without blocking. A worker that has work calls this once in
-    /// about 16 turns, so that its shards do not keep I/O waiting. A worker on which it
-    /// panicked calls it no more.
+    /// Checks for events without blocking. A busy worker calls this about once per 16 turns, so
+    /// that its shards do not delay I/O. After a panic the worker does not call it again.
     fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
         let _ = ready;
     }
 
-    /// Ends the present or the next [`park`](Self::park). Called by any thread. A panic is
-    /// caught, so that the waker goes on, and reported by the panic hook alone.
+    /// Ends the current or the next [`park`](Self::park). Any thread may call it. A panic is
+    /// caught, so that the waker continues, and only the panic hook reports it.
     fn unpark(&self);
 }
 
@@ -66,10 +65,10 @@ impl<P: Park + ?Sized> Park for Box<P> {
     }
 }
 
-/// A condition of the system.
+/// A condition variable.
 #[derive(Debug)]
 pub(crate) struct ThreadPark {
-    /// Locked by one thread alone, for as long as it sleeps.
+    /// Only its worker locks it, for the time of a sleep.
     parker: Mutex<Parker>,
     unparker: Unparker,
 }

@@ -1,9 +1,7 @@
-//! The packed words: epoch, members and promises in one, a shard's holder in
-//! another.
+//! The packed words: epoch, members and promises in one, a shard's holder in another.
 //!
-//! Epoch and promises share a word so that one store both opens an epoch and
-//! takes the promises of the old one back; the count of members is between
-//! them for the day that workers join and leave.
+//! Epoch and promises share a word so that one store both opens an epoch and resets the promises of
+//! the old one. The count of members is reserved for workers that join and leave.
 
 use crate::ids::WorkerId;
 
@@ -20,7 +18,7 @@ impl Word {
         Self((epoch as u64) << 32 | (members as u64) << 16 | promised as u64)
     }
 
-    /// Takes a word as it was loaded.
+    /// Unpacks a loaded word.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -30,18 +28,18 @@ impl Word {
         self.0
     }
 
-    /// Returns the number of the assignment in force. It wraps; equality and
-    /// the lowest bit are all that is asked of it.
+    /// Returns the number of the assignment in force. It wraps; only equality and the lowest bit
+    /// are used.
     pub const fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Returns how many must promise.
+    /// Returns the number of members, all of which must promise.
     pub const fn members(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// Returns how many have promised in this epoch.
+    /// Returns the number of members that have promised in this epoch.
     pub const fn promised(self) -> u16 {
         self.0 as u16
     }
@@ -55,8 +53,8 @@ impl Word {
 /// The holder word of a shard that no thread holds.
 pub const FREE: u32 = 0;
 
-/// Reserved: set while the holder runs the shard, so that an idle worker may
-/// one day take a shard over from a stalled one.
+/// Reserved: to be set while the holder runs the shard, so that an idle worker can take a shard
+/// over from a stalled one.
 pub const RUN_BIT: u32 = 1 << 16;
 
 /// The bits of a holder word that name the worker, as its id plus one.

@@ -1,9 +1,9 @@
-//! The workers of a sharder on one thread, which the caller gives its turns.
+//! The workers of a sharder on one thread, whose caller chooses each turn.
 //!
-//! A worker's round looks for what is to be done, and then gives turns in the order of its
-//! queue. Here the caller chooses the turns and the rest of the round is the same code: shards
-//! move, alarms ring and wake-ups arrive as they do on threads. No thread is started and
-//! nothing sleeps, so with a manual clock a run depends on the caller's choices alone.
+//! A worker's round first collects work, and then runs turns in the order of its queue. Here the
+//! caller chooses the turns, and the rest of the round is the same code: shards move, deadlines
+//! expire and wake-ups arrive as on threads. No thread is started and nothing sleeps, so with a
+//! manual clock a run depends only on the caller's choices.
 
 use core::fmt;
 use std::vec::Vec;
@@ -13,16 +13,14 @@ use crate::controller::Controller;
 use crate::handle::Handle;
 use crate::ids::{ShardId, WorkerId};
 use crate::primitive::sync::Arc;
-use crate::protocol::Member;
-use crate::sharder::Outcome;
+use crate::sharder::{Outcome, Sharder};
 use crate::timers::Instant;
 
-/// A sharder whose turns the caller gives, one by one: for tests. From
+/// A sharder whose caller runs each turn, for tests. Made by
 /// [`Sharder::stepper`](crate::Sharder::stepper).
 ///
-/// All workers are on the thread of the caller. Calls of the controller are contained as they
-/// are by a worker's thread. Dropped, it drops the shards where they are;
-/// [`finish`](Self::finish) gives them back.
+/// All workers are on the caller's thread. Panics of the controller are contained as on a worker's
+/// thread. Dropping the stepper drops the shards; [`finish`](Self::finish) returns them.
 ///
 /// ```
 /// use rast_sharder::timers::{Instant, ManualClock, Nanos};
@@ -68,31 +66,34 @@ use crate::timers::Instant;
 /// # Ok::<(), rast_sharder::BuildError>(())
 /// ```
 pub struct Stepper<C: Controller> {
-    /// They borrow from `shared`, and are dropped before it.
+    /// These borrow from `shared`, and are dropped before it.
     workers: Vec<Worker<'static, C>>,
     shared: Arc<Shared<C>>,
 }
 
-impl<C: Controller> Stepper<C> {
-    pub(crate) fn new(shared: Shared<C>, members: Vec<Member>) -> Self {
-        let shared = Arc::new(shared);
-        // SAFETY: the value is in the allocation of the `Arc` and does not move. The workers
-        // alone have the reference, and both ways to end this value drop them first: `finish`,
-        // and the order of the fields.
+impl<C: Controller> Sharder<C> {
+    /// Returns a stepper, with which the caller runs each turn on its own thread, for tests.
+    pub fn stepper(self) -> Stepper<C> {
+        let shared = Arc::new(self.shared);
+        // SAFETY: the value is in the allocation of the `Arc` and does not move. Only the workers
+        // have the reference, and both ways to end this value drop the workers first: `finish`, and
+        // the order of the fields.
         let lent: &'static Shared<C> = unsafe { &*Arc::as_ptr(&shared) };
         let worker = |member| {
             let mut worker = Worker::new(lent, member);
             worker.start();
             worker
         };
-        let mut stepper = Self {
-            workers: members.into_iter().map(worker).collect(),
+        let mut stepper = Stepper {
+            workers: self.members.into_iter().map(worker).collect(),
             shared,
         };
         stepper.look();
         stepper
     }
+}
 
+impl<C: Controller> Stepper<C> {
     /// Returns a handle, as [`Sharder::handle`](crate::Sharder::handle).
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -101,18 +102,18 @@ impl<C: Controller> Stepper<C> {
         }
     }
 
-    /// Returns the shards that want a turn, by worker and number. As of the last
-    /// [`look`](Self::look) or [`turn`](Self::turn).
+    /// Returns the ready shards, by worker and number, as of the last [`look`](Self::look) or
+    /// [`turn`](Self::turn).
     pub fn ready(&self) -> impl Iterator<Item = ShardId> {
         self.workers.iter().flat_map(|worker| worker.ready.queued())
     }
 
-    /// Gives `shard` the turn that it wants; returns `false` if it wants none, or the sharder
-    /// was stopped. Looks around after it.
+    /// Runs a turn of `shard`, then collects new work. Returns `false` if the shard is not ready,
+    /// or the sharder was stopped.
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     pub fn turn(&mut self, shard: ShardId) -> bool {
         if self.shared.core.baton.is_stopping() {
             return false;
@@ -124,25 +125,25 @@ impl<C: Controller> Stepper<C> {
         };
         worker.process(shard);
         worker.local.member.flush();
-        worker.tally().turns.increase(1);
+        worker.tally().turns.add(1);
         self.look();
         true
     }
 
-    /// Has every worker look at the clock and take what came: wake-ups, alarms and shards.
-    /// Called after the clock was moved, or a shard was woken by a [`Handle`].
+    /// Makes every worker read the clock and collect wake-ups, deadlines and shards. Call it after
+    /// the clock was moved, or after a [`Handle`] woke a shard.
     pub fn look(&mut self) {
         while !self.shared.core.baton.is_stopping() && self.pass() {}
     }
 
-    /// Looks once; returns whether that may have brought something to look at.
+    /// Collects work once; returns whether that may have made more work visible.
     fn pass(&mut self) -> bool {
         let mut progressed = false;
         for worker in &mut self.workers {
             worker.read_clock();
             progressed |= worker.begin_round();
             worker.local.member.flush();
-            worker.tally().rounds.bump();
+            worker.tally().rounds.add(1);
             worker.promise_when_due();
             progressed |= worker.decide();
             let now = worker.local.now;
@@ -151,7 +152,7 @@ impl<C: Controller> Stepper<C> {
         progressed
     }
 
-    /// Returns when the next alarm rings, or one that was put off would have.
+    /// Returns the earliest deadline entry; its deadline may have been put off.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Instant> {
         let alarms = self.workers.iter();
@@ -168,16 +169,16 @@ impl<C: Controller> Stepper<C> {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn shard(&mut self, shard: ShardId) -> &mut C::Shard {
-        // SAFETY: all workers are in here and none has its turn, so nothing else borrows the
+        // SAFETY: all workers are in this value and none runs a turn, so nothing else borrows the
         // slot while `self` is borrowed.
         let slot = unsafe { self.shared.slots.slot(shard) };
         &mut slot.state
     }
 
-    /// Stops, and gives back what [`Sharder::run`](crate::Sharder::run) does.
+    /// Stops, and returns what [`Sharder::run`](crate::Sharder::run) returns.
     #[must_use]
     pub fn finish(self) -> Outcome<C> {
         let Self { workers, shared } = self;

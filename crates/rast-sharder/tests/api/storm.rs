@@ -4,19 +4,11 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rast_sharder::primitive::WaitStrategy;
+use rast_sharder::primitive::{Random, WaitStrategy};
 use rast_sharder::{
     Assignment, Balancer, Controller, Decision, LoadView, Progress, ShardId, Sharder, WorkerCx,
     WorkerId,
 };
-
-/// A small generator.
-fn next(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
-}
 
 /// Passes tokens on. Nothing but the wake-ups orders the mail.
 struct Storm {
@@ -27,21 +19,20 @@ struct Storm {
 }
 
 impl Controller for Storm {
-    /// The seed of the shard.
-    type Shard = u64;
+    type Shard = Random;
     type Load = ();
 
     fn process(
         &self,
         cx: &mut WorkerCx<'_>,
         shard: ShardId,
-        seed: &mut u64,
+        random: &mut Random,
         _: Option<&mut ()>,
     ) -> Progress {
         let tokens = self.mail[shard.index()].swap(0, Ordering::Relaxed);
         for _ in 0..tokens {
             if self.hops.fetch_sub(1, Ordering::Relaxed) > 0 {
-                let to = (next(seed) % self.mail.len() as u64) as usize;
+                let to = random.below(self.mail.len());
                 self.mail[to].fetch_add(1, Ordering::Relaxed);
                 cx.wake(ShardId::from_index(to), to as u32);
             } else if self.done.fetch_add(1, Ordering::Relaxed) + 1 == self.tokens {
@@ -57,7 +48,7 @@ impl Controller for Storm {
         cx.reshard();
     }
 
-    fn on_wake(&self, shard: ShardId, _: &mut u64, note: Option<u32>) {
+    fn on_wake(&self, shard: ShardId, _: &mut Random, note: Option<u32>) {
         assert!(
             note.is_none_or(|note| note == shard.0),
             "a note finds its shard"
@@ -67,7 +58,7 @@ impl Controller for Storm {
 
 /// Moves a share of the shards, other ones each time.
 struct Shuffle {
-    seed: u64,
+    random: Random,
     /// One in so many moves.
     share: u64,
 }
@@ -76,13 +67,13 @@ impl Balancer for Shuffle {
     fn begin(&mut self, _: &LoadView, _: &Assignment) {}
 
     fn step(&mut self, _: &LoadView, now: &Assignment, _: usize) -> Decision {
-        let workers = now.workers() as u64;
-        let owners = now.owners().iter().map(|&owner| {
-            match next(&mut self.seed).is_multiple_of(self.share) {
-                true => WorkerId((next(&mut self.seed) % workers) as u16),
-                false => owner,
-            }
-        });
+        let owners =
+            now.owners().iter().map(
+                |&owner| match self.random.draw().is_multiple_of(self.share) {
+                    true => WorkerId(self.random.below(now.workers()) as u16),
+                    false => owner,
+                },
+            );
         Decision::Adopt(Assignment::new(owners.collect(), now.workers()).expect("they exist"))
     }
 }
@@ -90,7 +81,7 @@ impl Balancer for Shuffle {
 fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
     println!("{shards} shards, {wait:?}, seed {seed:#x}");
     const TOKENS: u64 = 40;
-    let mut seeds = seed;
+    let mut random = Random::new(seed);
     let storm = Storm {
         mail: (0..shards).map(|_| AtomicU64::new(0)).collect(),
         hops: AtomicI64::new(hops),
@@ -99,17 +90,20 @@ fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
     };
     let storm = std::sync::Arc::new(storm);
     let sharder = Sharder::builder(Shared(storm.clone()))
-        .shards((0..shards).map(|_| next(&mut seeds)).collect())
+        .shards((0..shards).map(|_| Random::new(random.draw())).collect())
         .workers(3)
         .wait(wait)
         .period(Duration::ZERO)
-        .balancer(Shuffle { seed, share })
+        .balancer(Shuffle {
+            random: Random::new(seed),
+            share,
+        })
         .build()
         .expect("it builds");
     let handle = sharder.handle();
     let outside = std::thread::spawn(move || {
         for _ in 0..TOKENS {
-            let to = (next(&mut seeds) % shards as u64) as usize;
+            let to = random.below(shards);
             storm.mail[to].fetch_add(1, Ordering::Relaxed);
             handle.wake(ShardId::from_index(to));
             std::thread::yield_now();
@@ -124,17 +118,17 @@ fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
 struct Shared(std::sync::Arc<Storm>);
 
 impl Controller for Shared {
-    type Shard = u64;
+    type Shard = Random;
     type Load = ();
 
     fn process(
         &self,
         cx: &mut WorkerCx<'_>,
         shard: ShardId,
-        seed: &mut u64,
+        random: &mut Random,
         load: Option<&mut ()>,
     ) -> Progress {
-        self.0.process(cx, shard, seed, load)
+        self.0.process(cx, shard, random, load)
     }
 
     fn new_load(&self, _: ShardId) {}
@@ -143,8 +137,8 @@ impl Controller for Shared {
         self.0.before_turn(cx);
     }
 
-    fn on_wake(&self, shard: ShardId, seed: &mut u64, note: Option<u32>) {
-        self.0.on_wake(shard, seed, note);
+    fn on_wake(&self, shard: ShardId, random: &mut Random, note: Option<u32>) {
+        self.0.on_wake(shard, random, note);
     }
 }
 

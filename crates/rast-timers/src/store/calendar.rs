@@ -54,7 +54,6 @@ mod expire;
 mod lists;
 mod slot;
 
-use self::back::BACK;
 use self::lists::{Index, Lists};
 use self::slot::Slot;
 use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
@@ -93,6 +92,10 @@ const BATCH: usize = 16;
 
 /// Maximum time before its start at which the splitting of a list begins.
 const LEAD_MAX: u64 = 1 << 24;
+
+/// Distance before the cursor from which a `now` means that the clock has gone back. Splitting a
+/// list ahead of its time moves the cursor at most half as far ahead.
+const BACK: u64 = 2 * LEAD_MAX;
 
 /// Time before its start at which the splitting of a list begins, for each level: a sixteenth of
 /// the list's width, at most `LEAD_MAX`.

@@ -1,6 +1,5 @@
 //! The parameters of the counter clock.
 
-use super::segment::LONGEST_NS;
 use crate::Nanos;
 
 /// How often a [`TscClock`](crate::TscClock) compares its counter with its reference, and how far
@@ -23,7 +22,9 @@ impl TscConfig {
     pub const SHORTEST: Nanos = Nanos::from_micros(16);
 
     /// The longest time between two anchors.
-    pub const LONGEST: Nanos = Nanos::from_nanos(LONGEST_NS);
+    // Maximum length of a segment, about: 2^32 ns with the fraction fills a word, and a slew uses
+    // up to twice the rate.
+    pub const LONGEST: Nanos = Nanos::from_nanos(1 << 30);
 
     /// Makes the default: an anchor every millisecond, drift at most 500 parts
     /// in a million.

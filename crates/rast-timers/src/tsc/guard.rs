@@ -46,11 +46,20 @@ pub struct TscGuard<K = Tsc, C = MonotonicClock> {
     last: AtomicU64,
 }
 
+impl<K: Counter, C: Clock> TscClock<K, C> {
+    /// Makes a guard for the amortised timers that needs no publisher: the upper bits of the
+    /// counter, which change at least every `tau`.
+    #[must_use]
+    pub fn guard(&self, tau: Nanos) -> TscGuard<K, C> {
+        TscGuard::new(self.clone(), tau)
+    }
+}
+
 /// Number of readings by which the counter is checked for movement.
 const LOOKS: u32 = 1_000;
 
 impl<K: Counter, C: Clock> TscGuard<K, C> {
-    pub(super) fn new(clock: TscClock<K, C>, tau: Nanos) -> Self {
+    fn new(clock: TscClock<K, C>, tau: Nanos) -> Self {
         let pace = u128::from(clock.counter().pace());
         let counts = u128::from(tau.as_nanos()) * pace / 1_000_000_000;
         let counts = u64::try_from(counts).unwrap_or(u64::MAX).max(1);

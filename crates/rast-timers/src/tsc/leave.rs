@@ -11,29 +11,19 @@
 //! counter again once its rate has been the same in all comparisons of one second. Each time that
 //! does not last, the required time doubles, up to a minute.
 
-use super::segment::{Anchor, Pace, Segment, UNTIL};
+use super::segment::{Anchor, Segment, UNTIL};
 use super::track::{Leaves, Word};
+use super::trial::{TRIALS, Trial};
 use super::{Shared, Unstable, Writer};
 use crate::primitive::sync::atomic::Ordering;
-use crate::{Clock, Counter, TscConfig};
+use crate::{Clock, Counter};
 
 /// Time between two comparisons that check whether a left counter keeps a constant rate.
 const TRIAL_NS: u64 = 125_000_000;
 
-/// Number of consecutive comparisons that must agree: the first time, and the maximum after
-/// repeated leaves.
-pub(super) const TRIALS: u32 = 8;
+/// Number of consecutive comparisons that must agree: the maximum after repeated leaves. The first
+/// time it is [`TRIALS`].
 const TRIALS_MAX: u32 = 512;
-
-/// State of a left counter at the last comparison.
-#[derive(Clone, Copy)]
-pub(super) struct Trial {
-    pub(super) anchor: Anchor,
-    /// Rate between the last two comparisons.
-    pub(super) rate: Option<Pace>,
-    /// Number of consecutive comparisons that found the rate of the one before.
-    pub(super) steady: u32,
-}
 
 impl<K: Counter, C: Clock> Shared<K, C> {
     /// Returns the reference time up to which a dead record shows more than the reference. The
@@ -114,33 +104,5 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         self.track.bury(Leaves::ForGood, |current| {
             Segment::of(current).left(reason as u64, nonce).fields()
         });
-    }
-}
-
-impl Trial {
-    const fn begun(anchor: Anchor) -> Self {
-        Self {
-            anchor,
-            rate: None,
-            steady: 0,
-        }
-    }
-
-    /// Returns the state after the next comparison. It is steady if the reference is where the rate
-    /// between the two comparisons before predicts.
-    fn next(self, anchor: Anchor, step: u64, config: &TscConfig) -> Self {
-        let is_steady = self.rate.is_some_and(|rate| {
-            let allowed = self
-                .anchor
-                .unsure(anchor.count, step, rate)
-                .saturating_add(anchor.unsure(anchor.count, step, rate));
-            let expected = self.anchor.expected(anchor.count, rate);
-            expected.abs_diff(anchor.nanos) <= allowed
-        });
-        Self {
-            anchor,
-            rate: Pace::between(self.anchor, anchor, config),
-            steady: if is_steady { self.steady + 1 } else { 0 },
-        }
     }
 }

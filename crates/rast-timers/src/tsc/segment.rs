@@ -1,16 +1,12 @@
 //! One linear segment of the clock, and what is known of its error.
 //!
 //! All numbers with a fraction are in 2^-32 ns; rates (`pace`) are in that unit per count. A
-//! segment is at most [`LONGEST_NS`] long, so that count times rate fits 64 bits.
+//! segment is at most [`TscConfig::LONGEST`] long, so that count times rate fits 64 bits.
 
 use crate::TscConfig;
 
 /// Fraction bits below the nanosecond.
 pub(super) const FRACTION_BITS: u32 = 32;
-
-/// Maximum length of a segment, about: 2^32 ns with the fraction fills a word, and a slew uses up
-/// to twice the rate.
-pub(super) const LONGEST_NS: u64 = 1 << 30;
 
 /// Last time at which a segment may begin: 8 s before the end of the range, so that no segment's
 /// sum overflows.

@@ -450,6 +450,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rast::primitive::Random;
     use rast::timers::Instant;
 
     use crate::args::Settings;
@@ -462,7 +463,7 @@ mod tests {
         queues: Vec<VecDeque<Request>>,
         room: usize,
         stores: Vec<Store>,
-        random: u64,
+        random: Random,
     }
 
     impl Partitions {
@@ -474,20 +475,13 @@ mod tests {
                 stores: (0..PARTITIONS)
                     .map(|_| Store::new(&memory, &memory, 1 << 20))
                     .collect(),
-                random: seed | 1,
+                random: Random::new(seed),
             }
-        }
-
-        fn draw(&mut self, below: usize) -> usize {
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            (self.random % below as u64) as usize
         }
 
         /// Lets one random partition answer its first request.
         fn step(&mut self, connection: &mut Connection, shared: &Shared) {
-            let start = self.draw(PARTITIONS);
+            let start = self.random.below(PARTITIONS);
             for turn in 0..PARTITIONS {
                 let at = (start + turn) % PARTITIONS;
                 if let Some(request) = self.queues[at].pop_front() {
@@ -540,7 +534,7 @@ mod tests {
                     }
                 }
             }
-            if partitions.draw(2) == 0 {
+            if partitions.random.below(2) == 0 {
                 partitions.step(&mut connection, &shared);
             }
             connection.resume(&mut partitions, &shared);

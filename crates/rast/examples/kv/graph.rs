@@ -36,7 +36,7 @@ const EXPIRED_PER_PING: usize = 64;
 graph! {
     /// The store: partitions, and the processors that talk to clients.
     pub(crate) graph Kv {
-        processors { io: [Front; 8], partition: [Partition; 32] }
+        processors { io: [Front; 8] [source], partition: [Partition; 32] }
         edges {
             io -> partition: Request [cap = 64];
             partition -> io: Reply [reply = Request];

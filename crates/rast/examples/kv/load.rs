@@ -5,6 +5,7 @@
 //! number it asked to be echoed. A reply that is missing, doubled, late or out of
 //! order shows as a difference.
 
+use rast::primitive::Random;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -113,7 +114,7 @@ pub(crate) fn client(
 struct Client {
     number: usize,
     stream: TcpStream,
-    random: u64,
+    random: Random,
     /// The keys by rank, and the partitions whose keys come first.
     order: Vec<usize>,
     hot: u64,
@@ -140,7 +141,7 @@ impl Client {
         Ok(Self {
             number,
             stream,
-            random: (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Random::new(number as u64),
             order: (0..KEYS).collect(),
             hot: 0,
             written: vec![0; KEYS],
@@ -152,16 +153,8 @@ impl Client {
         })
     }
 
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
-    }
-
     fn choose(&mut self, choice: &Choice, shift: usize) -> usize {
-        let drawn = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
-        self.order[(choice.rank(drawn) + shift) % KEYS]
+        self.order[(choice.rank(self.random.fraction()) + shift) % KEYS]
     }
 
     /// Puts the keys of some partitions first in rank.
@@ -182,7 +175,7 @@ impl Client {
         for _ in 0..DEPTH {
             self.requests += 1;
             let at = self.choose(choice, shift);
-            match self.draw() % 20 {
+            match self.random.draw() % 20 {
                 0..=8 => {
                     self.ask(&["GET", &self.key(at)]);
                     self.expect_value(at);

@@ -6,8 +6,9 @@
 //!
 //! What holders add up is whole blocks of the allocator ([`block`]). It cannot know
 //! what lies unused between blocks, which values of changing sizes leave behind: the
-//! allocator says how much that is, and [`Memory::weigh`] compares the sum with a
-//! ceiling above the limit. Past the ceiling there is no room for anything.
+//! allocator says how much that is, and [`Memory::is_over`] compares the sum with a
+//! ceiling above the limit. While a purge leaves the sum above the ceiling, there is no
+//! room for anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -31,7 +32,7 @@ pub(crate) struct Memory {
     limit: i64,
     used: AtomicI64,
     peak: AtomicI64,
-    /// The ceiling was passed when it was last looked at.
+    /// The last purge left the sum above the ceiling.
     strained: AtomicBool,
 }
 
@@ -65,18 +66,22 @@ impl Memory {
         self.used.load(Ordering::Relaxed) > self.limit
     }
 
-    /// Compares what is in use and `unused` bytes of the allocator with the ceiling:
-    /// the limit, a tenth of it, and [`SPARE`]. Returns whether it is passed.
-    pub(crate) fn weigh(&self, unused: usize) -> bool {
+    /// Whether what is in use and `unused` bytes of the allocator are above the ceiling:
+    /// the limit, a tenth of it, and [`SPARE`].
+    pub(crate) fn is_over(&self, unused: usize) -> bool {
         let unused = i64::try_from(unused).unwrap_or(i64::MAX);
         let ceiling = self.limit.saturating_add(self.limit / 10 + SPARE);
         // Relaxed: as in `used`.
-        let sum = self.used.load(Ordering::Relaxed).saturating_add(unused);
-        self.strained.store(sum > ceiling, Ordering::Relaxed);
-        sum > ceiling
+        self.used.load(Ordering::Relaxed).saturating_add(unused) > ceiling
     }
 
-    /// Whether the ceiling was passed when it was last looked at.
+    /// Says whether the sum is above the ceiling though the allocator has purged.
+    pub(crate) fn strain(&self, is_over: bool) {
+        // Relaxed: as in `used`.
+        self.strained.store(is_over, Ordering::Relaxed);
+    }
+
+    /// Whether the last purge left the sum above the ceiling.
     pub(crate) fn is_strained(&self) -> bool {
         // Relaxed: as in `used`.
         self.strained.load(Ordering::Relaxed)
@@ -190,12 +195,14 @@ mod tests {
         let memory = Memory::new(limit);
         let mut account = Account::new(&memory);
         account.add(90 << 20);
-        assert!(!memory.weigh(36 << 20));
+        assert!(!memory.is_over(36 << 20));
+        assert!(memory.is_over((36 << 20) + 1));
         assert!(account.has_room(1));
-        assert!(memory.weigh((36 << 20) + 1));
+        memory.strain(true);
         assert!(!account.has_room(0));
         account.sub(1 << 20);
-        assert!(!memory.weigh((36 << 20) + 1));
+        assert!(!memory.is_over((36 << 20) + 1));
+        memory.strain(false);
         assert!(account.has_room(0));
     }
 

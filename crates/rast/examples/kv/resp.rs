@@ -426,6 +426,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rast::primitive::Random;
 
     const LIMITS: FrameLimits = FrameLimits {
         bulk: 64,
@@ -499,13 +500,8 @@ mod tests {
             b"'x y'\n",
             b"*",
         ];
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        let mut draw = |below: usize| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random >> 16) as usize % below
-        };
+        let mut random = Random::new(0);
+        let mut draw = |below: usize| random.below(below);
         for _ in 0..20_000 {
             let mut bytes = Vec::new();
             for _ in 0..draw(12) {

@@ -173,9 +173,13 @@ impl Shared {
             let stats = RastAlloc::stats();
             stats.bytes_committed.saturating_sub(stats.bytes_current)
         };
-        if self.memory.weigh(unused()) && self.may_purge() {
+        if !self.memory.is_over(unused()) {
+            self.memory.strain(false);
+        } else if self.may_purge() {
+            // Writes are refused only for what a purge does not give back: buffers of closed
+            // connections are unused as well.
             RastAlloc::purge_all();
-            self.memory.weigh(unused());
+            self.memory.strain(self.memory.is_over(unused()));
         }
     }
 

@@ -507,6 +507,7 @@ fn deadline_cost(key: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rast::primitive::Random;
 
     fn store(limit: u64) -> (Arc<Memory>, Store) {
         let memory = Memory::new(limit);
@@ -721,11 +722,9 @@ mod tests {
     #[test]
     fn accounting_balances_after_any_sequence() {
         let (memory, mut store) = store(1 << 22);
-        let mut random = 0x1234_5678_9abc_def0_u64;
+        let mut numbers = Random::new(0x1234_5678_9abc_def0);
         for step in 0..20_000_u64 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
+            let random = numbers.draw();
             let name = key(&format!("k{}", random % 50));
             let millis = 1 + (random >> 8) % 40;
             let op = match (random >> 32) % 8 {

@@ -3,7 +3,7 @@ use rast::msgpass::{Cx, Next, Process, graph};
 
 graph! {
     graph App {
-        processors { keeper: Keeper }
+        processors { keeper: Keeper [source] }
         edges {}
     }
 }

@@ -5,7 +5,7 @@ use rast::msgpass::{Cx, Process, Receive, graph};
 
 graph! {
     graph App {
-        processors { from: From, to: To }
+        processors { from: From [source], to: To }
         edges { from -> to: Message; }
     }
 }

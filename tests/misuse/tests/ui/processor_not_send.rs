@@ -5,7 +5,7 @@ use rast::msgpass::{Process, graph};
 
 graph! {
     graph App {
-        processors { local: Local }
+        processors { local: Local [source] }
         edges {}
     }
 }

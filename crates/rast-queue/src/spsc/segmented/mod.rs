@@ -124,7 +124,7 @@ pub fn queue_in<T, A: Allocator>(
 ) -> (Producer<T, A>, Consumer<T, A>) {
     match try_queue_in(segment_slots, alloc) {
         Ok(halves) => halves,
-        Err(_) => no_memory::<T, A>(segment_slots),
+        Err(_) => Shared::<T, A>::no_memory(segment_slots),
     }
 }
 
@@ -154,7 +154,7 @@ pub fn try_queue_in<T, A: Allocator>(
 pub fn queue_at<T>(segment_slots: usize, start: usize) -> (Producer<T>, Consumer<T>) {
     match halves(segment_slots, start, Global) {
         Ok(halves) => halves,
-        Err(_) => no_memory::<T, Global>(segment_slots),
+        Err(_) => Shared::<T, Global>::no_memory(segment_slots),
     }
 }
 
@@ -177,10 +177,4 @@ fn halves<T, A: Allocator>(
     // SAFETY: (1) likewise its only consumer; (2) both are from `new`.
     let consumer = unsafe { Consumer::new(shared, place, start) };
     Ok((producer, consumer))
-}
-
-/// Calls the handler for lack of memory.
-#[cold]
-fn no_memory<T, A>(segment_slots: usize) -> ! {
-    std_alloc::alloc::handle_alloc_error(Shared::<T, A>::layout(segment_slots).0)
 }

@@ -4,7 +4,6 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::no_memory;
 use super::raw::{Place, Shared, Side};
 use crate::alloc::{AllocError, Allocator, Global};
 use crate::{Closed, TryPushError};
@@ -232,7 +231,7 @@ impl<T, A: Allocator> Producer<T, A> {
     #[inline(always)]
     fn make_room(&mut self) {
         if self.try_make_room().is_err() {
-            no_memory::<T, A>(self.shared.slots());
+            Shared::<T, A>::no_memory(self.shared.slots());
         }
     }
 

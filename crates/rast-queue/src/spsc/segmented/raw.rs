@@ -120,6 +120,12 @@ impl<T, A> Shared<T, A> {
         unsafe { self.header.as_ref() }
     }
 
+    /// Calls the handler for lack of memory.
+    #[cold]
+    pub(super) fn no_memory(slots: usize) -> ! {
+        std_alloc::alloc::handle_alloc_error(Self::layout(slots).0)
+    }
+
     /// The layout of a segment, and where its slots and marks begin.
     pub(super) fn layout(slots: usize) -> (Layout, usize, usize) {
         let parts = || {

@@ -1,7 +1,7 @@
 //! Random programs: what each of some threads asks of a queue, from a seed.
 
 use super::{Clock, Fewer, History, Log, assert_sound};
-use rast_queue::primitive::thread;
+use rast_queue::primitive::{Random, thread};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -43,25 +43,6 @@ pub(crate) trait Fifo: Send + Sync + 'static {
     fn is_closed(&self) -> bool;
 }
 
-/// Numbers that follow from a seed (splitmix64).
-#[derive(Clone)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Push,
@@ -80,11 +61,11 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// At least 2.
-    pub(crate) threads: u64,
+    pub(crate) threads: usize,
     /// Steps of each thread.
-    pub(crate) steps: u64,
+    pub(crate) steps: usize,
     /// Values of a batch at most.
-    pub(crate) batch: u64,
+    pub(crate) batch: usize,
     /// Whether some thread may close.
     pub(crate) closes: bool,
 }
@@ -96,11 +77,11 @@ pub(crate) struct Program(Vec<Vec<Step>>);
 impl Program {
     /// The program of a seed.
     pub(crate) fn random(seed: u64, size: Size) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         // Of a hundred single steps, how many push; each thread leans to one side or to none.
         let leans = [50, 50, 85, 15];
         let threads = (0..size.threads).map(|_| {
-            let pushes = leans[random.below(4) as usize];
+            let pushes = leans[random.below(4)];
             let steps = (0..size.steps).map(|_| Step::random(&mut random, pushes, size.batch));
             steps.collect::<Vec<_>>()
         });
@@ -108,8 +89,8 @@ impl Program {
         if size.closes && random.below(3) > 0 {
             let closes = 1 + random.below(2);
             for _ in 0..closes {
-                let thread = random.below(size.threads) as usize;
-                let place = random.below(size.steps) as usize;
+                let thread = random.below(size.threads);
+                let place = random.below(size.steps);
                 threads[thread][place] = Step::Close;
             }
         }
@@ -154,11 +135,11 @@ impl Program {
 }
 
 impl Step {
-    fn random(random: &mut Random, pushes: u64, batch: u64) -> Self {
-        let count = 1 + random.below(batch) as usize;
+    fn random(random: &mut Random, pushes: usize, batch: usize) -> Self {
+        let count = 1 + random.below(batch);
         match random.below(100) {
             0..3 => return Self::IsClosed,
-            3..13 => return Self::Pause(random.below(40) as usize),
+            3..13 => return Self::Pause(random.below(40)),
             _ => {}
         }
         match (random.below(100) < pushes, random.below(6)) {
@@ -243,12 +224,13 @@ pub(crate) fn check_for<Q: Fifo>(time: Duration, name: &str, size: Size, make: i
         let seed = seed.parse().expect("RAST_HISTORY_SEED is a number");
         (0..1_000).for_each(|_| check(seed));
     }
-    let mut seeds = Random(rast_queue::primitive::model::draw());
-    println!("{name}: seeds from {}", seeds.0);
+    let first = rast_queue::primitive::model::draw();
+    let mut seeds = Random::new(first);
+    println!("{name}: seeds from {first}");
     let start = Instant::now();
     let mut programs = 0_u64;
     while programs < 10 || start.elapsed() < time {
-        check(seeds.next());
+        check(seeds.draw());
         programs += 1;
     }
     println!("{name}: {programs} programs of {size:?}");

@@ -13,6 +13,7 @@ mod connect;
 mod file;
 mod held;
 mod op;
+mod poll;
 mod provided;
 mod ring;
 mod slots;
@@ -32,6 +33,7 @@ use crate::primitive::Parker;
 
 pub(crate) use connect::connect;
 pub(crate) use file::File;
+pub(crate) use poll::readable;
 pub(crate) use provided::Provided;
 pub(crate) use ring::Ring;
 pub(crate) use stream::{Listener, Stream};

@@ -1,6 +1,7 @@
 //! Operations as futures.
 
 use core::future::poll_fn;
+use core::task::{Context, Poll};
 use std::io;
 use std::os::fd::OwnedFd;
 use std_alloc::boxed::Box;
@@ -12,6 +13,7 @@ use super::held::Held;
 use super::ring::Ring;
 use super::slots::{Done, Key, Kind};
 use crate::io::faults::{Attempt, Fault};
+use crate::waker_id::WakerId;
 
 /// Where an operation goes.
 #[derive(Clone, Copy)]
@@ -132,10 +134,53 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The next result of an operation; `None` if it is over.
+/// Waits for the next result of an operation; `None` if the operation is over.
 pub(crate) async fn wait(ring: &Ring, key: Option<Key>) -> Option<Done> {
     let key = key?;
-    poll_fn(|cx| ring.poll(key, cx)).await
+    let mut waits = Waits {
+        ring,
+        key,
+        waker: None,
+    };
+    poll_fn(|cx| waits.poll(cx)).await
+}
+
+/// A future that waits for a result. Dropping it removes its waker, so an operation without results
+/// keeps no tasks alive that once waited for it.
+struct Waits<'a> {
+    ring: &'a Ring,
+    key: Key,
+    /// The waker that the operation has, unless a result has used it.
+    waker: Option<WakerId>,
+}
+
+impl Waits<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Done>> {
+        let polled = self.ring.poll(self.key, cx);
+        if polled.is_ready() {
+            // Each result uses all wakers.
+            self.waker = None;
+        } else {
+            let id = WakerId::of(cx.waker());
+            if self.waker != Some(id) {
+                self.leave();
+                self.waker = Some(id);
+            }
+        }
+        polled
+    }
+
+    fn leave(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            self.ring.leave(self.key, waker);
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
 pub(crate) fn error_of(fault: Fault) -> io::Error {

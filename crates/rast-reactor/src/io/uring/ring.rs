@@ -28,9 +28,11 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 use super::provided::{GROUP, Provided, buffer_of};
 use super::slots::{Done, Key, Kind, Slots};
-use crate::contain::contain;
+
 use crate::io::chunk::{Chunks, Free};
 use crate::io::faults::{Attempt, Fault, Faults};
+use crate::primitive::panics::quietly;
+use crate::waker_id::WakerId;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 1024;
@@ -250,6 +252,23 @@ impl Ring {
         Poll::Pending
     }
 
+    /// Removes the waker of a future that no longer waits for an operation, and wakes it: another
+    /// future of the same task may wait by the same waker.
+    pub(crate) fn leave(&self, key: Key, waker: WakerId) {
+        let left = {
+            let mut inner = self.inner.borrow_mut();
+            let Some(slot) = inner.slots.get(key) else {
+                return;
+            };
+            let mut wakers = slot.wakers.iter();
+            let at = wakers.position(|other| WakerId::of(other) == waker);
+            at.map(|at| slot.wakers.swap_remove(at))
+        };
+        if let Some(left) = left {
+            quietly(|| left.wake());
+        }
+    }
+
     /// Asks for the cancellation of an operation, which completes in any case.
     pub(crate) fn cancel(&self, key: Key) {
         let mut inner = self.inner.borrow_mut();
@@ -279,8 +298,9 @@ impl Ring {
                 inner.slots.free(key, &mut inner.wakers);
             }
         }
-        // Code of the user, so outside of the borrow.
-        drop(keep);
+        // Code of the user, so outside of the borrow. Its panic must not keep the caller from
+        // giving up its other operations.
+        quietly(|| drop(keep));
     }
 
     /// Undoes what a completion brought that nothing takes.
@@ -414,10 +434,10 @@ impl Ring {
             )
         };
         for value in dropped.drain(..) {
-            contain(|| drop(value));
+            quietly(|| drop(value));
         }
         for waker in wakers.drain(..) {
-            contain(|| waker.wake());
+            quietly(|| waker.wake());
         }
         // Their memory is used again.
         let mut inner = self.inner.borrow_mut();

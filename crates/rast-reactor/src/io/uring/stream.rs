@@ -73,7 +73,8 @@ pub(crate) struct Stream {
     ring: Rc<Ring>,
     fd: Rc<OwnedFd>,
     late: RefCell<VecDeque<Late>>,
-    left: RefCell<Option<Left>>,
+    /// In the order of the stream. More than one only if several tasks read.
+    left: RefCell<VecDeque<Left>>,
     /// The operation that receives chunks.
     receive: Cell<Option<Key>>,
 }
@@ -88,7 +89,7 @@ impl Stream {
             ring: Rc::clone(ring),
             fd,
             late: RefCell::new(VecDeque::new()),
-            left: RefCell::new(None),
+            left: RefCell::new(VecDeque::new()),
             receive: Cell::new(None),
         }
     }
@@ -108,14 +109,14 @@ impl Stream {
     /// Copies bytes that were received before into the buffer.
     fn fill(&self, buffer: &mut impl BufferMut) -> Option<usize> {
         let mut left = self.left.borrow_mut();
-        let rest = left.as_mut()?;
+        let rest = left.front_mut()?;
         if matches!(rest, Left::End) {
             return Some(0);
         }
         let count = fill(buffer, rest.bytes());
         rest.advance(count);
         if rest.bytes().is_empty() {
-            let empty = left.take();
+            let empty = left.pop_front();
             drop(left);
             drop(empty);
         }
@@ -126,7 +127,7 @@ impl Stream {
     async fn settle(&self) -> io::Result<()> {
         loop {
             let key = match self.late.borrow().front() {
-                Some(late) if self.left.borrow().is_none() => late.key,
+                Some(late) if self.left.borrow().is_empty() => late.key,
                 _ => return Ok(()),
             };
             let done = wait(&self.ring, Some(key)).await;
@@ -146,13 +147,14 @@ impl Stream {
             };
             let mut memory = late.memory;
             match result {
-                0 => *self.left.borrow_mut() = Some(Left::End),
+                0 => self.left.borrow_mut().push_back(Left::End),
                 count if count > 0 => {
                     let end = count as usize;
                     // SAFETY: the kernel has written so many bytes, within the capacity.
                     unsafe { memory.set_len(end) };
                     let begin = 0;
-                    *self.left.borrow_mut() = Some(Left::Late { memory, begin, end });
+                    let late = Left::Late { memory, begin, end };
+                    self.left.borrow_mut().push_back(late);
                 }
                 error if matches!(-error, libc::ECANCELED | libc::EINTR | libc::EAGAIN) => {}
                 error => return Err(io::Error::from_raw_os_error(-error)),
@@ -176,7 +178,7 @@ impl Stream {
             return match self.chunk().await {
                 Ok(None) => (Ok(0), buffer),
                 Ok(Some(chunk)) => {
-                    *self.left.borrow_mut() = Some(Left::Chunk(chunk));
+                    self.left.borrow_mut().push_front(Left::Chunk(chunk));
                     let count = self.fill(&mut buffer).unwrap_or(0);
                     (Ok(count), buffer)
                 }
@@ -222,11 +224,11 @@ impl Stream {
         let chunks = self.ring.chunks()?;
         loop {
             self.settle().await?;
-            let left = self.left.borrow_mut().take();
+            let left = self.left.borrow_mut().pop_front();
             match left {
                 Some(Left::Chunk(chunk)) => return Ok(Some(chunk)),
                 Some(Left::End) => {
-                    *self.left.borrow_mut() = Some(Left::End);
+                    self.left.borrow_mut().push_front(Left::End);
                     return Ok(None);
                 }
                 Some(left) => {
@@ -257,7 +259,14 @@ impl Stream {
                 let Some(id) = buffer_of(flags) else {
                     return Err(io::Error::other("a receive without a buffer"));
                 };
-                return Ok(Some(Chunk::taken(&chunks, id, result as usize)));
+                let chunk = Chunk::taken(&chunks, id, result as usize);
+                let mut left = self.left.borrow_mut();
+                if left.is_empty() {
+                    return Ok(Some(chunk));
+                }
+                // Another task has left a part of an earlier chunk since.
+                left.push_back(Left::Chunk(chunk));
+                continue;
             }
             if let Some(id) = buffer_of(flags) {
                 chunks.give_back(id);

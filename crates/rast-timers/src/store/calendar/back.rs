@@ -1,11 +1,7 @@
 //! The cursor goes back if the clock has gone back: rule 7 of the calendar.
 
-use super::{CalendarStore, DIGIT, FAN, LEAD_MAX, NONE};
+use super::{BACK, CalendarStore, DIGIT, FAN, NONE};
 use crate::store::{DeadlineStore, Step};
-
-/// Distance before the cursor from which a `now` means that the clock has gone back. Splitting a
-/// list ahead of its time moves the cursor at most half as far ahead.
-pub(super) const BACK: u64 = 2 * LEAD_MAX;
 
 impl<T> CalendarStore<T> {
     /// Returns whether a deadline before `bar` belongs to `late`; always `true`, unless the cursor

@@ -1,6 +1,7 @@
 //! The places beside a map by number, and where the caller's code panics.
 
 use super::{CHUNK, FAR, Handle, Places, STEP};
+use crate::primitive::Random;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -8,12 +9,8 @@ use std_alloc::vec::Vec;
 
 /// The same pseudo-random numbers at each run.
 fn noise() -> impl Iterator<Item = u64> {
-    core::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |last| {
-        let next = last ^ (last << 13);
-        let next = next ^ (next >> 7);
-        Some(next ^ (next << 17))
-    })
-    .map(|random| random >> 20)
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
+    core::iter::repeat_with(move || random.draw() >> 20)
 }
 
 /// Pushes, takes and drains by the hundred thousand, beside a map: over

@@ -1,0 +1,407 @@
+//! Asking a graph from outside: a message that carries the way back of its answer.
+//!
+//! ```text
+//!   asking thread or task                    processor
+//!   Answer ◄──── Slot: Mutex<State> ◄─────── Reply, which came in the message Ask
+//!                Waiting ──► Ready(answer)      by Reply::send
+//!                        ──► Dropped            by the drop of Reply
+//!                        ──► Gone               by the drop of Answer
+//! ```
+//!
+//! 1. `Waiting` is left once. The side that leaves it sees the waker that was registered, because
+//!    both are under the lock, and calls it after the lock.
+//! 2. A thread waits for the signal, which is sent once, after `Ready` or `Dropped`.
+//! 3. Wakers and answers are user code: they are cloned and dropped outside of the lock.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::error::Error;
+use std::time::Instant;
+
+use crate::door::{Closed, TrySendError};
+use crate::graph::{Edge, Ingress, Node, Single};
+use crate::ingress::{IngressPort, IngressSender};
+use crate::primitive::Signal;
+use crate::primitive::sync::{Arc, Mutex};
+
+/// The state of one question.
+enum State<A> {
+    /// There is no answer yet; the waker is that of the task that polled last.
+    Waiting(Option<Waker>),
+    Ready(A),
+    /// The `Reply` was dropped.
+    Dropped,
+    /// The `Answer` was dropped, or has returned the answer.
+    Gone,
+}
+
+struct Slot<A> {
+    state: Mutex<State<A>>,
+    signal: Signal,
+}
+
+impl<A> Slot<A> {
+    /// Leaves `Waiting`; returns the new state if the asking side has gone.
+    fn end(&self, with: State<A>) -> Option<State<A>> {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Waiting(_)) {
+            return Some(with);
+        }
+        let before = core::mem::replace(&mut *state, with);
+        drop(state);
+        self.signal.send();
+        if let State::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+        None
+    }
+
+    /// Takes the answer, or the news that none will come.
+    fn take(&self) -> Result<A, AnswerError> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Waiting(_) => Err(AnswerError::Pending),
+            State::Dropped | State::Gone => Err(AnswerError::Dropped),
+            State::Ready(_) => match core::mem::replace(&mut *state, State::Gone) {
+                State::Ready(answer) => Ok(answer),
+                _ => unreachable!("it was matched under the same lock"),
+            },
+        }
+    }
+}
+
+/// A request `M` from outside of the graph, which is answered by an `A`: the message of an edge
+/// from ingress.
+///
+/// [`IngressSender::ask`] sends it and waits for the answer. The handler takes it apart, and
+/// answers by the [`Reply`] at once, or keeps the `Reply` and answers later, from any processor or
+/// thread. A `Reply` that is dropped tells the asking thread that there is no answer; so does the
+/// panic of the handler, and the end of the graph.
+///
+/// An ask costs an allocation, the send to the door, and the wake-up of the asking thread.
+///
+/// ```
+/// use std::time::Duration;
+/// use rast_msgpass::{Ask, AskError, Cx, Ingress, Process, Receive, graph};
+///
+/// struct Squares;
+/// graph! {
+///     graph App {
+///         processors { squares: Squares }
+///         edges { ingress -> squares: Ask<u64, u64>; }
+///     }
+/// }
+/// impl Process<App> for Squares {}
+/// impl Receive<App, Ingress, Ask<u64, u64>> for Squares {
+///     fn receive(&mut self, ask: Ask<u64, u64>, _: &mut Cx<'_, App, Self>) {
+///         let (number, reply) = ask.into_parts();
+///         if let Some(square) = number.checked_mul(number) {
+///             // Fails if the asking thread does not wait any more.
+///             let _ = reply.send(square);
+///         }
+///     }
+/// }
+///
+/// let app = App::builder(Squares).start()?;
+/// let squares = app.ingress::<Squares, Ask<u64, u64>>();
+/// let second = Duration::from_secs(10);
+/// assert_eq!(squares.ask(12, second), Ok(144));
+/// // The handler has dropped the reply.
+/// assert_eq!(squares.ask(u64::MAX, second), Err(AskError::Dropped));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Ask<M, A> {
+    request: M,
+    reply: Reply<A>,
+}
+
+impl<M, A> Ask<M, A> {
+    /// Makes a request and the place of its answer, to be sent by the caller. In a test of one
+    /// thread, where nothing may wait, that is the way to ask.
+    pub fn new(request: M) -> (Self, Answer<A>) {
+        let slot = Arc::new(Slot {
+            state: Mutex::new(State::Waiting(None)),
+            signal: Signal::new(),
+        });
+        let reply = Reply {
+            slot: Some(Arc::clone(&slot)),
+        };
+        (Self { request, reply }, Answer { slot })
+    }
+
+    /// Returns the request.
+    pub fn request(&self) -> &M {
+        &self.request
+    }
+
+    /// Returns the request, and the right to answer it.
+    pub fn into_parts(self) -> (M, Reply<A>) {
+        (self.request, self.reply)
+    }
+}
+
+impl<M, A> fmt::Debug for Ask<M, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").finish_non_exhaustive()
+    }
+}
+
+/// The right to answer one [`Ask`]. Dropped, it tells the asking side that there is no answer.
+#[must_use = "a reply that is dropped leaves its request without an answer"]
+pub struct Reply<A> {
+    /// `None` once it was answered.
+    slot: Option<Arc<Slot<A>>>,
+}
+
+impl<A> Reply<A> {
+    /// Answers, and wakes the asking thread or task. Takes a lock for the time of a move.
+    ///
+    /// # Errors
+    ///
+    /// The answer, if the asking side does not wait any more.
+    ///
+    /// # Panics
+    ///
+    /// As the waker of an asking task does; the answer is there then.
+    pub fn send(mut self, answer: A) -> Result<(), A> {
+        let slot = self.slot.take().expect("`send` takes the reply");
+        match slot.end(State::Ready(answer)) {
+            Some(State::Ready(answer)) => Err(answer),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns `true` if the asking side still waits: otherwise the work may be spared.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        let slot = self.slot.as_ref();
+        slot.is_some_and(|slot| matches!(*slot.state.lock(), State::Waiting(_)))
+    }
+}
+
+impl<A> Drop for Reply<A> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.end(State::Dropped);
+        }
+    }
+}
+
+impl<A> fmt::Debug for Reply<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}
+
+/// Why an [`Answer`] has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerError {
+    /// There is none yet.
+    Pending,
+    /// There will be none: the [`Reply`] was dropped, or the answer was taken before.
+    Dropped,
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "there is no answer yet",
+            Self::Dropped => "there will be no answer",
+        })
+    }
+}
+
+impl Error for AnswerError {}
+
+/// The place of the answer to one [`Ask`]: for a thread by [`wait`](Self::wait), for a task as a
+/// future.
+///
+/// As a future it is bound to no runtime, and returns [`AnswerError::Dropped`] if there is none.
+/// Dropped, it makes a later [`Reply::send`] return its answer.
+#[must_use = "the answer comes here"]
+pub struct Answer<A> {
+    slot: Arc<Slot<A>>,
+}
+
+impl<A> Answer<A> {
+    /// Returns the answer if it is there. Takes a lock for the time of a move.
+    ///
+    /// # Errors
+    ///
+    /// `Pending`, or `Dropped` if none will come.
+    pub fn try_take(&mut self) -> Result<A, AnswerError> {
+        self.slot.take()
+    }
+
+    /// Waits for the answer at most `timeout`. Blocking; not for a handler, whose worker waits
+    /// too.
+    ///
+    /// # Errors
+    ///
+    /// `Pending` when the time is over, or `Dropped` if none will come.
+    pub fn wait(self, timeout: Duration) -> Result<A, AnswerError> {
+        self.wait_until(Instant::now().checked_add(timeout))
+    }
+
+    fn wait_until(mut self, deadline: Option<Instant>) -> Result<A, AnswerError> {
+        if let Err(AnswerError::Pending) = self.check() {
+            match deadline {
+                None => self.slot.signal.receive_blocking(),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.slot.signal.receive_timeout(left);
+                }
+            }
+        }
+        self.try_take()
+    }
+
+    /// Returns whether there is news, without taking it.
+    fn check(&self) -> Result<(), AnswerError> {
+        match *self.slot.state.lock() {
+            State::Waiting(_) => Err(AnswerError::Pending),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<A> Future for Answer<A> {
+    type Output = Result<A, AnswerError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let waker = cx.waker().clone();
+        let mut state = self.slot.state.lock();
+        let before = match &mut *state {
+            State::Waiting(before) => before.replace(waker),
+            _ => {
+                drop(state);
+                return Poll::Ready(self.slot.take());
+            }
+        };
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl<A> Drop for Answer<A> {
+    fn drop(&mut self) {
+        let before = core::mem::replace(&mut *self.slot.state.lock(), State::Gone);
+        drop(before);
+    }
+}
+
+impl<A> fmt::Debug for Answer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+/// Why an ask has no answer. A request that was not accepted is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum AskError<M> {
+    /// The door had no room in time: the request was not accepted.
+    Full(M),
+    /// The graph drains or has ended: the request was not accepted.
+    Closed(Closed<M>),
+    /// The request was accepted, and there is no answer in time. It may be handled yet.
+    Elapsed,
+    /// The request was accepted, and there will be no answer: the handler dropped its [`Reply`]
+    /// or panicked, or the graph has ended.
+    Dropped,
+}
+
+impl<M> AskError<M> {
+    fn refused<A>(error: TrySendError<Ask<M, A>>) -> Self {
+        match error {
+            TrySendError::Full(ask) => Self::Full(ask.request),
+            TrySendError::Closed(closed) => Self::Closed(closed.map(|ask| ask.request)),
+        }
+    }
+
+    fn unanswered(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Pending => Self::Elapsed,
+            AnswerError::Dropped => Self::Dropped,
+        }
+    }
+}
+
+impl<M> fmt::Debug for AskError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("Full(..)"),
+            Self::Closed(closed) => closed.fmt(f),
+            Self::Elapsed => f.write_str("Elapsed"),
+            Self::Dropped => f.write_str("Dropped"),
+        }
+    }
+}
+
+impl<M> fmt::Display for AskError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("the door was full"),
+            Self::Closed(closed) => fmt::Display::fmt(closed, f),
+            Self::Elapsed => f.write_str("there was no answer in time"),
+            Self::Dropped => AnswerError::Dropped.fmt(f),
+        }
+    }
+}
+
+impl<M> Error for AskError<M> {}
+
+impl<M, A> IngressPort<'_, Ask<M, A>> {
+    /// Sends a request and waits for its answer, both together at most `timeout`. Blocking; not
+    /// for a handler, whose worker waits too.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`]: whether the request was accepted, and why there is no answer.
+    pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>> {
+        let deadline = Instant::now().checked_add(timeout);
+        let (ask, answer) = Ask::new(request);
+        self.send_until(ask, deadline).map_err(AskError::refused)?;
+        answer.wait_until(deadline).map_err(AskError::unanswered)
+    }
+
+    /// Sends a request and waits for its answer, as a task of any runtime, without a limit of
+    /// time: the runtime's own timeout may drop the future. Once the request was accepted it is
+    /// handled all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask), except for what a limit of time brings.
+    pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>> {
+        let (ask, answer) = Ask::new(request);
+        let sent = self.send_async(ask).await;
+        sent.map_err(|closed| AskError::refused(TrySendError::Closed(closed)))?;
+        answer.await.map_err(AskError::unanswered)
+    }
+}
+
+impl<G, P, M, A> IngressSender<G, P, Ask<M, A>>
+where
+    G: Node<Ingress> + Single<P>,
+    Ask<M, A>: Edge<G, Ingress, P>,
+{
+    /// As [`IngressPort::ask`], for a processor without replicas.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`]: whether the request was accepted, and why there is no answer.
+    pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>> {
+        self.only().ask(request, timeout)
+    }
+
+    /// As [`IngressPort::ask_async`], for a processor without replicas.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask), except for what a limit of time brings.
+    pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>> {
+        self.only().ask_async(request).await
+    }
+}

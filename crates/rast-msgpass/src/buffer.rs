@@ -1,0 +1,259 @@
+//! A queue per pair of instances under a lock, for edges whose rule a ring cannot keep: a sender
+//! that drops the oldest message, and capacity in bytes.
+//!
+//! ```text
+//!   sender                      Mutex                          receiver
+//!   Buffers ── put, evict ──►  [ oldest .. newest | bytes ] ── take ──► Buffer
+//!                                     is_waited
+//! ```
+//!
+//! 1. A queue has room while it has fewer messages than its capacity, and fewer bytes. So a message
+//!    of any weight gets in, and the bytes exceed their bound by one message at most.
+//! 2. A gated sender sets `is_waited` in the critical section in which it finds too little room.
+//!    The take that makes enough room clears it and wakes the sender: both are under the lock.
+//! 3. Messages are dropped, and weighed, outside of the lock: that is user code.
+
+use std::collections::VecDeque;
+
+use crate::primitive::sync::{Arc, Mutex};
+use crate::stack::Stack;
+
+/// What a queue holds at most, and what its sender needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+    /// Messages that a handler may send; 0 if the edge does not gate its sender.
+    pub(crate) burst: usize,
+}
+
+struct Inner<M> {
+    /// With their weights.
+    messages: VecDeque<(usize, M)>,
+    bytes: usize,
+    /// The sender waits for room.
+    is_waited: bool,
+}
+
+impl<M> Inner<M> {
+    fn has_room(&self, bounds: &Bounds) -> bool {
+        self.messages.len() < bounds.messages && self.bytes < bounds.bytes
+    }
+
+    /// Returns whether the sender may not run.
+    fn lacks(&self, bounds: &Bounds) -> bool {
+        let is_full = self.messages.len() + bounds.burst > bounds.messages;
+        bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes)
+    }
+
+    fn push(&mut self, weight: usize, message: M) {
+        self.bytes = self.bytes.saturating_add(weight);
+        self.messages.push_back((weight, message));
+    }
+
+    fn pop(&mut self) -> Option<M> {
+        let (weight, message) = self.messages.pop_front()?;
+        self.bytes = match self.messages.is_empty() {
+            // Also if the sum was past the range.
+            true => 0,
+            false => self.bytes.saturating_sub(weight),
+        };
+        Some(message)
+    }
+}
+
+/// The queue of one pair.
+pub(crate) struct Buffer<M> {
+    inner: Mutex<Inner<M>>,
+    bounds: Bounds,
+}
+
+impl<M> Buffer<M> {
+    /// Takes the oldest message out. Also returns whether the sender waits and has enough room
+    /// now: it is to be woken, once.
+    pub(crate) fn take(&self) -> Option<(M, bool)> {
+        let mut inner = self.inner.lock();
+        let message = inner.pop()?;
+        let wakes = inner.is_waited && !inner.lacks(&self.bounds);
+        if wakes {
+            inner.is_waited = false;
+        }
+        Some((message, wakes))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner.lock().messages.is_empty()
+    }
+}
+
+/// In the list of targets that got something.
+const WRITTEN: u8 = 1;
+/// In the list of targets that lack room.
+const LOW: u8 = 2;
+
+/// The sender's ends of the queues of an edge.
+pub(crate) struct Buffers<M> {
+    targets: Vec<Arc<Buffer<M>>>,
+    weigh: Option<fn(&M) -> usize>,
+    /// Per target: bits.
+    states: Vec<u8>,
+    written: Stack,
+    low: Stack,
+}
+
+impl<M> Buffers<M> {
+    pub(crate) fn new(targets: Vec<Arc<Buffer<M>>>, weigh: Option<fn(&M) -> usize>) -> Self {
+        Self {
+            weigh,
+            states: vec![0; targets.len()],
+            written: Stack::new(targets.len()),
+            low: Stack::new(targets.len()),
+            targets,
+        }
+    }
+
+    pub(crate) fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Returns the weight of a message. User code.
+    pub(crate) fn weigh(&self, message: &M) -> usize {
+        self.weigh.map_or(0, |weigh| weigh(message))
+    }
+
+    fn note_written(&mut self, index: usize) {
+        if self.states[index] & WRITTEN == 0 {
+            self.states[index] |= WRITTEN;
+            self.written.push(index as u32);
+        }
+    }
+
+    fn note_low(&mut self, index: usize) {
+        if self.states[index] & LOW == 0 {
+            self.states[index] |= LOW;
+            self.low.push(index as u32);
+        }
+    }
+
+    /// Puts a message in, whether or not there is room: its handler ran because there was some.
+    pub(crate) fn put(&mut self, index: usize, weight: usize, message: M) {
+        let target = &self.targets[index];
+        let mut inner = target.inner.lock();
+        inner.push(weight, message);
+        let lacks = inner.lacks(&target.bounds);
+        inner.is_waited |= lacks;
+        drop(inner);
+        self.note_written(index);
+        if lacks {
+            self.note_low(index);
+        }
+    }
+
+    /// Puts a message in if there is room.
+    pub(crate) fn try_put(&mut self, index: usize, weight: usize, message: M) -> Result<(), M> {
+        let target = &self.targets[index];
+        let mut inner = target.inner.lock();
+        if !inner.has_room(&target.bounds) {
+            return Err(message);
+        }
+        inner.push(weight, message);
+        drop(inner);
+        self.note_written(index);
+        Ok(())
+    }
+
+    /// Puts a message in, in place of the oldest ones if there is no room; `evicted` gets those.
+    pub(crate) fn put_evicting(
+        &mut self,
+        index: usize,
+        weight: usize,
+        message: M,
+        mut evicted: impl FnMut(M),
+    ) {
+        let target = &self.targets[index];
+        let mut message = Some(message);
+        while message.is_some() {
+            let mut inner = target.inner.lock();
+            let oldest = match inner.has_room(&target.bounds) {
+                true => None,
+                false => inner.pop(),
+            };
+            if inner.has_room(&target.bounds)
+                && let Some(message) = message.take()
+            {
+                inner.push(weight, message);
+            }
+            drop(inner);
+            if let Some(oldest) = oldest {
+                evicted(oldest);
+            }
+        }
+        self.note_written(index);
+    }
+
+    /// Returns whether a target has room for one more, as far as is seen now.
+    pub(crate) fn has_room(&self, index: usize) -> bool {
+        let target = &self.targets[index];
+        target.inner.lock().has_room(&target.bounds)
+    }
+
+    /// Returns whether a target lacks room, as far as was seen.
+    pub(crate) fn is_low(&self) -> bool {
+        !self.low.is_empty()
+    }
+
+    pub(crate) fn is_target_low(&self, index: usize) -> bool {
+        self.states[index] & LOW != 0
+    }
+
+    pub(crate) fn first_low(&self) -> Option<usize> {
+        self.low.first().map(|&index| index as usize)
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// Looks again at the targets that lacked room, and waits at those that lack it still.
+    pub(crate) fn look(&mut self) {
+        let mut left = 0;
+        for at in 0..self.low.len() {
+            let index = self.low.at(at);
+            let target = &self.targets[index as usize];
+            let mut inner = target.inner.lock();
+            let lacks = inner.lacks(&target.bounds);
+            inner.is_waited = lacks;
+            drop(inner);
+            if lacks {
+                self.low[left] = index;
+                left += 1;
+            } else {
+                self.states[index as usize] &= !LOW;
+            }
+        }
+        self.low.truncate(left);
+    }
+
+    /// Calls `each` with every target that got something.
+    pub(crate) fn flush(&mut self, mut each: impl FnMut(usize)) {
+        while let Some(index) = self.written.pop() {
+            self.states[index as usize] &= !WRITTEN;
+            each(index as usize);
+        }
+    }
+}
+
+/// Makes the queues of one receiver, one per sender.
+pub(crate) fn buffers<M>(bounds: Bounds, senders: usize) -> Vec<Arc<Buffer<M>>> {
+    let buffer = |_| {
+        Arc::new(Buffer {
+            inner: Mutex::new(Inner {
+                messages: VecDeque::with_capacity(bounds.messages),
+                bytes: 0,
+                is_waited: false,
+            }),
+            bounds,
+        })
+    };
+    (0..senders).map(buffer).collect()
+}

@@ -1,0 +1,501 @@
+//! A door into the graph, for any thread and task.
+//!
+//! A door is the MPMC queue of rast-queue with a count of reserved places
+//! beside it: the queue has no bound, the count is the bound.
+//!
+//! ```text
+//!   sender (any thread)                         receiver (the processor's worker)
+//!   S1 reserve: count < capacity, count += 1    R1 pop, handle, ...
+//!   S2 push                                     R2 count -= popped
+//!   S3 notify the shard                         R3 notify waiting senders
+//! ```
+//!
+//! 1. The count never exceeds the capacity: it is raised by compare-exchange,
+//!    not added to and taken back, so a refused sender never makes another one
+//!    see a full door that has room.
+//! 2. Closing closes the queue. A push after that gives the message back, and
+//!    its sender undoes the reservation: what `try_send` took is in the queue.
+//! 3. A closed door with a count of zero stays empty for ever.
+//!
+//! A task that waits for room enters a list under a lock, and then sets a bit of the count:
+//!
+//! ```text
+//!   task                                        receiver
+//!   T1 lock: enter the list, set WAITED         R2 count -= popped; returns WAITED
+//!   T2 try to reserve again                     R4 if WAITED: lock, take tasks out, wake them
+//! ```
+//!
+//! T1 and R2 are read-modify-writes of one word. If T1 comes first, R2 finds the bit, and R4 the
+//! task. If R2 comes first, T2 sees the room. So tasks cost the receiver no fence.
+
+use core::fmt;
+use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::time::Instant;
+
+use crate::ending::{EndedBy, Ending};
+use crate::primitive::panics::{contain, discard};
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::{CachePadded, EventCount};
+use crate::queue::{self, Queue};
+
+/// The reason why a door did not take a message; the message is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<M> {
+    /// There is no room now.
+    Full(M),
+    /// The graph drains or has ended.
+    Closed(Closed<M>),
+}
+
+/// The graph drains or has ended; the message is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Closed<M> {
+    message: M,
+    by: EndedBy,
+}
+
+impl<M> Closed<M> {
+    /// Returns the message.
+    pub fn into_inner(self) -> M {
+        self.message
+    }
+
+    /// Returns what ended the graph.
+    pub fn ended_by(&self) -> EndedBy {
+        self.by
+    }
+
+    pub(crate) fn map<N>(self, other: impl FnOnce(M) -> N) -> Closed<N> {
+        Closed {
+            message: other(self.message),
+            by: self.by,
+        }
+    }
+}
+
+impl<M> fmt::Debug for Closed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Closed")
+            .field("by", &self.by)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for Closed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the door of the graph is closed: {}", self.by)
+    }
+}
+
+impl<M> Error for Closed<M> {}
+
+impl<M> TrySendError<M> {
+    /// Returns the message.
+    pub fn into_inner(self) -> M {
+        match self {
+            Self::Full(message) => message,
+            Self::Closed(closed) => closed.message,
+        }
+    }
+
+    /// Returns whether there was no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+
+    /// Returns whether the door is closed for good.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+}
+
+impl<M> fmt::Debug for TrySendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("Full(..)"),
+            Self::Closed(closed) => fmt::Debug::fmt(closed, f),
+        }
+    }
+}
+
+impl<M> fmt::Display for TrySendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("the door is full"),
+            Self::Closed(closed) => fmt::Display::fmt(closed, f),
+        }
+    }
+}
+
+impl<M> Error for TrySendError<M> {}
+
+/// Set in the count of a door while its list of tasks may hold one.
+const WAITED: usize = 1 << (usize::BITS - 1);
+
+/// The tasks that wait for room, each with its number.
+#[derive(Default)]
+struct Tasks {
+    next: u64,
+    waiting: VecDeque<(u64, Waker)>,
+}
+
+/// A bounded queue from outside threads to one instance of a processor.
+pub struct Door<M> {
+    queue: Queue<M>,
+    /// Reserved places: accepted and not yet taken out, and being sent; and `WAITED`.
+    count: CachePadded<AtomicUsize>,
+    capacity: usize,
+    room: EventCount,
+    tasks: Mutex<Tasks>,
+    ending: Arc<Ending>,
+}
+
+impl<M> Door<M> {
+    /// Makes an open door with room for `capacity` messages.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self::of(capacity, Arc::new(Ending::new(&[], &[])))
+    }
+
+    /// Makes a door of the graph that ends by `ending`.
+    pub(crate) fn of(capacity: usize, ending: Arc<Ending>) -> Self {
+        Self {
+            ending,
+            queue: Queue::new(),
+            count: CachePadded::new(AtomicUsize::new(0)),
+            // The upper half of the words is more than memory holds.
+            capacity: capacity.min(WAITED - 1),
+            room: EventCount::new(),
+            tasks: Mutex::new(Tasks::default()),
+        }
+    }
+
+    /// Puts a message in if there is room. Lock-free except for the queue.
+    pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
+        if self.queue.is_closed() {
+            return Err(TrySendError::Closed(self.closed(message)));
+        }
+        if !self.reserve() {
+            return Err(TrySendError::Full(message));
+        }
+        match self.queue.push(message) {
+            Ok(()) => Ok(()),
+            Err(queue::Closed(message)) => {
+                self.release(1);
+                Err(TrySendError::Closed(self.closed(message)))
+            }
+        }
+    }
+
+    #[cold]
+    fn closed(&self, message: M) -> Closed<M> {
+        Closed {
+            message,
+            by: self.ending.cause().unwrap_or(EndedBy::Fault),
+        }
+    }
+
+    /// Waits for room until `deadline`, for ever without one.
+    pub fn send_until(
+        &self,
+        mut message: M,
+        deadline: Option<Instant>,
+    ) -> Result<(), TrySendError<M>> {
+        loop {
+            match self.try_send(message) {
+                Err(TrySendError::Full(back)) => message = back,
+                other => return other,
+            }
+            let key = self.room.prepare();
+            match self.try_send(message) {
+                Err(TrySendError::Full(back)) => message = back,
+                other => {
+                    self.room.cancel(key);
+                    return other;
+                }
+            }
+            match deadline {
+                None => self.room.wait(key),
+                Some(deadline) => {
+                    self.room.wait_deadline(key, deadline);
+                    if Instant::now() >= deadline {
+                        return self.try_send(message);
+                    }
+                }
+            }
+        }
+    }
+
+    fn reserve(&self) -> bool {
+        // Relaxed: a first guess for the exchange below. [IN1]
+        let mut count = self.count.load(Ordering::Relaxed);
+        while count & !WAITED < self.capacity {
+            // Relaxed: a place carries no data; the message is published by the queue. [IN2]
+            let raised = self.count.compare_exchange_weak(
+                count,
+                count + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match raised {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Takes one message out; its place stays reserved until
+    /// [`release`](Self::release). For the receiver alone.
+    pub fn pop(&self) -> Option<M> {
+        self.queue.pop()
+    }
+
+    /// Frees `places`, and wakes as many senders that wait for room.
+    pub fn release(&self, places: usize) {
+        if places > 0 {
+            // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
+            // counted above. [IN3]
+            let before = self.count.fetch_sub(places, Ordering::Release);
+            self.room.notify_some(places);
+            if before & WAITED != 0 {
+                self.wake_tasks(places);
+            }
+        }
+    }
+
+    /// Wakes so many of the tasks that wait for room, those first that entered first. A panic of
+    /// a waker is contained: it belongs to its task alone.
+    #[cold]
+    fn wake_tasks(&self, most: usize) {
+        for _ in 0..most {
+            let mut tasks = self.tasks.lock();
+            let first = tasks.waiting.pop_front();
+            if tasks.waiting.is_empty() {
+                // Relaxed: the lock orders the list, and the bit is of one word with the count.
+                self.count.fetch_and(!WAITED, Ordering::Relaxed);
+            }
+            drop(tasks);
+            let Some((_, waker)) = first else {
+                return;
+            };
+            if let Err(payload) = contain(|| waker.wake()) {
+                discard(payload);
+            }
+        }
+    }
+
+    /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
+    /// its number in the list. `None` in `message` once it was taken.
+    pub fn poll_send(
+        &self,
+        message: &mut Option<M>,
+        task: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Closed<M>>> {
+        for has_entered in [false, true] {
+            let sent = message.take().expect("a send is polled until it is done");
+            match self.try_send(sent) {
+                Ok(()) => {
+                    self.leave(task);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(TrySendError::Closed(closed)) => {
+                    self.leave(task);
+                    return Poll::Ready(Err(closed));
+                }
+                Err(TrySendError::Full(back)) => *message = Some(back),
+            }
+            if !has_entered {
+                self.enter(task, cx.waker().clone());
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Enters the list of tasks, or replaces the waker there.
+    fn enter(&self, task: &mut Option<u64>, waker: Waker) {
+        let mut tasks = self.tasks.lock();
+        let entered = tasks.waiting.iter_mut();
+        let before = match entered
+            .map(|entry| (entry.0, entry))
+            .find(|(number, _)| Some(*number) == *task)
+        {
+            Some((_, entry)) => Some(core::mem::replace(&mut entry.1, waker)),
+            None => {
+                let number = tasks.next;
+                tasks.next += 1;
+                *task = Some(number);
+                tasks.waiting.push_back((number, waker));
+                None
+            }
+        };
+        // Relaxed: see the head of this file.
+        self.count.fetch_or(WAITED, Ordering::Relaxed);
+        drop(tasks);
+        // User code, not under the lock.
+        drop(before);
+    }
+
+    /// Leaves the list of tasks; returns `false` if it was woken, or had not entered.
+    fn leave(&self, task: &mut Option<u64>) -> bool {
+        let Some(own) = task.take() else {
+            return false;
+        };
+        let mut tasks = self.tasks.lock();
+        let at = tasks.waiting.iter().position(|(number, _)| *number == own);
+        let entry = at.and_then(|at| tasks.waiting.remove(at));
+        drop(tasks);
+        entry.is_some()
+    }
+
+    /// A task gives its send up: a wake-up that it received is for the next one.
+    pub fn cancel(&self, task: &mut Option<u64>) {
+        if task.is_some() && !self.leave(task) {
+            self.wake_tasks(1);
+        }
+    }
+
+    /// Refuses everything from now on, and wakes the senders that wait for room.
+    pub fn close(&self) {
+        self.queue.close();
+        self.room.notify_all();
+        // A task that enters later finds the queue closed.
+        self.wake_tasks(usize::MAX);
+    }
+
+    /// Returns whether nothing is in the queue now.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns how many messages are accepted and not taken out.
+    pub fn len(&self) -> usize {
+        // Relaxed: a snapshot for metrics. [IN4]
+        self.count.load(Ordering::Relaxed) & !WAITED
+    }
+
+    /// Returns whether the door is closed and everything it accepted was taken.
+    pub fn is_spent(&self) -> bool {
+        // Acquire: pairs with the Release in release; the counts of what entered are read after
+        // this. [IN5]
+        self.queue.is_closed() && self.count.load(Ordering::Acquire) & !WAITED == 0
+    }
+}
+
+impl<M> fmt::Debug for Door<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A door whose message type is not known.
+pub(crate) trait AnyDoor: Send + Sync {
+    fn close(&self);
+    fn is_spent(&self) -> bool;
+    fn len(&self) -> usize;
+    /// Another reference to the same door.
+    fn boxed(&self) -> Box<dyn AnyDoor>;
+}
+
+impl<M: Send + 'static> AnyDoor for Arc<Door<M>> {
+    fn close(&self) {
+        Door::close(self);
+    }
+
+    fn is_spent(&self) -> bool {
+        Door::is_spent(self)
+    }
+
+    fn len(&self) -> usize {
+        Door::len(self)
+    }
+
+    fn boxed(&self) -> Box<dyn AnyDoor> {
+        Box::new(Arc::clone(self))
+    }
+}
+
+/// The doors of one edge, one per instance of its receiver.
+pub(crate) struct Doors<M> {
+    pub(crate) doors: Vec<Arc<Door<M>>>,
+    /// The shard of the first instance.
+    pub(crate) first: usize,
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    //! What the public interface cannot bring about.
+
+    use super::*;
+    use core::time::Duration;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn room_for_one_wakes_one() {
+        const WAITERS: usize = 8;
+        let door = Door::new(1);
+        door.try_send(0).expect("there is room for one");
+        let tried = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in 1..=WAITERS {
+                let (door, tried) = (&door, &tried);
+                scope.spawn(move || {
+                    // As `send_until` does, with a count of the wake-ups.
+                    let mut message = number;
+                    loop {
+                        let key = door.room.prepare();
+                        tried.fetch_add(1, Ordering::SeqCst);
+                        message = match door.try_send(message) {
+                            Err(TrySendError::Full(back)) => back,
+                            other => {
+                                door.room.cancel(key);
+                                return other.expect("the door is open");
+                            }
+                        };
+                        door.room.wait(key);
+                    }
+                });
+            }
+            while tried.load(Ordering::SeqCst) < WAITERS {
+                std::thread::yield_now();
+            }
+            for _ in 0..=WAITERS {
+                while door.pop().is_none() {
+                    std::thread::yield_now();
+                }
+                door.release(1);
+            }
+        });
+        // Each looked once before it slept, and once after its own wake-up.
+        assert!(tried.load(Ordering::SeqCst) <= 2 * WAITERS);
+    }
+
+    #[test]
+    fn a_send_ends_at_its_deadline_however_often_it_is_woken() {
+        let door = Door::new(1);
+        door.try_send(1).expect("there is room for one");
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waker = scope.spawn(|| {
+                let give_up = Instant::now() + Duration::from_secs(10);
+                while !ended.load(Ordering::Relaxed) && Instant::now() < give_up {
+                    door.room.notify_all();
+                }
+                ended.load(Ordering::Relaxed)
+            });
+            let deadline = Instant::now() + Duration::from_millis(20);
+            let refused = door.send_until(2, Some(deadline));
+            ended.store(true, Ordering::Relaxed);
+            assert!(matches!(refused, Err(TrySendError::Full(2))));
+            let in_time = waker.join().expect("the waker only wakes");
+            assert!(in_time, "the send went on for as long as it was woken");
+        });
+    }
+}

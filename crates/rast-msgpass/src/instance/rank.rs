@@ -1,0 +1,106 @@
+//! Inputs of edges that are marked `high`, which go before the others.
+//!
+//! ```text
+//!   turn:  high inputs, up to a batch of each edge
+//!            ├─ one has more than its batch ──► low inputs: a share of the batch, the turn ends
+//!            └─ else ──► low inputs: a chunk ──► look at the high inputs again
+//! ```
+//!
+//! 1. A high message waits for at most a chunk of low ones, even if it comes during the turn.
+//! 2. While high edges never run dry, low inputs have a share of each turn, so they keep moving.
+
+use super::{Input, Instance, Left};
+use crate::graph::Graph;
+use crate::load::Load;
+use crate::process::Process;
+use crate::sharder::WorkerCx;
+use crate::stack::Stack;
+
+/// Low messages between two looks at the high inputs.
+const CHUNK: u32 = 8;
+
+/// Of a batch, the part that low inputs have together in a turn in which a high edge used up its
+/// own.
+const SHARE: u32 = 16;
+
+impl<G: Graph, P: Process<G>> Instance<G, P> {
+    /// Gives the inputs that may hold something their shares of the turn, high ones first.
+    #[inline(never)]
+    pub(super) fn run_by_rank(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) {
+        loop {
+            self.look_at_high();
+            raise_high(&self.inputs, &mut self.ready, &mut self.served);
+            let (mut low, mut is_busy, mut skipped) = (None, false, 0);
+            for at in 0..self.ready.len() {
+                let input = self.ready.at(at);
+                let limit = match self.inputs[input as usize].is_high {
+                    true => u32::MAX,
+                    false => *low.get_or_insert_with(|| {
+                        is_busy = self.is_high_busy();
+                        match is_busy {
+                            true => (self.batch.messages / SHARE).max(1),
+                            false => CHUNK,
+                        }
+                    }),
+                };
+                let inlet = self.inputs[input as usize].inlet as usize;
+                let before = self.ins[inlet].taken;
+                let left = match limit == 0 || self.watch.is_over || !self.core.is_running() {
+                    true => Left::Skipped,
+                    false => self.run_input(input, limit, cx, load),
+                };
+                if let Some(low) = &mut low {
+                    *low -= self.ins[inlet].taken - before;
+                }
+                skipped = self.put_back(input, left, skipped);
+            }
+            self.ready.truncate(skipped);
+            self.ready.append(&mut self.served);
+            let has_more = low == Some(0) && !is_busy;
+            if !has_more || self.watch.is_over || !self.core.is_running() {
+                return;
+            }
+        }
+    }
+
+    /// Finds high inputs that got messages since the turn began.
+    fn look_at_high(&mut self) {
+        for at in 0..self.high.len() {
+            let input = self.high[at];
+            if self.holds_any(input) {
+                self.make_ready(input);
+            }
+        }
+    }
+
+    fn holds_any(&self, input: u32) -> bool {
+        let entry = self.inputs[input as usize];
+        self.ins[entry.inlet as usize]
+            .inlet
+            .has_any(entry.at as usize)
+    }
+
+    /// Returns whether a high edge has used up its batch and has more.
+    fn is_high_busy(&self) -> bool {
+        self.high.iter().any(|&input| {
+            let inlet = self.inputs[input as usize].inlet as usize;
+            self.ins[inlet].taken >= self.batch.messages && self.holds_any(input)
+        })
+    }
+}
+
+/// Moves the high inputs to the front, in their order. `spare` is empty.
+fn raise_high(inputs: &[Input], ready: &mut Stack, spare: &mut Stack) {
+    let mut high = 0;
+    for at in 0..ready.len() {
+        let input = ready.at(at);
+        if inputs[input as usize].is_high {
+            ready[high] = input;
+            high += 1;
+        } else {
+            spare.push(input);
+        }
+    }
+    ready.truncate(high);
+    ready.append(spare);
+}
