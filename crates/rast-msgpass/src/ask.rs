@@ -24,6 +24,7 @@ use crate::door::{Closed, TrySendError};
 use crate::graph::{Edge, Ingress, Node, Single};
 use crate::ingress::{IngressPort, IngressSender};
 use crate::primitive::Signal;
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::{Arc, Mutex};
 
 /// The state of one question.
@@ -148,7 +149,8 @@ impl<M, A> fmt::Debug for Ask<M, A> {
     }
 }
 
-/// The right to answer one [`Ask`]. Dropped, it tells the asking side that there is no answer.
+/// The right to answer one [`Ask`]. Dropped, it tells the asking side that there is no answer; a
+/// panic of that side's waker is caught then.
 #[must_use = "a reply that is dropped leaves its request without an answer"]
 pub struct Reply<A> {
     /// `None` once it was answered.
@@ -184,7 +186,8 @@ impl<A> Reply<A> {
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            slot.end(State::Dropped);
+            // A handler that unwinds drops its replies: a waker that panicked too would abort.
+            quietly(|| drop(slot.end(State::Dropped)));
         }
     }
 }

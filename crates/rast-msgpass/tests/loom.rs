@@ -6,7 +6,9 @@
 //! fences and looks once more, the waker writes, fences and looks for sleepers.
 #![cfg(any(rast_loom, rast_shuttle))]
 
+use core::sync::atomic::AtomicUsize as RealUsize;
 use core::task::{Context, Waker};
+use std::sync::Arc as RealArc;
 
 use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Pace, Waiting, Wake};
 use rast_msgpass::primitive::sync::Arc;
@@ -355,11 +357,11 @@ fn door_wakes_senders_for_room_and_for_the_end() {
 }
 
 /// Counts its calls. Outside of the model: it is read after the threads were joined.
-struct Rings(std::sync::atomic::AtomicUsize);
+struct Rings(RealUsize);
 
 impl std::task::Wake for Rings {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    fn wake(self: RealArc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -379,14 +381,14 @@ fn door_wakes_tasks_for_room_and_for_the_end() {
                     theirs.release(1);
                 }
             });
-            let rings = std::sync::Arc::new(Rings(std::sync::atomic::AtomicUsize::new(0)));
-            let waker = Waker::from(std::sync::Arc::clone(&rings));
+            let rings = RealArc::new(Rings(RealUsize::new(0)));
+            let waker = Waker::from(RealArc::clone(&rings));
             let mut cx = Context::from_waker(&waker);
             let (mut message, mut task) = (Some(2), None);
             let sent = door.poll_send(&mut message, &mut task, &mut cx);
             receiver.join().unwrap();
             if sent.is_pending() {
-                assert_eq!(rings.0.load(std::sync::atomic::Ordering::SeqCst), 1);
+                assert_eq!(rings.0.load(Ordering::SeqCst), 1);
                 let sent = door.poll_send(&mut message, &mut task, &mut cx);
                 assert_eq!(sent.is_ready(), true);
                 door.cancel(&mut task);

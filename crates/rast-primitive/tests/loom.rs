@@ -51,15 +51,18 @@ fn counter_publishes_what_it_counts() {
     model(|| {
         let shared = Arc::new((Counter::new(), Plain::new()));
         let theirs = Arc::clone(&shared);
-        let writer = thread::spawn(move || {
-            theirs.0.add(1);
-            theirs.1.set(7);
-            theirs.0.add_after(1);
+        // The reader is the second thread: loom runs it after the stores and lets it load each of
+        // them. Loom does not put a load of the first thread between the load and the store of
+        // `add_after`.
+        let reader = thread::spawn(move || {
+            if theirs.0.get_after() == 2 {
+                assert_eq!(theirs.1.get(), 7);
+            }
         });
-        if shared.0.get_after() == 2 {
-            assert_eq!(shared.1.get(), 7);
-        }
-        writer.join().unwrap();
+        shared.0.add(1);
+        shared.1.set(7);
+        shared.0.add_after(1);
+        reader.join().unwrap();
         assert_eq!(shared.0.get(), 2);
     });
 }

@@ -18,7 +18,7 @@ mod support;
 
 use rast_queue::primitive::{Random, WaitStrategy};
 use rast_queue::{Queue, TryPushError};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

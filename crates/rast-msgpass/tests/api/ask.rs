@@ -1,7 +1,9 @@
 //! Asking a graph, and sending and receiving as tasks.
 
+use core::panic::AssertUnwindSafe;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -165,6 +167,33 @@ fn bell() -> (Arc<Bell>, Waker) {
     });
     let waker = Waker::from(Arc::clone(&bell));
     (bell, waker)
+}
+
+/// Panics when it wakes.
+struct Alarm;
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        panic!("the waker");
+    }
+}
+
+#[test]
+fn a_reply_that_is_dropped_contains_the_panic_of_a_waker() {
+    let waker = Waker::from(Arc::new(Alarm));
+    let mut cx = Context::from_waker(&waker);
+    for unwinds in [false, true] {
+        let (ask, answer) = Ask::<u8, u8>::new(1);
+        let mut answer = pin!(answer);
+        assert!(answer.as_mut().poll(&mut cx).is_pending());
+        let handled = catch_unwind(AssertUnwindSafe(move || {
+            let _reply = ask.into_parts().1;
+            assert!(!unwinds, "the handler");
+        }));
+        let text = handled.map_err(|payload| *payload.downcast::<&str>().unwrap());
+        assert_eq!(text, if unwinds { Err("the handler") } else { Ok(()) });
+        assert!(answer.poll(&mut cx).is_ready());
+    }
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
