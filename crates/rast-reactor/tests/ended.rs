@@ -8,7 +8,7 @@ use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
-use rast_reactor::registry::{Changes, Id, NoKey, NotCommitted, Resource, Resources, change, read};
+use rast_reactor::registry::{Changes, Id, NoKey, NotCommitted, Resource, change, read};
 use support::{Value, on, own, put, reactors, update};
 
 thread_local! {
@@ -114,6 +114,7 @@ mod buffers {
     use super::*;
     use crate::support::turn;
     use rast_reactor::io::{Buffer, BufferMut, TcpListener, TcpStream};
+    use rast_reactor::registry::Resources;
     use rast_reactor::spawn_local;
 
     /// A buffer whose drop is the program's code.
