@@ -2,12 +2,18 @@
 //!
 //! It goes on after a failed step, so that one run shows all that is wrong. Only the steps marked
 //! `outside` may be reported as not run; any other that does not run counts as failed.
+//!
+//! Each step is a process of its own, whose output goes to a file: what passed prints one line, so
+//! that the part of a CI log that is kept shows what failed.
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
 use crate::{
     Result, bench, clients, layers, loom, outside, package, shuttle, stall, tidy, tree, weak,
 };
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -121,12 +127,19 @@ const STEPS: &[Step] = &[
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     let (mut quick, mut strict, mut only) = (false, false, None);
+    let mut flags = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--quick" => quick = true,
-            "--strict" => strict = true,
-            "--full" => IS_FULL.store(true, Ordering::Relaxed),
+            "--strict" => {
+                strict = true;
+                flags.push("--strict");
+            }
+            "--full" => {
+                IS_FULL.store(true, Ordering::Relaxed);
+                flags.push("--full");
+            }
             "--only" => {
                 let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
                 let name = args.next().ok_or("--only needs the name of a step")?;
@@ -138,26 +151,107 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
             other => crate::no_more(&[other.to_string()])?,
         }
     }
+    if let Some(only) = only {
+        let step = STEPS
+            .iter()
+            .find(|step| step.name == only)
+            .expect("checked above");
+        let outcome = judge(step.outside, strict, (step.run)());
+        println!("{}", verdict(step.name, &outcome));
+        return Ok(!matches!(outcome, Outcome::Failed(_)));
+    }
+    // Before the first step: one that builds the workspace may replace this program.
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let logs = Workspace::load(tree::root())?.target_dir.join("verify");
+    fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let start = Instant::now();
     let mut results = Vec::new();
     for step in STEPS.iter().filter(|step| step.quick || !quick) {
-        if only.is_some_and(|only| only != step.name) {
-            continue;
-        }
         println!("\n== {} ==", step.name);
         let begun = Instant::now();
-        let outcome = judge(step.outside, strict, (step.run)());
-        let words = match &outcome {
-            Outcome::Passed => "passed".to_string(),
-            Outcome::Failed(reason) => format!("FAILED: {reason}"),
-            Outcome::NotRun(reason) => format!("not run: {reason}"),
-        };
-        println!("== {}: {words}", step.name);
+        let outcome = apart(step.name, &program, &flags, &logs).unwrap_or_else(Outcome::Failed);
+        println!("{}", verdict(step.name, &outcome));
         results.push((step.name, begun.elapsed(), outcome));
     }
     let (summary, good) = summary(&results, start.elapsed());
     print!("{summary}");
     Ok(good)
+}
+
+/// The line that says how a step ended.
+fn verdict(name: &str, outcome: &Outcome) -> String {
+    let words = match outcome {
+        Outcome::Passed => "passed".to_string(),
+        Outcome::Failed(reason) => format!("FAILED: {reason}"),
+        Outcome::NotRun(reason) => format!("not run: {reason}"),
+    };
+    format!("== {name}: {words}")
+}
+
+/// Runs a step as `cargo xtask verify --only STEP`, with its output in a file; prints what matters
+/// of it if the step failed.
+fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<Outcome> {
+    let log = logs.join(format!("{}.log", name.replace(' ', "-")));
+    let told = |error: std::io::Error| format!("{}: {error}", log.display());
+    let out = File::create(&log).map_err(told)?;
+    let status = Command::new(program)
+        .args(["verify", "--only", name])
+        .args(flags)
+        .current_dir(tree::root())
+        .stdin(Stdio::null())
+        .stderr(out.try_clone().map_err(told)?)
+        .stdout(out)
+        .status()
+        .map_err(told)?;
+    let text = String::from_utf8_lossy(&fs::read(&log).map_err(told)?).into_owned();
+    let start = format!("== {name}: ");
+    let last = text
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(&start));
+    let outcome = match last {
+        Some("passed") if status.success() => return Ok(Outcome::Passed),
+        Some(words) => match words.split_once(": ") {
+            Some(("not run", reason)) => return Ok(Outcome::NotRun(reason.to_string())),
+            Some((_, reason)) => Outcome::Failed(reason.to_string()),
+            None => Outcome::Failed(format!("{words}, but it ended with {status}")),
+        },
+        None => Outcome::Failed(status.to_string()),
+    };
+    println!("{}\n(all of it: {})", faults(&text), log.display());
+    Ok(outcome)
+}
+
+/// The lines of a log that tell what failed: those before a test's FAILED, those of the lists of
+/// failures, those after an error, and the last ones.
+fn faults(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut shown = vec![false; lines.len()];
+    let mut show = |from: usize, to: usize| shown[from..to.min(lines.len())].fill(true);
+    let mut in_list = false;
+    for (at, line) in lines.iter().enumerate() {
+        in_list = (in_list || *line == "failures:") && !line.starts_with("test result:");
+        if in_list {
+            show(at, at + 1);
+        }
+        if line.contains("FAILED") || line.contains("not caught") {
+            show(at.saturating_sub(30), at + 1);
+        }
+        if line.starts_with("error") || line.starts_with("warning") {
+            show(at.saturating_sub(2), at + 15);
+        }
+    }
+    show(lines.len().saturating_sub(20), lines.len());
+    let mut kept = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if shown[at] {
+            kept.push(*line);
+        } else if at == 0 || shown[at - 1] {
+            kept.push("...");
+        }
+    }
+    // The last ones, if they are too many: the summary of a failed test run is at its end.
+    kept[kept.len().saturating_sub(400)..].join("\n")
 }
 
 /// What a step's result counts as.
@@ -426,6 +520,30 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn a_log_is_cut_to_what_failed() {
+        let mut log: Vec<String> = (0..1000).map(|n| format!("test t{n} ... ok")).collect();
+        log[500] = "test broken ... FAILED".into();
+        log[510] = "failures:".into();
+        log[511] = "thread 'broken' panicked".into();
+        log[560] = "test result: FAILED".into();
+        let cut = faults(&log.join("\n"));
+        for line in [
+            "test t470 ... ok".to_string(),
+            log[500].clone(),
+            log[511].clone(),
+            log[560].clone(),
+            log[999].clone(),
+        ] {
+            assert!(cut.contains(line.as_str()), "{line}");
+        }
+        for line in ["test t400 ... ok", "test t600 ... ok"] {
+            assert!(!cut.contains(line), "{line}");
+        }
+        assert_eq!(faults("all\nof it"), "all\nof it");
+        assert_eq!(faults(""), "");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rast_conflate::primitive::sync::Arc;
 use rast_conflate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_conflate::primitive::{WaitStrategy, thread};
 use rast_conflate::timers::{Clock, Instant, ManualClock, Nanos};
-use rast_conflate::{Conflator, Merge, Mode, Newest, Pace, PutError, Sequenced};
+use rast_conflate::{Conflator, Merge, Mode, Newest, Pace, PutError, Removed, Sequenced};
 use support::Hash;
 
 /// A number that only the order of events keeps from racing; loom watches it.
@@ -706,6 +706,30 @@ fn a_removed_key_with_a_value_comes_back_once() {
         let mut seen = pass(&of);
         seen.sort_unstable();
         assert_eq!(seen, [(0, 2), (2, 9)]);
+    });
+}
+
+/// A value waits in the cell of a removed key; a consumer runs it while another key looks for a
+/// cell: the handler has read the old key before the new one is written.
+#[test]
+fn a_run_of_a_removed_key_meets_an_insertion() {
+    model(|| {
+        let clock = Hook::default();
+        let builder = Conflator::<u8, u32>::builder().keys(1).key_figures();
+        let builder = builder.removed(Removed::Refuse);
+        let of = builder.clock(clock.clone()).hasher(Hash::default()).build();
+        let mut mine = of.producer();
+        of.handle(&0).unwrap();
+        let mut remover = of.producer();
+        let removal = move || assert!(remover.remove(&0).was_present);
+        *clock.0.lock().unwrap() = Some(Box::new(removal));
+        mine.put_key(&0, 1).unwrap();
+        let other = thread::spawn(move || mine.put_key(&2, 9).unwrap());
+        let mut seen = pass(&of);
+        other.join().unwrap();
+        seen.extend(pass(&of));
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 1), (2, 9)]);
     });
 }
 

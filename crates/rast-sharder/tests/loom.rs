@@ -295,12 +295,12 @@ fn a_notification_reaches_a_worker_that_goes_to_sleep() {
         member.take();
         let their_world = world.clone();
         let other = thread::spawn(move || {
-            while their_world.message.load(Ordering::Relaxed) == 0 {
-                sleep(&mut member);
-            }
+            their_world.message.store(1, Ordering::Relaxed);
+            baton.notify_all();
         });
-        world.message.store(1, Ordering::Relaxed);
-        baton.notify_all();
+        while world.message.load(Ordering::Relaxed) == 0 {
+            sleep(&mut member);
+        }
         other.join().unwrap();
     });
 }
