@@ -2,7 +2,7 @@
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
 use std::io::ErrorKind;
-#[cfg(any(feature = "tokio", feature = "hyper"))]
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(any(feature = "tokio", feature = "hyper"))]
