@@ -313,9 +313,20 @@ fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
 }
 
 /// Unit and integration tests; some of the latter start an example, so the examples are built
-/// before.
+/// before. Those that need features that are off by default are run here, where all are on.
 fn tests() -> Result<Outcome> {
     cargo("build --workspace --all-features --examples")?;
+    let built = Workspace::load(tree::root())?
+        .target_dir
+        .join("debug/examples");
+    for name in ["testing", "async-server"] {
+        Cmd::new(
+            built
+                .join(name)
+                .with_extension(std::env::consts::EXE_EXTENSION),
+        )
+        .run()?;
+    }
     let all = cargo("test --workspace --all-features --no-fail-fast --lib --bins --tests");
     // With all features the allocator is hardened: it keeps no mappings then, and has no blocks of
     // 8 bytes. So the plain one is tested too, whatever came of the others.
@@ -479,17 +490,18 @@ fn weakened() -> Result<Outcome> {
 }
 
 /// Builds the examples as the READMEs start them, all at once, so that no step after this one
-/// builds them with other features; runs the first of them. kv has a step of its own.
+/// builds them with other features; runs those that end by themselves. kv has a step of its own.
 fn examples() -> Result<Outcome> {
-    for words in [
-        "build --release --examples",
-        "run --release --example hello",
-        "run --release --example ring",
+    cargo("build --release --examples")?;
+    for name in [
+        "hello",
+        "ring",
+        "log-pipeline",
+        "order-book",
+        "requests",
+        "supervision",
     ] {
-        match cargo(words)? {
-            Outcome::Passed => {}
-            other => return Ok(other),
-        }
+        cargo(&format!("run --release --example {name}"))?;
     }
     Ok(Outcome::Passed)
 }
