@@ -41,8 +41,30 @@ pub struct Limiter<C = MonotonicClock> {
     burst: u32,
     /// The theoretical arrival time, in units.
     arrival: Cell<u128>,
+    /// Tokens that calls of `acquire` wait for.
+    wanted: Cell<u64>,
     /// One waits for tokens, the others for their turn.
     turn: Gate,
+}
+
+/// The tokens of a call of `acquire`, until it has taken them or is dropped.
+struct Wanted<'a> {
+    all: &'a Cell<u64>,
+    tokens: u64,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(all: &'a Cell<u64>, tokens: u32) -> Self {
+        let tokens = u64::from(tokens);
+        all.set(all.get() + tokens);
+        Self { all, tokens }
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.tokens);
+    }
 }
 
 /// The rate or the burst is zero, or the period is longer than 584 years.
@@ -56,7 +78,8 @@ pub struct TooLarge;
 /// The tokens are not there yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// When they are there, if no others take them, by the limiter's clock.
+    /// When they are there beside the tokens that others wait for, by the limiter's clock: later
+    /// than now. A [`try_acquire`](Limiter::try_acquire) succeeds then, if no others come before.
     pub retry_at: Instant,
 }
 
@@ -115,11 +138,12 @@ impl<C: Clock> Limiter<C> {
             token,
             burst,
             arrival: Cell::new(0),
+            wanted: Cell::new(0),
             turn: Gate::new(1),
         })
     }
 
-    /// Takes tokens if they are there and none waits for some. A reading of the clock.
+    /// Takes tokens if they are there beside those that others wait for. A reading of the clock.
     ///
     /// # Errors
     ///
@@ -129,11 +153,7 @@ impl<C: Clock> Limiter<C> {
             return Err(TooLarge);
         }
         let now = self.clock.now();
-        if self.turn.users() > 0 {
-            let retry_at = self.look(now, tokens).err().unwrap_or(now);
-            return Ok(Err(Limited { retry_at }));
-        }
-        Ok(self.take(now, tokens))
+        Ok(self.take(now, tokens, self.wanted.get()))
     }
 
     /// Waits until the tokens are there, and takes them: first come, first served.
@@ -165,11 +185,12 @@ impl<C: Clock> Limiter<C> {
         if tokens > self.burst {
             return Err(TooLarge);
         }
+        let _wanted = Wanted::new(&self.wanted, tokens);
         let turn = self.turn.enter().await;
         debug_assert!(turn.is_ok(), "limiter: its gate is never closed");
         loop {
             let now = self.clock.now();
-            let Err(Limited { retry_at }) = self.take(now, tokens) else {
+            let Err(Limited { retry_at }) = self.take(now, tokens, 0) else {
                 return Ok(());
             };
             let wait = retry_at.saturating_since(now).as_nanos();
@@ -177,25 +198,24 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    fn take(&self, now: Instant, tokens: u32) -> Result<(), Limited> {
-        let arrival = self
-            .look(now, tokens)
-            .map_err(|retry_at| Limited { retry_at })?;
-        self.arrival.set(arrival);
-        Ok(())
-    }
-
-    /// The arrival time after so many tokens, or when they are there.
-    fn look(&self, now: Instant, tokens: u32) -> Result<u128, Instant> {
-        let units = |tokens: u32| u128::from(tokens) * u128::from(self.token);
+    /// Takes tokens if they are there after `wanted` others were taken, each as soon as it was
+    /// there. So only a wait that is polled late, past the time that was told to this request, is
+    /// overtaken; it then waits for what was taken.
+    ///
+    /// While some are wanted, the arrival time is not before the time at which the last of them are
+    /// there: so taking them in time adds their units to it.
+    fn take(&self, now: Instant, tokens: u32, wanted: u64) -> Result<(), Limited> {
+        let units = |tokens: u64| u128::from(tokens) * u128::from(self.token);
         let now = u128::from(now.as_nanos()) * u128::from(self.tokens);
-        let arrival = self.arrival.get().max(now) + units(tokens);
-        let at = arrival.saturating_sub(units(self.burst));
+        let (arrival, tokens) = (self.arrival.get(), u64::from(tokens));
+        let at = (arrival + units(wanted + tokens)).saturating_sub(units(self.burst.into()));
         if at <= now {
-            return Ok(arrival);
+            self.arrival.set(arrival.max(now) + units(tokens));
+            return Ok(());
         }
         let at = at.div_ceil(u128::from(self.tokens));
-        Err(Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX)))
+        let retry_at = Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX));
+        Err(Limited { retry_at })
     }
 }
 

@@ -31,7 +31,7 @@ use std_alloc::vec::Vec;
 
 use rast_executor::Job;
 use rast_executor::queue::Full;
-use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+use rast_executor::timers::{Clock, Instant, Nanos};
 
 use crate::error::BuildError;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
@@ -357,7 +357,8 @@ impl PoolBuilder {
         self
     }
 
-    /// The clock that the age of tasks goes by; the system's monotonic one by default.
+    /// The clock that the age of tasks goes by; the system's monotonic one by default. A reading
+    /// that panics is as one that it gave up to a millisecond before.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(crate::shared::shared_clock(clock));
         self
@@ -384,9 +385,7 @@ impl PoolBuilder {
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
-        let clock = self
-            .clock
-            .unwrap_or_else(|| crate::shared::shared_clock(MonotonicClock::new()));
+        let clock = self.clock.unwrap_or_else(crate::shared::system_clock);
         let pool = Pool {
             shared: Arc::new(Shared {
                 state: Mutex::new(State {

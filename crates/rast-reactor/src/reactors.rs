@@ -8,7 +8,7 @@ use std_alloc::rc::Rc;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::{Clock, MonotonicClock};
+use rast_executor::timers::Clock;
 use rast_executor::{LocalExecutor, RemoteSpawner};
 
 use crate::error::BuildError;
@@ -18,7 +18,7 @@ use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
 use crate::registry::{Plan, Resources};
-use crate::shared::{Phase, Reactor, Shared, shared_clock};
+use crate::shared::{Phase, Reactor, Shared, shared_clock, system_clock};
 use crate::watch::{Report, SlowPoll, Unfinished, Watch};
 
 /// The most reactors of a set: there is a word for each ordered pair.
@@ -463,9 +463,7 @@ impl Builder {
                 return Err(BuildError::Chunks);
             }
         }
-        let clock = self
-            .clock
-            .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
+        let clock = self.clock.unwrap_or_else(system_clock);
         let (plans, resources) = self.resources.plans(number)?;
         let pool = self.pool.clock_if_none(&clock).build()?;
         let start = Arc::new(Start {

@@ -187,6 +187,60 @@ fn changes_that_wait_for_room_keep_nothing() {
 }
 
 #[test]
+fn changes_that_go_on_after_a_refusal_conflict_with_nothing_that_they_have_seen() {
+    let (reactors, live) = reactors(1, |resources| own(resources).retired_max(1));
+    on(&reactors, 0, move || async move {
+        let mut ids = Vec::new();
+        for key in 0..3 {
+            ids.push(put(key, live.value(0)).await);
+        }
+        let mut changes = update(ids[0], 1);
+        drop(update(ids[1], 1).commit().unwrap());
+        let Err(NotCommitted::Full(full)) = changes.commit() else {
+            panic!("a value is retired that a transaction may read");
+        };
+        changes = full;
+        room().await;
+        // What the changes copy now has been committed after the refusal.
+        for id in [ids[1], ids[2]] {
+            update(id, 7).commit().unwrap().await;
+            room().await;
+        }
+        changes.update(ids[1], |value| value.number += 1).unwrap();
+        changes.remove(ids[2]).unwrap();
+        changes.insert(2, live.value(9)).unwrap();
+        let mut again = changes;
+        loop {
+            match again.commit() {
+                Ok(committed) => break committed.await,
+                Err(NotCommitted::Full(full)) => again = full,
+                Err(error) => panic!("{error:?}"),
+            }
+            room().await;
+        }
+        let read = read();
+        assert_eq!(
+            [ids[0], ids[1]].map(|id| read.get(id).unwrap().number()),
+            [1, 8]
+        );
+        assert_eq!(read.find::<Value, _>(&2).unwrap().1.number(), 9);
+        drop(read);
+        // What they copied before is in conflict with what another has committed since.
+        let mut old = update(ids[0], 2);
+        drop(update(ids[1], 9).commit().unwrap());
+        let Err(NotCommitted::Full(full)) = old.commit() else {
+            panic!("a value is retired that a transaction may read");
+        };
+        old = full;
+        room().await;
+        update(ids[0], 3).commit().unwrap().await;
+        room().await;
+        old.update(ids[0], |value| value.number += 1).unwrap();
+        assert!(matches!(old.commit(), Err(NotCommitted::Conflict(_))));
+    });
+}
+
+#[test]
 fn a_parked_reactor_is_waited_for_by_no_commit() {
     let (reactors, live) = reactors(2, own);
     on(&reactors, 1, || async {});

@@ -166,6 +166,68 @@ fn an_acquire_waits_its_turn_and_takes_nothing_when_it_is_dropped() {
     assert_eq!(times, [(4, 400), (1, 500)]);
 }
 
+#[test]
+fn a_refused_request_is_told_a_later_time_at_which_it_succeeds() {
+    Deterministic::new(3).run(async {
+        // One each 100 ms, five at once.
+        let limiter = Limiter::with_clock(10, Duration::from_secs(1), 5, Virtual).unwrap();
+        let limiter = Rc::new(limiter);
+        limiter.acquire(5).await.unwrap();
+        let waits = [4, 5, 2].map(|tokens| {
+            let limiter = Rc::clone(&limiter);
+            spawn_local(async move { limiter.acquire(tokens).await.unwrap() })
+        });
+        yield_now().await;
+        // The first of those that wait has no token yet, has some, is to have all.
+        for wait in [0, 250, 150] {
+            rast_reactor::executor::sleep(Duration::from_millis(wait)).await;
+            for tokens in 1..=5 {
+                let Ok(Err(Limited { retry_at })) = limiter.try_acquire(tokens) else {
+                    panic!("others wait for what is there")
+                };
+                assert!(retry_at > now());
+                assert_eq!(retry_at.as_nanos(), u64::from(11 + tokens) * 100_000_000);
+            }
+        }
+        let Ok(Err(Limited { retry_at })) = limiter.try_acquire(3) else {
+            panic!("others wait for what is there")
+        };
+        let wait = retry_at.saturating_since(now()).as_nanos();
+        rast_reactor::executor::sleep(Duration::from_nanos(wait)).await;
+        assert_eq!(limiter.try_acquire(3), Ok(Ok(())));
+        for wait in waits {
+            wait.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_wait_that_is_polled_late_is_overtaken_at_the_time_that_was_told_and_within_the_rate() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock(1, Duration::from_nanos(10), 5, clock.clone()).unwrap();
+    LocalExecutor::new().run(async {
+        limiter.acquire(5).await.unwrap();
+        let mut late = Box::pin(limiter.acquire(5));
+        assert!(poll(late.as_mut()).is_pending());
+        let Ok(Err(Limited { retry_at })) = limiter.try_acquire(2) else {
+            panic!("the other waits for what is there")
+        };
+        assert_eq!(retry_at, Instant::from_nanos(70));
+        clock.set(Instant::from_nanos(69));
+        assert!(matches!(limiter.try_acquire(2), Ok(Err(_))));
+        clock.set(retry_at);
+        assert_eq!(limiter.try_acquire(2), Ok(Ok(())));
+        assert!(
+            poll(late.as_mut()).is_pending(),
+            "seven would be above the burst"
+        );
+        clock.set(Instant::from_nanos(89));
+        assert!(matches!(limiter.try_acquire(1), Ok(Err(_))));
+        clock.set(Instant::from_nanos(90));
+        late.await.unwrap();
+    });
+}
+
 proptest! {
     #[test]
     fn a_limiter_is_a_bucket_that_fills_at_its_rate(

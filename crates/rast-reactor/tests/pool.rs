@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rast_reactor::executor::block_on;
 use rast_reactor::queue::Full;
-use rast_reactor::timers::{ManualClock, Nanos};
+use rast_reactor::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_reactor::{Call, CallError, Policy, Pool, PoolBuilder};
 
 const LONG: Duration = Duration::from_secs(120);
@@ -264,4 +264,38 @@ fn calls_whose_drops_panic_are_dropped_by_the_pool_too() {
     }
     assert!(matches!(block_on(last), Err(CallError::Stopped)));
     drop(release);
+}
+
+/// A clock that panics after its first readings, by a payload whose drop panics too.
+struct Broken(AtomicUsize);
+
+impl Clock for Broken {
+    fn now(&self) -> Instant {
+        struct Loud;
+        impl Drop for Loud {
+            fn drop(&mut self) {
+                panic!("so does its payload");
+            }
+        }
+        if self.0.fetch_add(1, Ordering::Relaxed) >= 3 {
+            std::panic::panic_any(Loud);
+        }
+        Instant::from_nanos(7)
+    }
+}
+
+#[test]
+fn a_clock_that_panics_ends_no_thread() {
+    let clock = Broken(AtomicUsize::new(0));
+    let pool = Pool::builder().threads([0, 0, 1]).clock(clock);
+    let pool = pool.build().unwrap();
+    let (release, _) = block(&pool, Policy::High);
+    // The two policies have the thread ask which of the two tasks is older.
+    let low = run(&pool, Policy::Low, || 1);
+    let high = run(&pool, Policy::High, || 2);
+    drop(release);
+    assert_eq!((block_on(low), block_on(high)).0.unwrap(), 1);
+    let more = run(&pool, Policy::Medium, || 3);
+    assert_eq!(block_on(more).unwrap(), 3);
+    assert_eq!(pool.stop(LONG), 0);
 }

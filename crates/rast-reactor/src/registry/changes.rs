@@ -113,6 +113,8 @@ struct Entry<T: Resource> {
     /// `None` if it is removed.
     value: Option<Box<T>>,
     bytes: usize,
+    /// The last commit that the transaction saw by which this was looked for.
+    since: u64,
 }
 
 /// The changes of one type.
@@ -127,9 +129,9 @@ type Sealed = (Box<dyn Any + Send + Sync>, usize);
 
 /// The changes of one type, without the type.
 trait AnyDraft {
-    /// Whether another commit than `since` and those before it has changed the same. User code runs
-    /// while keys are compared.
-    fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>, since: u64) -> bool;
+    /// Whether a commit has changed the same since it was looked for. User code runs while keys are
+    /// compared.
+    fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>) -> bool;
     /// Turns into a part of the commit `number`. No user code runs.
     fn seal(&mut self, owned: &Owned, table: usize, number: u64) -> Sealed;
     /// Gives the places of what is new back.
@@ -167,24 +169,25 @@ impl<T: Resource> Draft<T> {
 }
 
 impl<T: Resource> AnyDraft for Draft<T> {
-    fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>, since: u64) -> bool {
+    fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>) -> bool {
         let (place, _, table) = replica.table::<T>();
         let changed = owned.with_estate::<T, _>(place, |estate| {
             let mut entries = self.entries.iter();
             entries.any(|(id, entry)| {
                 let place = &estate.places[id.index as usize];
-                !matches!(entry.state, State::New(_)) && place.last > since
+                !matches!(entry.state, State::New(_)) && place.last > entry.since
             })
         });
         if changed != Some(false) {
             return true;
         }
-        if self.keys.is_empty() || owned.number() == since {
+        if self.keys.is_empty() {
             return false;
         }
+        let number = owned.number();
         let now = Read::open(replica, Location::caller());
         self.entries.values().any(|entry| match &entry.state {
-            State::New(Some(key)) => self.is_taken(table, key, &now),
+            State::New(Some(key)) => entry.since != number && self.is_taken(table, key, &now),
             _ => false,
         })
     }
@@ -313,10 +316,9 @@ fn seal<T: Resource>(
 pub struct Changes {
     replica: Rc<Replica>,
     /// Away from a refusal until it is asked for: changes that wait for room keep nothing.
-    read: OnceCell<Read>,
+    /// With the last commit that it sees.
+    read: OnceCell<(Read, u64)>,
     line: &'static Location<'static>,
-    /// The last commit that all of their transactions see.
-    since: u64,
     /// By table.
     drafts: Vec<Option<Box<dyn AnyDraft>>>,
 }
@@ -335,16 +337,27 @@ pub fn change() -> Changes {
     })
 }
 
+/// Opens a transaction; returns with it the last commit of this reactor, which it sees.
+fn open(replica: &Rc<Replica>, line: &'static Location<'static>) -> (Read, u64) {
+    let read = Read::open(replica, line);
+    let since = replica.owned.as_ref().map_or(0, |owned| owned.number());
+    (read, since)
+}
+
 impl Changes {
     fn begin(replica: &Rc<Replica>, line: &'static Location<'static>) -> Self {
-        let since = replica.owned.as_ref().map_or(0, |owned| owned.number());
         Self {
             replica: Rc::clone(replica),
-            read: OnceCell::from(Read::open(replica, line)),
+            read: OnceCell::from(open(replica, line)),
             line,
-            since,
             drafts: Vec::new(),
         }
+    }
+
+    /// The last commit that the transaction of these changes sees.
+    fn since(&self) -> u64 {
+        let _ = self.before();
+        self.read.get().map_or(0, |&(_, since)| since)
     }
 
     /// The transaction that they read: resources without these changes. After a refusal it is one
@@ -354,8 +367,8 @@ impl Changes {
     ///
     /// After a refusal, if the reactor has ended: in a destructor of its thread's locals.
     pub fn before(&self) -> &Read {
-        let open = || Read::open(&self.replica, self.line);
-        self.read.get_or_init(open)
+        let open = || open(&self.replica, self.line);
+        &self.read.get_or_init(open).0
     }
 
     /// What this reactor owns, if it is the owner of the type, and the type's place.
@@ -465,6 +478,7 @@ impl Changes {
         let Some((index, generation)) = given else {
             unreachable!("changes: the owner was asked before");
         };
+        let since = self.since();
         let hash = key.as_ref().map(|key| key.hash);
         let id = Id::new(index, generation);
         let draft = self.draft::<T>(place);
@@ -472,6 +486,7 @@ impl Changes {
             state: State::New(key),
             value: Some(Box::new(value)),
             bytes,
+            since,
         };
         draft.entries.insert(id, entry);
         if let Some(hash) = hash {
@@ -531,6 +546,7 @@ impl Changes {
     fn put<T: Resource>(&mut self, id: Id<T>, value: Box<T>) -> Result<(), Refusal> {
         let bytes = value.bytes();
         let (_, place) = self.owned::<T>()?;
+        let since = self.since();
         let draft = self.draft::<T>(place);
         let old = match draft.entries.get_mut(&id) {
             Some(entry) => {
@@ -542,6 +558,7 @@ impl Changes {
                     state: State::Changed,
                     value: Some(value),
                     bytes,
+                    since,
                 };
                 draft.entries.insert(id, entry);
                 None
@@ -566,10 +583,15 @@ impl Changes {
         if self.get(id).is_none() {
             return Err(Refusal::Gone);
         }
+        let before = self
+            .draft_ref::<T>(place)
+            .and_then(|draft| draft.entries.get(&id));
+        let since = before.map_or_else(|| self.since(), |entry| entry.since);
         let removed = Entry {
             state: State::Removed,
             value: None,
             bytes: 0,
+            since,
         };
         let draft = self.draft::<T>(place);
         let old = draft.entries.insert(id, removed);
@@ -624,7 +646,7 @@ impl Changes {
         };
         let number = owned.number();
         let mut drafts = self.drafts.iter().flatten();
-        if drafts.any(|draft| draft.has_conflict(&owned, &self.replica, self.since))
+        if drafts.any(|draft| draft.has_conflict(&owned, &self.replica))
             // The `Eq` of a key has committed.
             || number != owned.number()
         {
@@ -633,7 +655,6 @@ impl Changes {
         }
         if is_full {
             self.read.take();
-            self.since = number;
             return Err(NotCommitted::Full(self));
         }
         let mut log = Log::new();
