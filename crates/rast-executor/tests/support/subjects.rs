@@ -343,12 +343,11 @@ impl Subject for Plain {
         let all = std::mem::take(&mut *self.all.lock());
         for task in &all {
             let is_done = task.state.lock().is_done;
-            if is_done {
-                // A faulty executor has kept it.
-                task.drop_future();
-            } else {
+            if !is_done {
                 task.end(Outcome::Cancelled);
             }
+            // A faulty executor has kept it.
+            task.drop_future();
         }
     }
 }
