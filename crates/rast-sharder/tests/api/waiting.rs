@@ -181,7 +181,9 @@ fn a_worker_sleeps_in_what_it_was_given() {
     until(|| turns_of(0) == 2);
     handle.wake(ShardId(0));
     until(|| turns_of(0) == 3);
-    // At a worker that is busy, and one for a shard of the other.
+    // At a worker that is busy, and one for a shard of the other. An event before the first turn
+    // would bring no second one.
+    until(|| turns_of(1) == 1);
     pollers[1].event(ShardId(1));
     until(|| turns_of(1) == 2);
     pollers[1].event(ShardId(0));
