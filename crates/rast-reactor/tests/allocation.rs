@@ -94,6 +94,13 @@ fn an_echo_allocates_nothing_per_request() {
         let mut streams: Vec<_> = (0..8).map(|_| connect()).collect();
         // Each look of the control is a request too.
         rounds(&mut streams, 200);
+        // The most that can come at once: all requests, while the reactor is busy.
+        for _ in 0..10 {
+            let busy = || async { std::thread::sleep(Duration::from_millis(10)) };
+            reactors.reactor(0).unwrap().spawn(busy).detach();
+            std::thread::sleep(Duration::from_millis(2));
+            rounds(&mut streams, 1);
+        }
         allocations(&mut control);
         let before = allocations(&mut control);
         rounds(&mut streams, 500);
