@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rast_reactor::executor::block_on;
@@ -36,17 +37,27 @@ async fn echo(stream: TcpStream) {
     }
 }
 
+/// A request on each connection.
+fn send(streams: &mut [std::net::TcpStream], n: usize) {
+    for stream in streams {
+        stream.write_all(&[n as u8 % 255; 64]).unwrap();
+    }
+}
+
+/// The answer on each connection.
+fn receive(streams: &mut [std::net::TcpStream], n: usize) {
+    let mut bytes = [0; 64];
+    for stream in streams {
+        stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes, [n as u8 % 255; 64]);
+    }
+}
+
 /// Rounds of a request on each connection, all sent before the first is read.
 fn rounds(streams: &mut [std::net::TcpStream], number: usize) {
-    let mut bytes = [0; 64];
     for n in 0..number {
-        for stream in &mut *streams {
-            stream.write_all(&[n as u8 % 255; 64]).unwrap();
-        }
-        for stream in &mut *streams {
-            stream.read_exact(&mut bytes).unwrap();
-            assert_eq!(bytes, [n as u8 % 255; 64]);
-        }
+        send(streams, n);
+        receive(streams, n);
     }
 }
 
@@ -94,12 +105,18 @@ fn an_echo_allocates_nothing_per_request() {
         let mut streams: Vec<_> = (0..8).map(|_| connect()).collect();
         // Each look of the control is a request too.
         rounds(&mut streams, 200);
-        // The most that can come at once: all requests, while the reactor is busy.
+        // The most that can come at once: all requests, while the reactor is held.
         for _ in 0..10 {
-            let busy = || async { std::thread::sleep(Duration::from_millis(10)) };
-            reactors.reactor(0).unwrap().spawn(busy).detach();
-            std::thread::sleep(Duration::from_millis(2));
-            rounds(&mut streams, 1);
+            let ((begun, begins), (go, goes)) = (channel(), channel::<()>());
+            let held = move || async move {
+                begun.send(()).unwrap();
+                goes.recv().unwrap();
+            };
+            reactors.reactor(0).unwrap().spawn(held).detach();
+            begins.recv().unwrap();
+            send(&mut streams, 0);
+            go.send(()).unwrap();
+            receive(&mut streams, 0);
         }
         allocations(&mut control);
         let before = allocations(&mut control);
