@@ -17,7 +17,6 @@
 //! 2. What a holder did before `release` is visible to the next one after `claim`.
 //! 3. The same holds for what a thread stores elsewhere before [`Mailbox::claim_anew`], if the
 //!    holder checks for it in [`Mailbox::release_unless`].
-//!    holder looks for it in [`Mailbox::release_unless`].
 
 use crate::block::Block;
 use crate::block_stack::BlockStack;

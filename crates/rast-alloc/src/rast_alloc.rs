@@ -5,7 +5,6 @@
 //! one load the thread's heap, and one load from the block's segment its owner. They have no lock,
 //! no atomic read-modify-write and no call. Each call enters the heap and exits it
 //! ([`crate::ownership`]), so another thread can take the heap between two calls.
-//! thread can take it between two calls.
 
 use core::ptr::NonNull;
 use core::time::Duration;

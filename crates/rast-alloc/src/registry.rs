@@ -4,7 +4,6 @@
 //! An entry's link is written before the entry is published and never after, so reading needs no
 //! protection and waits for no thread. Heaps are reused, so the list is as long as the maximum
 //! number of threads that ever lived at once.
-//! the most threads that ever lived at once.
 
 use core::ptr::{self, NonNull};
 

@@ -1,4 +1,29 @@
 //! Segments: the units of address space that an owner maps.
+//!
+//! ```text
+//!   multiple of SEGMENT
+//!   ┌───────────────────────────┬────────────────────┬───────────────┬─────┬───────────────┐
+//!   │ header, about 100 KiB     │ spans              │ slot 2        │ ... │ slot 63       │
+//!   │ owner, slabs, tags, links │ (rest of slot 1)   │ 64 KiB        │     │               │
+//!   └───────────────────────────┴────────────────────┴───────────────┴─────┴───────────────┘
+//! ```
+//!
+//! | field | written | read |
+//! | --- | --- | --- |
+//! | `public.owner` | when the segment is mapped, before any block of it is allocated | by any thread that frees a block |
+//! | `public.classes` | by the owner, when a slab is opened or closed; atomic | by other threads that free a block |
+//! | `previous`, `next` | by the owner | by the owner |
+//! | `is_empty` | by the owner | by the owner: one free span fills the segment |
+//! | `slabs`, `tags` | by the owner | by the owner; only the used part is touched |
+//!
+//! 1. A segment starts at a multiple of its length. So the address of any block, masked, is the
+//!    address of its header.
+//! 2. Every byte after the header belongs to a span ([`crate::span`]); a slab is a span of a whole
+//!    slot.
+//! 3. The owner never changes: when a thread ends, its heap stays and is adopted as a whole. So a
+//!    thread that has a block may read the owner without an ordering of its own: whatever published
+//!    the block published the header.
+//! 4. A segment is unmapped when one free span fills it; then no block of it is in use.
 
 use core::cell::Cell;
 use core::mem::offset_of;

@@ -1,4 +1,21 @@
 //! A separate heap for many threads: arenas that are claimed for one call at a time.
+//!
+//! ```text
+//!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … 64 places, and a list
+//!                           │   └► stripe: mailbox, arena ─► segments, large blocks
+//!                           └────► stripe: mailbox ◄── messages: blocks freed while another thread held the stripe
+//! ```
+//!
+//! 1. Only the thread that holds a stripe's mailbox ([`crate::mailbox`]) uses the stripe. It holds
+//!    the mailbox for one call.
+//! 2. To allocate, a thread claims any free stripe, and makes another one if all are held. So no
+//!    thread waits for another one. In the child of a `fork`, stripes that other threads were using
+//!    are skipped forever.
+//! 3. A block returns to the stripe that its segment, or the header of its mapping, names as owner.
+//!    If another thread holds that stripe, the block is sent as a message, which the holder handles
+//!    before it releases the stripe.
+//! 4. A message is the block itself. Bit 0 of a link is set if it leads to the header of a large
+//!    block.
 
 use core::fmt;
 use core::ptr::{self, NonNull};

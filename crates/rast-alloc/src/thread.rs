@@ -21,7 +21,6 @@
 //! In the child of a `fork` only the forking thread exists. It has its heap, or adopts another one
 //! if some thread was servicing its heap. Heaps of threads that were in no call can be serviced
 //! there; the others stay as they are. No lock can stay held, as there is none.
-//! there; the others stay as they are. No lock can be left held, as there is none.
 
 use core::cell::Cell;
 

@@ -634,7 +634,6 @@ impl ThreadHeap {
     ///
     /// 1. If `is_fenced`, the caller made the request, and [`asymmetric::barrier`] returned `true`
     ///    after that.
-    ///    that.
     unsafe fn take(&self, request: Request, is_fenced: bool) -> bool {
         // SAFETY: obligation 1.
         self.mailbox.claim_anew() || is_fenced && unsafe { self.ownership.take(request) }

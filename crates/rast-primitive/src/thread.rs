@@ -57,7 +57,6 @@ where
 ///
 /// Linux uses 50 µs by default, and for the value 0. Elsewhere, and in a model, the call does
 /// nothing. One system call.
-/// system call.
 ///
 /// ```
 /// # #[cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]

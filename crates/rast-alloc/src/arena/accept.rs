@@ -52,7 +52,6 @@ impl Run {
     /// # Safety
     ///
     /// 1. The arena has the block, and handles it last of those that arrive until the next call.
-    ///    again.
     #[inline(always)]
     pub(crate) unsafe fn expect_segment(&mut self, block: *mut Block) {
         self.segment = BlockSegment::of(block);

@@ -127,7 +127,6 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 /// but the first models have it. Elsewhere an operation takes a short lock per address;
 /// [`is_lock_free`](Self::is_lock_free) returns which. A load may be a read-modify-write of the
 /// double word, so the memory must be writable.
-/// double word, so the memory is never read-only.
 ///
 /// # Examples
 ///
