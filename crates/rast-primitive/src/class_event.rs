@@ -1,14 +1,13 @@
 //! Sleeping by class, so that a wake-up can choose the class of thread that it wakes.
 //!
-//! Threads of several classes sleep on one word. A wake-up names a class and changes the word, so a
-//! thread that is about to sleep does not sleep. On Linux the word is a futex, and a class is one
-//! bit of the futex's bitset. Elsewhere, and in a model, each class has an
-//! [`EventCount`](crate::EventCount).
+//! Threads of several classes sleep on one word. A wake-up names a class and changes the word. On
+//! Linux the word is a futex, and a class is one bit of its bitset. Elsewhere, and in a model, each
+//! class has an [`EventCount`](crate::EventCount).
 //!
 //! No wake-up is lost. A waiter reads the word, checks its condition, and sleeps only while the
-//! word has the value that it read. A notifier changes the condition, then the word. If the waiter
-//! reads the word after that change, its check sees the condition. If it reads the word before, it
-//! does not sleep, or the wake-up, which follows the change, finds it asleep.
+//! word has the value that it read. A notifier changes the condition, then the word. A waiter that
+//! reads the changed word sees the condition. One that reads the word before does not sleep, or the
+//! wake-up, which follows the change, finds it asleep.
 
 use core::fmt;
 

@@ -3,16 +3,16 @@
 //! loom runs the code itself in every interleaving, which is too many if a protocol has more than a
 //! few steps. Here the user writes the protocol as a [`Machine`]: a state is a small value, and a
 //! step of a thread is one access to shared memory. Equal states are visited once, so millions of
-//! states take seconds. A machine is sequentially consistent; weaker orderings are checked by loom.
+//! states take seconds. A machine is sequentially consistent; loom checks weaker orderings.
 //!
 //! States are visited breadth-first, so the first fault found has the shortest trace. They are
 //! stored as fingerprints of 128 bits. The edges are stored too, for two properties of the graph:
 //!
 //! - Progress. A cycle is an execution in which some threads step forever and none completes an
-//!   operation. If a finite graph has no cycle, then, whichever threads are suspended, the others
-//!   complete their operations. The longest path bounds the steps of all threads together.
+//!   operation. Without a cycle, whichever threads are suspended, the others complete their
+//!   operations. The longest path bounds the steps of all threads together.
 //! - Solo runs. From each state, each thread alone reaches the end of its operation, unless it
-//!   waits for another thread. The length of the longest of these runs is reported.
+//!   waits for another thread. The longest of these runs is reported.
 
 use core::fmt::{self, Write as _};
 use core::hash::{BuildHasherDefault, Hash, Hasher};
