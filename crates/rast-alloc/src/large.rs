@@ -74,9 +74,9 @@ impl LargeBlocks {
         }
     }
 
-    /// Returns `true` if a block of this layout may be cached when it is freed, and may be
-    /// allocated from the cache: its mapping has nothing before or behind it, and its start has the
-    /// alignment of a page.
+    /// Returns `true` if a block of this layout may be cached when it is freed, and allocated from
+    /// the cache. Its mapping must have nothing before or behind it, and only the alignment of a
+    /// page.
     pub(crate) fn is_cacheable(&self, layout: Layout) -> bool {
         CAN_CACHE && !self.is_tracked && layout.align() <= PAGE
     }

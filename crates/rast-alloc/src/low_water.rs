@@ -2,7 +2,7 @@
 //! since the last decay pass.
 //!
 //! That many entries went unused in that time, so they can be released. Decay ticks are counted in
-//! events and decay passes are timed, so each has its own minimum: a pass finds what was unused
+//! events and decay passes are timed, so each has its own minimum. A pass finds what was unused
 //! since the previous pass, however many ticks came between.
 
 use core::cell::Cell;

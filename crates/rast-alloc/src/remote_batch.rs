@@ -1,9 +1,9 @@
 //! Remote-free batches: freed blocks of one other owner, packed so that neither thread waits for
 //! the blocks' memory.
 //!
-//! With a plain list through the blocks, the owner would have one cache miss per block: another
-//! processor wrote its first word last, and only that word has the address of the next block. So a
-//! block with enough space stores the positions of the blocks that follow it:
+//! With a plain list through the blocks, the owner would have one cache miss per block: the first
+//! word, which has the address of the next block, was last written by another processor. So a block
+//! with enough space stores the positions of the blocks that follow it:
 //!
 //! ```text
 //!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …

@@ -23,12 +23,16 @@ use crate::{
 /// Each number except for the peak is exact if no thread allocates during the reading; otherwise
 /// the numbers may be some calls apart.
 ///
-/// The peak is the maximum of what the heaps reported, in steps, and of readings. It may be too
-/// low, for each running thread, by 1.5 MiB, by 64 KiB for each size class up to 8 KiB of which the
-/// thread has blocks, and by 72 KiB for each of up to 8 threads whose blocks it frees. It is never
-/// higher than what was in use at once, with one exception: if a thread replaces blocks by shorter
-/// ones of the same class, and does nothing else, it may be too high by the difference, at most an
-/// eighth of these blocks.
+/// The peak is the maximum of what the heaps reported, in steps, and of readings. For each running
+/// thread it may be too low by:
+///
+/// - 1.5 MiB,
+/// - 64 KiB for each size class up to 8 KiB of which the thread has blocks, and
+/// - 72 KiB for each of up to 8 threads whose blocks it frees.
+///
+/// The peak is never higher than what was in use at once, with one exception. If a thread only
+/// replaces blocks by shorter ones of the same class, it may be too high by the difference, at most
+/// an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

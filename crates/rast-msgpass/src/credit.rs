@@ -1,7 +1,7 @@
 //! Credit of requests.
 //!
-//! A client counts the requests that were sent and not answered: per server if each pair has a ring
-//! of answers, or one count for all servers if they share an inbox.
+//! A client counts the requests that were sent and not answered. With a ring of answers per pair
+//! there is one count per server; servers that share an inbox share one count.
 //!
 //! The age of the oldest unanswered request comes from marks, so requests carry no time. A mark is
 //! the number of unanswered requests at a flush. Requests of a pair are handled in order. So once

@@ -2,9 +2,10 @@
 //! its messages.
 //!
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
-//! a table of fixed size that finds the heavy ones: an entry that meets another sender decreases by
-//! one, and at zero passes to that sender (Boyer and Moore's majority vote, one per entry). So even
-//! traffic of a thousand senders results in counts near zero; a balancer could not use it anyway.
+//! a table of fixed size that finds the heavy ones (Boyer and Moore's majority vote, one per
+//! entry): an entry that meets another sender decreases by one, and at zero passes to that sender.
+//! So even traffic of a thousand senders results in counts near zero; a balancer could not use it
+//! anyway.
 
 use crate::sharder::{LoadReport, ShardId};
 use crate::shared::GraphClock;

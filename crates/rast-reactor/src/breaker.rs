@@ -50,7 +50,6 @@ struct Core<C> {
 /// Rejects calls of a service that fails, for a time that doubles; then admits one probe.
 ///
 /// It opens after 5 failures in a row, first for 100 ms, then for twice as long each time up to 30
-/// It opens after 5 failures in a row, first for 100 ms, then for twice as long each time up to 30
 /// s, minus up to 20 %. Then one probe is admitted. If the probe succeeds, the breaker closes. If
 /// it fails, is dropped, or has no result after 10 s, the breaker opens again. All values can be
 /// set.

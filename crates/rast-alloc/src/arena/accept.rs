@@ -2,10 +2,11 @@
 //!
 //! Many arrive at once, and consecutive ones are often of one slab, because a thread frees blocks
 //! in the order in which they were allocated. Such a run goes into the list of its class without a
-//! check of the slab's class and the list's length for each block; the list's fields are written
-//! when the run ends. In a hardened build the mark of each block, which must be read anyway, has
-//! its class, and there are no runs: with several classes at once they cost as much as they save
-//! with one.
+//! check of the slab's class and the list's length for each block. The list's fields are written
+//! when the run ends.
+//!
+//! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
+//! class; runs would cost as much with several classes at once as they save with one.
 
 use super::Arena;
 use crate::block::Block;
