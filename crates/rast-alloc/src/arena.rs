@@ -44,7 +44,7 @@ mod call;
 mod check;
 #[cfg(test)]
 mod fragmentation;
-mod home;
+mod membership;
 mod purge;
 mod reported;
 #[cfg(test)]

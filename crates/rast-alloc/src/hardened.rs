@@ -107,7 +107,7 @@ pub(crate) fn retire(block: *mut u8) {
 
 /// Records that a block is allocated.
 #[inline(always)]
-pub(crate) fn revive(block: *mut u8, slot: usize) {
+pub(crate) fn set_live(block: *mut u8, slot: usize) {
     Mark::of(block).write(live(slot));
 }
 
@@ -122,7 +122,7 @@ pub(crate) unsafe fn take(block: *mut Block, class: usize, keys: &Keys) -> bool 
     // SAFETY: obligation 1: links of lists are written twice.
     let is_free = unsafe { keys.is_repeated(block) };
     if is_free {
-        revive(block.cast(), class);
+        set_live(block.cast(), class);
         // SAFETY: obligation 1: the block is the caller's, and at least two words long.
         unsafe { link::invalidate(block) };
     }
@@ -242,9 +242,9 @@ pub(crate) fn not_a_block(block: *mut Block) -> ! {
 }
 
 /// The name of a block of a slot in messages.
-struct Called(usize);
+struct KindName(usize);
 
-impl fmt::Display for Called {
+impl fmt::Display for KindName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             SPANS => f.write_str("span"),
@@ -259,7 +259,7 @@ impl fmt::Display for Called {
 #[cold]
 #[inline(never)]
 pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
-    let claimed = Called(slot);
+    let claimed = KindName(slot);
     match register::lookup(block.addr()) {
         register::Found::Live { bytes } if slot == LARGE => misuse::end(format_args!(
             "{block:p} freed with a layout of {size} bytes, but allocated as {bytes} bytes of another heap or alignment"
@@ -292,7 +292,7 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
         )),
         mark => misuse::end(format_args!(
             "{block:p} freed with a layout of {size} bytes ({claimed}), but allocated as {}",
-            Called(usize::from(mark))
+            KindName(usize::from(mark))
         )),
     }
 }

@@ -159,11 +159,11 @@ impl MappingCache {
         }
         if bytes > BYTES - self.bytes.get() {
             // SAFETY: obligation 1.
-            return freed + unsafe { give_away(start, bytes) };
+            return freed + unsafe { pool_or_unmap(start, bytes) };
         }
         let hidden = if HARDENED {
             // SAFETY: obligation 1.
-            unsafe { self.hide(start, bytes) }
+            unsafe { self.make_inaccessible(start, bytes) }
         } else {
             Some(start)
         };
@@ -172,7 +172,7 @@ impl MappingCache {
         };
         if !self.join(start.as_ptr(), bytes) {
             // SAFETY: obligation 1, of the range or of where its memory is now.
-            return freed + unsafe { give_away(start, bytes) };
+            return freed + unsafe { pool_or_unmap(start, bytes) };
         }
         self.bytes.set(self.bytes.get() + bytes);
         freed
@@ -184,7 +184,7 @@ impl MappingCache {
     /// # Safety
     ///
     /// 1. As for [`MappingCache::put`].
-    unsafe fn hide(&self, start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
+    unsafe fn make_inaccessible(&self, start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
         let moved = if bytes > MOVED {
             // SAFETY: obligation 1.
             unsafe { relocate(start, bytes) }
@@ -314,7 +314,7 @@ impl MappingCache {
 /// # Safety
 ///
 /// 1. As for [`MappingCache::put`].
-unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
+unsafe fn pool_or_unmap(start: NonNull<u8>, bytes: usize) -> usize {
     // SAFETY: obligation 1.
     if unsafe { pool().put(start, bytes) } {
         return 0;

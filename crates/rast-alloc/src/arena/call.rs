@@ -30,7 +30,7 @@ impl Contents {
 
 /// Returns `true` if a block may get another alignment in place.
 #[cold]
-fn lies_well(block: NonNull<u8>, old: Layout, new: Layout) -> bool {
+fn may_stay_aligned(block: NonNull<u8>, old: Layout, new: Layout) -> bool {
     // The distance of a large block from the start of its mapping follows from its alignment.
     let is_alike = Level::of(old) != Level::Large || old.align().max(PAGE) == new.align().max(PAGE);
     is_alike && block.addr().get().is_multiple_of(new.align())
@@ -78,7 +78,7 @@ impl Arena {
         };
         span.set_class(class as u8);
         if HARDENED {
-            hardened::revive(span.start().as_ptr(), class);
+            hardened::set_live(span.start().as_ptr(), class);
         }
         let slot = self.slot(class);
         slot.added(1);
@@ -101,7 +101,7 @@ impl Arena {
                 .map(|span| {
                     span.set_class(SPANS as u8);
                     if HARDENED {
-                        hardened::revive(span.start().as_ptr(), SPANS);
+                        hardened::set_live(span.start().as_ptr(), SPANS);
                     }
                     (span.start(), Contents::of(span))
                 })
@@ -224,7 +224,7 @@ impl Arena {
     #[inline]
     pub(crate) unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
         let (from, to) = (Level::of(old), Level::of(new));
-        if old.align() != new.align() && !lies_well(block, old, new) {
+        if old.align() != new.align() && !may_stay_aligned(block, old, new) {
             return ptr::null_mut();
         }
         if HARDENED && from != Level::Large {
@@ -310,7 +310,7 @@ impl Arena {
         }
         span.set_class(to.slot() as u8);
         if HARDENED {
-            hardened::revive(block.as_ptr(), to.slot());
+            hardened::set_live(block.as_ptr(), to.slot());
         }
         true
     }

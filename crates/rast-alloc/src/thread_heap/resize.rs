@@ -12,7 +12,7 @@ use crate::span::bytes_for;
 /// Returns `true` if a block of any heap may stay in place with another layout: its class, or the
 /// length of its span, does not change.
 #[inline]
-fn fits_as_it_is(old: Layout, new: Layout) -> bool {
+fn may_stay_in_place(old: Layout, new: Layout) -> bool {
     match (Level::of(old), Level::of(new)) {
         (Level::Class(from), Level::Class(to)) => from == to,
         (Level::Span, Level::Span) => bytes_for(old.size()) == bytes_for(new.size()),
@@ -36,7 +36,7 @@ impl ThreadHeap {
     ) -> *mut u8 {
         // SAFETY: obligation 1.
         let is_own = unsafe { self.has(block, old) };
-        if !is_own && fits_as_it_is(old, new) {
+        if !is_own && may_stay_in_place(old, new) {
             // SAFETY: obligation 1: the block lies in a mapped segment.
             unsafe { check_in_place(block, old) };
             // The size is counted in this heap, as frees of other heaps' blocks are.

@@ -44,7 +44,7 @@ impl Arena {
 
     /// Ends the process unless a block of this arena may start at the address that arrived.
     #[inline]
-    fn check_home(&self, block: *mut Block) {
+    fn check_address(&self, block: *mut Block) {
         if !self.is_in(block.cast()) {
             hardened::not_a_block(block);
         }
@@ -54,7 +54,7 @@ impl Arena {
     /// returns its slot.
     #[inline]
     pub(crate) fn check_arrived(&self, block: *mut Block) -> usize {
-        self.check_home(block);
+        self.check_address(block);
         let slot = slot_arrived(Mark::of(block).read());
         if slot >= SLOTS {
             hardened::arrived(block);
@@ -102,7 +102,7 @@ impl Arena {
             // SAFETY: the block is known to be this arena's.
             return unsafe { self.own_mark(block.cast()) };
         }
-        self.check_home(block);
+        self.check_address(block);
         Mark::of(block)
     }
 }
