@@ -3,7 +3,7 @@
 //! The state is one number, the theoretical arrival time: the time at which the tokens taken so far
 //! would have arrived one by one at the rate. `n` tokens are available if that time, `n` tokens
 //! later, is at most a burst ahead of now. Times are counted in nanoseconds times the tokens of a
-//! period, so a token costs a whole number of units: nothing is rounded, and no error accumulates.
+//! period, so nothing is rounded and no error accumulates.
 
 use core::cell::Cell;
 use core::fmt;

@@ -32,9 +32,6 @@
 //!   load of `at`, and the reactor's, between the end of its park and its check of the nodes. If
 //!   the owner's is first, the reactor finds n and applies it before a task runs. If the reactor's
 //!   is first, the owner loads an `at` that is no longer parked. So a parked reactor need not wake.
-//!
-//! FASTER's C++ code publishes the reader's epoch by a plain store without the second fence. Here a
-//! reader that ends a park has that fence, and a running reader has nothing to publish.
 
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
