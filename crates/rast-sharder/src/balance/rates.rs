@@ -161,7 +161,7 @@ pub(super) struct Rates {
     passed: Seen,
     passing: Seen,
     /// Number of shards that were used in this window, and are still unknown.
-    strange: usize,
+    unknown_used: usize,
     /// Windows taken in, up to [`PATIENCE`].
     windows: u32,
     stage: Stage,
@@ -294,7 +294,7 @@ impl Rates {
                 Stage::Load if at == self.active.len() => {
                     self.windows = PATIENCE.min(self.windows + 1);
                     if self.passing.windows != self.passed.windows {
-                        self.unknown = self.strange;
+                        self.unknown = self.unknown_used;
                     }
                     self.passed = self.passing;
                     self.enter(Stage::Done);
@@ -313,7 +313,7 @@ impl Rates {
     /// Counts the window, if idle shards were measured in it.
     fn pass(&mut self, is_measured: bool) {
         self.passing = self.passed;
-        self.strange = 0;
+        self.unknown_used = 0;
         if is_measured {
             self.passing.windows += 1;
             self.passing.loaded += u64::from(self.totals[1] > 0.0);
@@ -346,15 +346,15 @@ impl Rates {
         self.seen[shard] = passed;
     }
 
-    /// Takes in the window of the active shard before `at`; it rests if there is nothing left of
-    /// it.
+    /// Takes in the window of the active shard before `at`. The shard rests if it is idle and has
+    /// about no load and no ties.
     fn take_in(&mut self, shard: usize, measured: Option<f64>, is_idle: bool) {
         if let Some(demand) = measured {
             self.take_load(shard, demand);
         } else if !self.known[shard] {
             match is_idle && self.passing.windows != self.passed.windows {
                 true => self.known[shard] = true,
-                false => self.strange += 1,
+                false => self.unknown_used += 1,
             }
         }
         self.seen[shard] = self.passing;
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn resting_shards_come_to_what_going_through_all_comes_to() {
+    fn lazy_rates_equal_those_of_a_model_that_goes_through_all() {
         for seed in 1..=100 {
             compare_with_naive(10, 120, seed);
         }
