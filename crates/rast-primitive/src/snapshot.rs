@@ -49,8 +49,9 @@ impl<T: Send + Sync + 'static> Snapshot<T> {
         SnapshotGuard(self.0.load())
     }
 
-    /// Replaces the value. The old one is dropped later, on any thread; the last ones may not be
-    /// dropped before the process ends. The drop runs inside a `load` or `store` of any snapshot.
+    /// Replaces the value. The old one is dropped later, on any thread: in about the third `store`
+    /// after this one if no guard is alive. The last ones may not be dropped before the process
+    /// ends. The drop runs inside a `load` or `store` of any snapshot.
     /// So it must not panic, and must not wait for anything that such a caller may hold. Lock-free;
     /// never waits for a reader.
     pub fn store(&self, value: T) {
@@ -128,6 +129,9 @@ mod epoch {
             // it, so it is destroyed once, after the threads that are pinned now have unpinned. `T:
             // Send + 'static` may be dropped at any time on any thread.
             unsafe { pinned.defer_destroy(old) };
+            // Without this a thread keeps up to 64 old values before any is dropped, and a thread
+            // that stores no more keeps its own for ever.
+            pinned.flush();
         }
     }
 
