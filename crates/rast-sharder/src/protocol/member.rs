@@ -344,6 +344,7 @@ impl Member {
             wanted,
             leaving,
             served,
+            local,
             ..
         } = self;
         let baton: &Baton = baton;
@@ -355,6 +356,10 @@ impl Member {
             *served = page.served;
             for change in &page.changes {
                 if change.from == *worker {
+                    assert!(
+                        local[change.shard.index()],
+                        "a worker that left has no epoch"
+                    );
                     drop_held(baton, held, change.shard);
                     leaving.push(change.shard);
                 } else if change.to == *worker {
@@ -668,10 +673,10 @@ fn next_of(number: usize, count: usize) -> usize {
     if number + 1 < count { number + 1 } else { 0 }
 }
 
-/// Removes a shard from the list of the held ones; the last one takes its place.
+/// Removes a shard that is flagged as held from the list of the held ones; the last one takes its
+/// place.
 fn drop_held(baton: &Baton, held: &mut Vec<ShardId>, shard: ShardId) {
-    // SAFETY: the shard is held: the page of the epoch before named this worker, and the worker
-    // promised there, for which it held all of its shards (rule 3).
+    // SAFETY: the shard is held: the caller has checked the flag.
     let place = unsafe { baton.holders[shard.index()].place() };
     let dropped = held.swap_remove(place);
     assert_eq!(dropped, shard, "the place of a held shard is its own");
@@ -731,5 +736,26 @@ mod tests {
                 assert_eq!(member.with_assignment(Assignment::clone), next);
             }
         }
+    }
+
+    /// The place of a shard in its holder's list is read only while the shard is held, also by a
+    /// caller that keeps to no order.
+    #[test]
+    #[should_panic(expected = "a worker that left has no epoch")]
+    fn a_worker_that_left_looks_for_no_place() {
+        let first = Assignment::round_robin(2, 2);
+        let (_, mut members) = Baton::new(first);
+        for member in &mut members {
+            assert_eq!(member.take(), 1);
+        }
+        members[0].leave();
+        members[0].release_next();
+        let _ = members[0].promise();
+        let Promise::Lead(leader) = members[1].promise() else {
+            panic!("the last to promise leads");
+        };
+        let next = Assignment::new([1, 0].map(WorkerId).to_vec(), 2).expect("they exist");
+        members[1].publish(leader, Some(&next));
+        members[0].look();
     }
 }
