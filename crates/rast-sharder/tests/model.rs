@@ -272,3 +272,70 @@ fn a_pinned_shard_stays_and_counts() {
     assert_eq!(of(0), [0, 2, 3, 4, 5]);
     assert_eq!(of(1), [1, 6, 7, 8, 9]);
 }
+
+/// Returns the load of the busiest worker.
+fn busiest(loads: &[f64], assignment: &Assignment) -> f64 {
+    imbalance(loads, assignment) * loads.iter().sum::<f64>() / assignment.workers() as f64
+}
+
+/// Decides on views that list only the used shards, and on views that list all, the others with a
+/// load of zero. Both come to equally good assignments. The loads are multiples of a power of two,
+/// whose sums are exact in any order.
+fn compare_with_full_views(shards: usize, workers: usize, epochs: usize, seed: u64) {
+    println!("{shards} shards, seed {seed:#x}");
+    let mut random = Random::new(seed);
+    let (mut sparse, mut full) = (Greedy::new(), Greedy::new());
+    let mut now = Assignment::round_robin(shards, workers);
+    let mut moved = 0;
+    let mut hot: Vec<usize> = Vec::new();
+    for epoch in 0..epochs {
+        if epoch % 8 == 0 {
+            // A few shards of worker 0, so that there is something to mend.
+            let count = 2 + random.below(6);
+            let shard = |_| random.below(shards.div_ceil(workers)) * workers % shards;
+            hot = (0..count).map(shard).collect();
+            hot.sort_unstable();
+            hot.dedup();
+        }
+        let mut loads = vec![0.0; shards];
+        for &shard in &hot {
+            if epoch == 0 || random.below(16) > 0 {
+                loads[shard] = 0.125;
+            }
+        }
+        let full_view = view_of(workers, &loads, &[]);
+        let mut sparse_view = LoadView::new(workers, shards);
+        for worker in (0..workers).map(WorkerId::from_index) {
+            sparse_view.set_worker_window(worker, WINDOW);
+        }
+        for (shard, &load) in loads.iter().enumerate().filter(|(_, load)| **load > 0.0) {
+            sparse_view.set(ShardId::from_index(shard), load, WINDOW);
+        }
+        let by_full = decide(&mut full, &full_view, &now, 256);
+        let next = decide(&mut sparse, &sparse_view, &now, 256);
+        assert_eq!(
+            next.moved_from(&now) > 0,
+            by_full.moved_from(&now) > 0,
+            "epoch {epoch}"
+        );
+        let (one, other) = (busiest(&loads, &next), busiest(&loads, &by_full));
+        assert!(
+            (one - other).abs() < 1e-9 || one.is_nan(),
+            "epoch {epoch}: {one} and {other}"
+        );
+        moved += next.moved_from(&now);
+        now = next;
+    }
+    assert!(moved > 0, "some are moved");
+}
+
+#[test]
+fn views_of_the_used_shards_are_as_good_as_views_of_all() {
+    for seed in 1..=20 {
+        compare_with_full_views(10, 2, 60, seed);
+    }
+    for seed in 1..=2 {
+        compare_with_full_views(10_000, 4, 40, seed);
+    }
+    compare_with_full_views(100_000, 4, 20, 1);
+}
