@@ -109,15 +109,20 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, before its first turn in each window, or when it comes to
-    /// a worker. A shard that is idle through a window keeps its old figures, which are not read.
-    /// Overridden where the figures own memory that is worth keeping.
+    /// Empties the figures of a shard, once in each window in which it is [used]: before its first
+    /// turn, when it comes to a worker, or at the end if it is ready and had no turn. A shard that
+    /// is idle through a window keeps its old figures, which are not read. After a panic in here
+    /// the figures of this window are not reported. Overridden where the figures own memory that
+    /// is worth keeping.
+    ///
+    /// [used]: crate::LoadView::used
     fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {
         *load = self.new_load(shard);
     }
 
     /// Reports the figures of a shard to the balancer. Called by the leader
-    /// while they are frozen, once for each shard that was [used] in the window.
+    /// while they are frozen, once for each shard that was [used] in the window and whose figures
+    /// were emptied for it.
     ///
     /// [used]: crate::LoadView::used
     fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {

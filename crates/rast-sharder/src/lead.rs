@@ -32,7 +32,7 @@ use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::protocol::{Leader, Member};
 use crate::slots::Slots;
-use crate::timers::{StartFinishTimer, Tick, TimerConfig};
+use crate::timers::{Nanos, StartFinishTimer, Tick, TimerConfig};
 
 /// Number of shards that a slice collects or weighs.
 const REPORTS_PER_SLICE: usize = 64;
@@ -235,6 +235,11 @@ unsafe fn collect<C: Controller>(
         // SAFETY: as above.
         let measure = unsafe { slots.measure(shard) };
         debug_assert_eq!(measure.number(), window.number(), "it is of this window");
+        if measure.is_stale() {
+            // It is listed as a shard that was not measured.
+            desk.view.report(shard, Nanos::ZERO);
+            continue;
+        }
         let length = window.length_from(measure.since());
         let traffic = desk.view.traffic().len();
         let mut out = desk.view.report(shard, length);

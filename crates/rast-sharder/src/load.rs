@@ -105,7 +105,9 @@ impl LoadView {
     /// Returns the shards that were used in their window, with their loads, each once.
     ///
     /// A shard is used if it had a turn in the window, was ready at its end, or came to its worker
-    /// in it.
+    /// in it. A retired shard is not. Where [`report`](crate::Controller::report) or
+    /// [`restart_load`](crate::Controller::restart_load) panicked, the load and its window are
+    /// zero.
     #[must_use]
     pub fn used(&self) -> &[(ShardId, ShardLoad)] {
         &self.used

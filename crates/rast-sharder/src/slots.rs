@@ -47,6 +47,8 @@ pub(crate) struct Measure<L> {
     since: Instant,
     /// Time in which the shard was ready or in a turn.
     ready: Nanos,
+    /// Whether the load may be one of an earlier window: it was not emptied.
+    is_stale: bool,
 }
 
 impl<L> Measure<L> {
@@ -61,6 +63,18 @@ impl<L> Measure<L> {
         self.number = number;
         self.since = since;
         self.ready = Nanos::ZERO;
+        self.is_stale = false;
+    }
+
+    /// Marks the load as one that was not emptied for this window.
+    #[cold]
+    pub(crate) fn spoil(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Returns whether the load may be one of an earlier window.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale
     }
 
     /// Adds a time in which the shard was ready or in a turn. What is before the window does not
@@ -121,6 +135,7 @@ impl<S: Send, L: Send> Slots<S, L> {
                     number: 0,
                     since: Instant::ORIGIN,
                     ready: Nanos::ZERO,
+                    is_stale: false,
                 }),
             })
         });

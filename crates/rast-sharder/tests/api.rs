@@ -3,6 +3,8 @@
 
 #[path = "api/demand.rs"]
 mod demand;
+#[path = "api/figures.rs"]
+mod figures;
 #[path = "api/panics.rs"]
 mod panics;
 #[path = "api/step.rs"]

@@ -29,8 +29,10 @@ pub enum Decision {
     /// the current one, else it is refused and reported. It is compared with the current one, so
     /// it costs something for each shard.
     Adopt(Assignment),
-    /// These shards move, and all others stay. Each shard is named once, else the moves are
-    /// refused and reported. It costs something for each move.
+    /// These shards move, and all others stay. All of them are refused and reported if one names a
+    /// shard or a worker that does not exist, if a pinned shard moves, or if a shard is named
+    /// twice. It costs something for each move. If any shard moves, the table for
+    /// [`Handle::assignment`](crate::Handle::assignment) is copied as well, in slices.
     Move(Vec<Move>),
 }
 

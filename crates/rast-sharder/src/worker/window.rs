@@ -69,6 +69,7 @@ impl<C: Controller> Worker<'_, C> {
         measure.enter(self.window.0, since);
         let load = &mut measure.load;
         if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
+            measure.spoil();
             self.panicked(shard, Hook::RestartLoad, payload);
             if is_retired() {
                 return;
