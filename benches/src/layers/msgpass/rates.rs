@@ -36,22 +36,31 @@ const BURST: u64 = 64;
 /// Messages of a run that measures the peak.
 const PEAK: u64 = 500_000;
 
-/// When message `n` is planned, in nanoseconds after the start.
-#[derive(Clone, Copy)]
+/// Between the start of the source and the first planned message, so that the other threads are
+/// there by then.
+const LEAD: Duration = Duration::from_millis(5);
+
+/// When message `n` is planned, in nanoseconds.
+#[derive(Clone)]
 struct Plan {
-    start: Instant,
     interval_ns: f64,
     count: u64,
+    watch: Watch,
 }
 
 impl Plan {
     fn planned(&self, number: u64) -> u64 {
-        (number as f64 * self.interval_ns) as u64
+        planned(number, self.interval_ns)
     }
 
     fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        let start = self.watch.began() + LEAD;
+        Instant::now().saturating_duration_since(start).as_nanos() as u64
     }
+}
+
+fn planned(number: u64, interval_ns: f64) -> u64 {
+    (number as f64 * interval_ns) as u64
 }
 
 /// Where the messages end.
@@ -60,7 +69,6 @@ struct Last {
     left: u64,
     times: Histogram,
     whole: Arc<Mutex<Histogram>>,
-    watch: Watch,
 }
 
 impl Last {
@@ -71,7 +79,7 @@ impl Last {
         if self.left == 0 {
             let times = std::mem::take(&mut self.times);
             *self.whole.lock().expect("no panic") = times;
-            self.watch.part(0);
+            self.plan.watch.part(0);
         }
     }
 }
@@ -98,20 +106,18 @@ impl Actor for Member {
 struct Source {
     plan: Plan,
     next: u64,
-    watch: Watch,
 }
 
 impl Source {
     /// The times of the messages that are due, up to a burst.
     #[inline]
     fn due(&mut self) -> impl Iterator<Item = u64> {
-        self.watch.begin();
-        let (plan, first, now) = (self.plan, self.next, self.plan.now());
-        let is_due = |number: &u64| plan.planned(*number) <= now;
-        let end = (first + BURST).min(plan.count);
-        let due = (first..end).take_while(is_due).count() as u64;
-        self.next += due;
-        (first..self.next).map(move |number| plan.planned(number))
+        self.plan.watch.begin();
+        let (first, now, interval_ns) = (self.next, self.plan.now(), self.plan.interval_ns);
+        let is_due = |number: &u64| planned(*number, interval_ns) <= now;
+        let end = (first + BURST).min(self.plan.count);
+        self.next += (first..end).take_while(is_due).count() as u64;
+        (first..self.next).map(move |number| planned(number, interval_ns))
     }
 
     fn then(&self) -> Next {
@@ -217,25 +223,23 @@ type Run = fn(hops: usize, count: u64, interval_ns: f64) -> Sample;
 fn measured(
     count: u64,
     interval_ns: f64,
-    run: impl FnOnce(Plan, Last, Watch, &dyn Fn() -> Sample) -> Sample,
+    run: impl FnOnce(Plan, Last, &dyn Fn() -> Sample) -> Sample,
 ) -> Sample {
     let (watch, end) = watch(1);
     let whole = Arc::new(Mutex::new(Histogram::new()));
     let plan = Plan {
-        // A little later, so that the threads are there at the first message.
-        start: Instant::now() + Duration::from_millis(5),
         interval_ns,
         count,
+        watch,
     };
     let last = Last {
-        plan,
+        plan: plan.clone(),
         left: count,
         times: Histogram::new(),
         whole: Arc::clone(&whole),
-        watch: watch.clone(),
     };
     let before = processor_time();
-    let sample = run(plan, last, watch, &|| end.wait(count, 0));
+    let sample = run(plan, last, &|| end.wait(count, 0));
     let taken = (processor_time() - before).as_secs_f64();
     let times = whole.lock().expect("no panic");
     let percentiles = [
@@ -256,12 +260,8 @@ fn measured(
 }
 
 fn ours(hops: usize, count: u64, interval_ns: f64) -> Sample {
-    measured(count, interval_ns, |plan, last, watch, wait| {
-        let source = Source {
-            plan,
-            next: 0,
-            watch,
-        };
+    measured(count, interval_ns, |plan, last, wait| {
+        let source = Source { plan, next: 0 };
         let running = match hops {
             1 => one::start(source, last),
             _ => three::start(source, last),
@@ -273,11 +273,11 @@ fn ours(hops: usize, count: u64, interval_ns: f64) -> Sample {
 }
 
 fn theirs<R: Rival>(hops: usize, count: u64, interval_ns: f64) -> Sample {
-    measured(count, interval_ns, |plan, last, watch, wait| {
+    measured(count, interval_ns, |plan, last, wait| {
         let mut actors: Vec<Member> = (1..hops).map(Member::Relay).collect();
         actors.push(Member::Last(Box::new(last)));
         R::run(actors, &vec![0; hops], 1, |peers| {
-            watch.begin();
+            plan.watch.begin();
             for number in 0..plan.count {
                 let planned = plan.planned(number);
                 while plan.now() < planned {

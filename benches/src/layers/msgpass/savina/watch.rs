@@ -24,6 +24,12 @@ impl Watch {
         self.0.began.get_or_init(Instant::now);
     }
 
+    /// When the run began.
+    #[inline]
+    pub(in super::super) fn began(&self) -> Instant {
+        *self.0.began.get().expect("it began")
+    }
+
     /// Says that an actor has ended, and what it adds to the result.
     #[cold]
     pub(in super::super) fn part(&self, result: u64) {
@@ -53,8 +59,7 @@ impl End {
         let end = self.ended.recv_timeout(Duration::from_secs(60));
         let (end, result) = end.expect("the program ends");
         assert_eq!(result, expected, "the result of the program");
-        let began = self.watch.0.began.get().expect("it began");
-        Sample::new(messages, end - *began)
+        Sample::new(messages, end - self.watch.began())
     }
 }
 
