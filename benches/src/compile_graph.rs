@@ -1,5 +1,5 @@
-//! How long a graph of 100 processors and 400 edges takes to compile, beside another `graph!` on the
-//! same graph: processor time of the compiler.
+//! How long a graph of 100 processors and 400 edges takes to compile, beside another `graph!` on
+//! the same graph: processor time of the compiler.
 //!
 //! The crates of both are written below the target directory. Their dependencies are built before
 //! the first measured build.

@@ -9,8 +9,8 @@
 //!
 //! Two threads work in every contender, except for the row of threads. Ours has the source on the
 //! first worker, and all others on the second. A rival has a thread that sends from outside and a
-//! runtime of one thread. The row of threads has one more thread for each hop, so with three hops it
-//! has more threads than the others.
+//! runtime of one thread. The row of threads has a thread for each hop and one that sends, so with
+//! three hops it has four.
 //!
 //! The processor time is that of the process, with the source, which spins in every contender.
 
