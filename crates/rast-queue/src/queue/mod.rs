@@ -28,7 +28,7 @@
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
-//! | `bound` | consumers that check both words | consumers |
+//! | `bound` | consumers that check both words, or find that it was stale | consumers |
 //! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
 //! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | no thread | all |
