@@ -33,7 +33,7 @@ const TASKS: usize = 3;
 /// The floor: how much p99.9 may rise.
 const RISE_MAX: Duration = Duration::from_micros(200);
 
-/// Puts the calling thread into the scheduling class that runs when no other one wants to.
+/// Puts the calling thread into the scheduling class that runs only on idle cores.
 #[cfg(target_os = "linux")]
 fn lowest_class() -> bool {
     let parameters = libc::sched_param { sched_priority: 0 };

@@ -1,12 +1,12 @@
 //! A connection: bytes to requests, requests to a site, replies to bytes.
 //!
 //! Requests of a connection are answered in order. Those that came together (pipelining) are
-//! answered by one write. The memory of a connection is used again for each request, and one that
-//! waits for its next request has no buffer in the kernel's hands.
+//! answered by one write. A connection reuses its memory for each request, and holds no receive
+//! buffer while it waits for the next one.
 //!
-//! A connection that is refused is closed gently: the reply is written, then what the client still
-//! sends is read and dropped for a while. A socket that is closed with unread bytes is reset, and
-//! the client would lose the reply.
+//! After a refused request the reply is written, and further bytes of the client are read and
+//! dropped for up to a second. A socket that is closed with unread bytes is reset, and the client
+//! would lose the reply.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,30 +22,30 @@ use rast::reactor::{Lane, LaneSleep};
 
 use crate::http::{self, Framing, HEAD_MAX, Head, Refused, Replies, Request};
 
-/// Replies are written when there are so many bytes of them.
+/// Replies are written at the latest when they have more bytes.
 const REPLIES_MAX: usize = 64 << 10;
-/// A connection that sends nothing is closed after one to two of these.
+/// A connection that sends nothing is closed after this time, or up to twice as long.
 const IDLE: Duration = Duration::from_secs(10);
-/// A new connection counts as an active request for so long before its first byte.
+/// A new connection that has sent nothing counts as an active request for this time.
 const GRACE: Duration = Duration::from_millis(100);
-/// How long a connection that is closed is still read.
+/// How long bytes are dropped after the last reply.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// When a reply was asked for, by two clocks.
+/// When the wait for a reply began.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
-    /// The accept, if it is the first reply.
+    /// The accept of the connection, for its first reply.
     pub(crate) accepted: Option<Instant>,
-    /// The send, if the request states it.
+    /// The send of the request, if it states it.
     pub(crate) sent_ns: Option<u64>,
 }
 
-/// What answers the requests of a listener.
+/// Answers the requests of a listener.
 pub(crate) trait Site {
-    /// Answers a request; returns when it was sent, if it says so.
+    /// Answers a request; returns when it was sent, if it states it.
     async fn answer(&self, request: Request<'_>, out: &mut Replies) -> Option<u64>;
 
-    /// Counts an active request, if this site does.
+    /// Counts an active request; `None` if the site counts none.
     fn begin(&self) -> Option<Active>;
 
     /// Replies were written.
@@ -86,7 +86,7 @@ pub(crate) async fn within<T>(
     .await
 }
 
-/// What the bytes that were read come to.
+/// The result of parsing the bytes that were read.
 enum Step {
     /// A request is complete.
     Request(Head),
@@ -94,7 +94,7 @@ enum Step {
     Refused(Refused),
 }
 
-/// Bytes that were read, and the head of the request that is on its way.
+/// Bytes that were read, and the head of a request whose body is incomplete.
 #[derive(Default)]
 struct Reading {
     input: Vec<u8>,
@@ -144,14 +144,14 @@ impl Reading {
         Ok(is_complete.then(|| self.head.take()).flatten())
     }
 
-    /// Adds bytes behind those that are not done with.
+    /// Drops consumed bytes and adds new ones.
     fn extend(&mut self, bytes: &[u8]) {
         self.input.drain(..self.begin);
         self.begin = 0;
         self.input.extend_from_slice(bytes);
     }
 
-    /// A large request leaves no large buffer to its connection.
+    /// Frees the memory of a large request.
     fn shrink(&mut self) {
         if self.begin == self.input.len() {
             self.input.clear();
@@ -169,7 +169,7 @@ struct Connection<S> {
     site: Rc<S>,
     reading: Reading,
     replies: Replies,
-    /// The request that runs, or is on its way.
+    /// The request that runs or is being received.
     active: Option<Active>,
     answered: Answered,
 }
@@ -254,7 +254,7 @@ impl<S: Site> Connection<S> {
         }
     }
 
-    /// Writes replies before more is read, and ends the active request if none is on its way.
+    /// Writes replies before more is read, and ends the active request if no further one has begun.
     async fn prepare(&mut self) -> io::Result<()> {
         if let Some(head) = &self.reading.head
             && head.expects
@@ -318,7 +318,7 @@ impl<S: Site> Connection<S> {
 }
 
 /// Reads; `None` if the peer has closed, or has sent nothing for too long. `idle` is one timer for
-/// all reads of a connection: where it is up, a read since then has it begin again.
+/// all reads of a connection: when it expires, it begins again if there was a read since it began.
 async fn read(
     stream: &TcpStream,
     lane: &Lane,

@@ -1,6 +1,6 @@
-//! What an ads reactor has at its edge: guards, its spending, its parser.
+//! The state of an ads reactor: guards, spending, a parser.
 //!
-//! All of it belongs to one reactor, so none of it is locked.
+//! It belongs to one reactor, so it needs no locks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use crate::json::Parser;
 
 /// Bids that run at once.
 pub(crate) const BIDS_MAX: usize = 4;
-/// Bids that wait for one of these.
+/// Bids that wait at the gate.
 pub(crate) const BIDS_WAITING_MAX: usize = 4;
-/// A bid without a result has failed after it.
+/// The time limit of a bid.
 pub(crate) const BID_LIMIT: Duration = Duration::from_millis(50);
 /// Clicks per second.
 const CLICKS: u32 = 100;
 /// Clicks at once.
 pub(crate) const CLICKS_BURST: u32 = 20;
 
-/// Latencies that the server measures itself.
+/// Latencies measured in the server.
 #[derive(Debug)]
 pub(crate) struct Latencies {
     /// From the accept of a connection to its first reply.
@@ -74,7 +74,7 @@ impl Edge {
     }
 }
 
-/// The begin of the clock that requests state their send by.
+/// The zero of the clock of `sent_ns`.
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Nanoseconds of a clock that client and server share, since both are in this process.

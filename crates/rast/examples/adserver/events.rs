@@ -1,7 +1,7 @@
 //! Rare events of the server, counted, with a wait for them.
 //!
-//! The demo waits for an event instead of a time. None of them is on the way of an ad request that
-//! is answered with an ad, so a lock is cheap enough.
+//! The demo waits for an event instead of a time. An ad request with a small document causes none,
+//! so its path has no lock.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

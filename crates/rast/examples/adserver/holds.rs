@@ -1,7 +1,7 @@
 //! Guards that are tripped while something is held: locks, the pool, active requests.
 //!
-//! Nothing here depends on a time. A reactor or a thread of the pool is held by a channel until
-//! what is to come has come, and a request is held by its missing body.
+//! A reactor or a thread of the pool waits in a channel until the expected event has happened, and
+//! a request waits for its body. So no result depends on a delay.
 
 use std::io;
 use std::sync::mpsc::{Receiver, channel};

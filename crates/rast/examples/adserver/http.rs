@@ -160,7 +160,7 @@ fn content_length(value: &str) -> Result<usize, Refused> {
     value.parse().map_err(|_| Refused::BodyTooLarge)
 }
 
-/// Moves chunks from the begin of `wire` to `body`. Returns the bytes of `wire` that are done with,
+/// Moves chunks from the begin of `wire` to `body`. Returns how many bytes of `wire` were consumed,
 /// and whether the last chunk and the trailers were among them.
 pub(crate) fn dechunk(wire: &[u8], body: &mut Vec<u8>) -> Result<(usize, bool), Refused> {
     let mut done = 0;
@@ -257,7 +257,7 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// A request, in memory of its connection.
+/// A request, borrowed from the buffers of its connection.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,

@@ -1,7 +1,7 @@
 //! JSON in and out.
 //!
-//! A reactor has one parser, whose memory is used again for each document. A document over 64 KiB
-//! would hold the reactor for too long, so a thread of the background pool parses it.
+//! A reactor has one parser, whose memory is reused for each document. A document over 64 KiB
+//! would stall the reactor for too long, so a thread of the background pool parses it.
 
 use std::cell::RefCell;
 use std::io::Write as _;

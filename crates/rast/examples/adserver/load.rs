@@ -19,7 +19,7 @@ use crate::demo::ensure;
 use crate::edge::now_ns;
 use crate::server::{Server, Settings};
 
-/// A client gives a connection up after it.
+/// A client gives a connection up after this time.
 const GIVE_UP: Duration = Duration::from_secs(5);
 /// Campaigns that requests choose from.
 const CAMPAIGNS: u64 = 8;
@@ -78,13 +78,13 @@ pub(crate) fn start(marks: Watermarks) -> Result<(Server, Reactors), Box<dyn Err
     Ok((server, clients))
 }
 
-/// The document of an ad request that has the server work for so long.
+/// The document of an ad request with simulated work.
 fn document(work_us: u64, more: &str) -> String {
     let candidates: Vec<u64> = (1..=CAMPAIGNS).collect();
     format!("{{\"slot\":\"top\",\"campaigns\":{candidates:?},\"work_us\":{work_us}{more}}}")
 }
 
-/// The request of a connection that has one.
+/// A request that asks the server to close the connection.
 pub(crate) fn single(work_us: u64) -> Vec<u8> {
     let request = request("POST", "/ads", &document(work_us, ""));
     let (line, rest) = request.split_at("POST /ads HTTP/1.1\r\n".len());

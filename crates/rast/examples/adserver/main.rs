@@ -1,4 +1,4 @@
-//! `adserver`: an ad server on reactors, as the source of `rast-reactor` describes it.
+//! `adserver`: an ad server that uses all parts of `rast-reactor`.
 //!
 //! `cargo run --release --features io --example adserver -- OPTION`
 //!
@@ -47,7 +47,7 @@ use rast::reactor::io::{Backend, Watermarks};
 
 use server::{Server, Settings};
 
-/// Counts for the summary of the demo.
+/// The demo prints its count per ad request.
 #[global_allocator]
 static ALLOCATOR: CountingAlloc = CountingAlloc;
 
