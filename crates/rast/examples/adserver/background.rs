@@ -17,6 +17,7 @@ use rast::reactor::{Policy, Reactors, background_task, spawn_local};
 use crate::histogram::Counts;
 use crate::load::{start, steady};
 use crate::server::Server;
+use crate::summary::say;
 
 /// How long the server works for a request.
 const WORK_US: u64 = 40;
@@ -87,7 +88,7 @@ fn round(server: &Server, clients: &Reactors) -> Result<Counts, Box<dyn Error>> 
     let share = used.map_or(f64::NAN, |used| {
         100.0 * used.as_secs_f64() / SPAN.as_secs_f64()
     });
-    crate::say(&format!(
+    say(&format!(
         "{answered} replies at {RATE:.0}/s, reactor {share:.0} % busy: p50 {:?}, p99 {:?}, p99.9 \
          {:?}",
         counts.quantile(0.5),
@@ -137,7 +138,7 @@ fn beside_tasks(server: &Server, clients: &Reactors) -> Result<Duration, Box<dyn
     is_over.store(true, Ordering::Relaxed);
     let (tasks, is_lowest) = block_on(tasks)??;
     let class = if is_lowest { "lowest" } else { "usual" };
-    crate::say(&format!(
+    say(&format!(
         "  beside {tasks} tasks of {TASK:?}, {TASKS} at once, in the {class} scheduling class"
     ));
     Ok(counts?.quantile(0.999))
@@ -156,7 +157,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     }
     rises.sort_unstable();
     let rise = rises[PAIRS / 2];
-    crate::say(&format!(
+    say(&format!(
         "p99.9 rises by {rise:?}, the median of {rises:?} (floor {RISE_MAX:?})"
     ));
     let _ = clients.stop(Duration::from_secs(1));

@@ -11,6 +11,7 @@ use rast::reactor::io::{Backend, Watermarks};
 use crate::client::Client;
 use crate::oracle::Oracle;
 use crate::server::{Server, Settings};
+use crate::summary::{Summary, ensure, say};
 use crate::{holds, trips};
 
 /// How long the clients run.
@@ -21,39 +22,6 @@ const CLIENTS: u64 = 3;
 const SHARED: u64 = 800_000;
 /// Where the campaigns of the clients begin.
 const BASE: u64 = 1_000_000;
-
-/// What the demo prints: a line for each thing that it has shown.
-#[derive(Default)]
-pub(crate) struct Summary {
-    lines: Vec<String>,
-    faults: Vec<String>,
-}
-
-impl Summary {
-    pub(crate) fn line(&mut self, name: &str, text: &str) {
-        self.lines.push(format!("  {name:<12} {text}"));
-    }
-
-    /// Adds what was shown, or that it was not.
-    pub(crate) fn add(&mut self, name: &str, shown: io::Result<String>) {
-        match shown {
-            Ok(text) => self.line(name, &text),
-            Err(error) => {
-                self.line(name, &format!("FAILED: {error}"));
-                self.faults.push(format!("{name}: {error}"));
-            }
-        }
-    }
-}
-
-/// An error unless `is_true`.
-pub(crate) fn ensure(is_true: bool, why: impl FnOnce() -> String) -> io::Result<()> {
-    if is_true {
-        Ok(())
-    } else {
-        Err(io::Error::other(why()))
-    }
-}
 
 /// Runs the demo; the error says what was not shown.
 pub(crate) fn run(backend: Backend) -> Result<(), Box<dyn Error>> {
@@ -83,14 +51,14 @@ pub(crate) fn run(backend: Backend) -> Result<(), Box<dyn Error>> {
         "stop",
         clean.map(|()| "all tasks and threads have ended".into()),
     );
-    crate::say(&summary.lines.join("\n"));
-    crate::say(&format!(
+    say(&summary.lines.join("\n"));
+    say(&format!(
         "  {:<12} {:.1} s",
         "time",
         begin.elapsed().as_secs_f64()
     ));
     if summary.faults.is_empty() {
-        crate::say("every reply was right, and every guard was tripped");
+        say("every reply was right, and every guard was tripped");
         Ok(())
     } else {
         Err(summary.faults.join("; ").into())

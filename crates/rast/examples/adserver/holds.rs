@@ -12,10 +12,10 @@ use rast::reactor::{Call, Policy};
 
 use crate::ads::NO_AD;
 use crate::client::{Client, request};
-use crate::demo::{Summary, ensure};
 use crate::events::Event;
 use crate::json::LARGE;
 use crate::server::Server;
+use crate::summary::{Summary, ensure};
 
 /// How long an event is waited for.
 const LIMIT: Duration = Duration::from_secs(5);

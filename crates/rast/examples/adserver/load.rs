@@ -15,9 +15,9 @@ use rast::reactor::{Gate, Pool, Reactors, spawn_local};
 
 use crate::client::{Client, parse, request};
 use crate::conn::within;
-use crate::demo::ensure;
 use crate::edge::now_ns;
 use crate::server::{Server, Settings};
+use crate::summary::{ensure, say};
 
 /// A client gives a connection up after this time.
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ pub(crate) fn start(marks: Watermarks) -> Result<(Server, Reactors), Box<dyn Err
     let (server, clients) = match (Server::start(settings(vec![0, 0])?), clients(Some(1))) {
         (Ok(server), Ok(clients)) => (server, clients),
         _ => {
-            crate::say("no core each for server and clients: the figures mean little");
+            say("no core each for server and clients: the figures mean little");
             (Server::start(settings(Vec::new())?)?, clients(None)?)
         }
     };

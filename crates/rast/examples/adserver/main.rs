@@ -12,8 +12,8 @@
 //!
 //! Reading order: `model` (the resources), `http`, `json`, `conn` (bytes to requests), `edge` (the
 //! guards of a reactor), `ads`, `spending`, `batch`, `api`, `transfer`, `server`; then the demo:
-//! `events`, `client`, `oracle`, `demo`, `trips`, `holds`; then the loads: `load`, `overload`,
-//! `background`.
+//! `events`, `summary`, `client`, `oracle`, `trips`, `holds`, `demo`; then the loads: `load`,
+//! `overload`, `background`.
 
 mod ads;
 mod api;
@@ -35,6 +35,7 @@ mod oracle;
 mod overload;
 mod server;
 mod spending;
+mod summary;
 mod transfer;
 mod trips;
 
@@ -46,6 +47,7 @@ use rast::primitive::CountingAlloc;
 use rast::reactor::io::{Backend, Watermarks};
 
 use server::{Server, Settings};
+use summary::say;
 
 /// The demo prints its count per ad request.
 #[global_allocator]
@@ -109,10 +111,4 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let stopped = server.stop();
     say(&format!("stopped: {stopped:?}"));
     Ok(())
-}
-
-/// Prints a line. The program that reads the output may have ended; that changes nothing.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -14,6 +14,7 @@ use rast::reactor::{Reactors, Spawned};
 use crate::histogram::Counts;
 use crate::load::{Ended, closed_loop, open_loop, single, start};
 use crate::server::Server;
+use crate::summary::say;
 
 /// How long the server works for a request.
 const WORK_US: u64 = 300;
@@ -68,7 +69,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         move || closed_loop(address, request, CLIENTS, SHORT)
     })?;
     let rate = ended.answered as f64 / SHORT.as_secs_f64();
-    crate::say(&format!(
+    say(&format!(
         "saturated by {rate:.0} connections/s, of one request each: {ended:?}"
     ));
     let (ended, half) = measured(&server, &clients, {
@@ -76,7 +77,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         move || open_loop(address, request, rate / 2.0, most, SHORT)
     })?;
     let half_p99 = half.quantile(0.99);
-    crate::say(&format!(
+    say(&format!(
         "half of it: p99 from accept {half_p99:?}: {ended:?}"
     ));
     let mut resets = ended.resets;
@@ -86,12 +87,12 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     resets += ended.resets;
     let over_p99 = over.quantile(0.99);
     let ratio = over_p99.as_secs_f64() / half_p99.as_secs_f64().max(1e-9);
-    crate::say(&format!(
+    say(&format!(
         "ten times it for {} s, {most} connections at once at most: p99 from accept {over_p99:?}: \
          {ended:?}",
         LONG.as_secs()
     ));
-    crate::say(&format!(
+    say(&format!(
         "ratio {ratio:.2} (floor {RATIO_MAX}), resets {resets} (floor 0), wrong {}",
         ended.wrong
     ));

@@ -5,12 +5,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, request};
-use crate::demo::{Summary, ensure};
 use crate::edge::{BIDS_MAX, BIDS_WAITING_MAX, CLICKS_BURST};
 use crate::events::Event;
 use crate::http::{BODY_MAX, HEAD_MAX};
 use crate::json::LARGE;
 use crate::server::Server;
+use crate::summary::{Summary, ensure};
 
 /// How long an event is waited for.
 const LIMIT: Duration = Duration::from_secs(5);
