@@ -1,4 +1,4 @@
-//! `adserver`: an ad server that uses all parts of `rast-reactor`.
+//! `adserver`: an ad server that uses most parts of `rast-reactor`.
 //!
 //! `cargo run --release --features io --example adserver -- OPTION`
 //!
