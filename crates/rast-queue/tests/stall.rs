@@ -1,17 +1,10 @@
-//! A thread of `Queue` that stops at any step, for good, delays no other thread; `cargo xtask
-//! stall` runs it.
+//! A thread that is suspended for ever at any step of `Queue` keeps no other thread from its work;
+//! `cargo xtask stall` runs it, and `docs/verification.md` describes the steps of the test.
 //!
-//! For each `step!` of the sources one thread, the victim, is stopped exactly there. Two producers
-//! and two consumers then complete a fixed number of operations each, in segments so small that
-//! they come again many times; nothing is lost or doubled except what the victim has in hand, and
-//! it keeps one segment from going back (those in hand beside). Then pops with a timeout return,
-//! and two threads that sleep are woken by three items: one more than they need, since the victim
-//! may be a waiter itself and get one of the wake-ups. Then the victim goes on, and everything adds
-//! up.
-//!
-//! How the victim comes to a step is left to chance: it and some others work on a queue, and each
-//! yields now and then at a step. So even those of lost exchanges are come upon; a step that is
-//! not, fails. `RAST_STALL_STEP=part` runs only those whose names contain that.
+//! For each `step!` of the sources one thread, the victim, is suspended exactly there. It reaches
+//! the step by chance: the victim and some others work on a queue, and yield at random steps. So it
+//! also reaches the steps after failed compare-exchanges. A step that it does not reach fails the
+//! test. `RAST_STALL_STEP=part` runs only the steps whose names contain that.
 #![cfg(rast_stall)]
 
 mod support;
