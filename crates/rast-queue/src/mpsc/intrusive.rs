@@ -298,9 +298,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes and then gets `None` may leave its node to the consumer, if every
-    /// consumer checks [`is_empty`](Self::is_empty) after it returned the right: that check finds
-    /// the node. A consumer that is leaked with `mem::forget` keeps the right for ever.
+    /// A thread that pushes and then gets `None` may leave its node to the thread that has the
+    /// right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
+    /// its `Consumer`, as in the example. That check finds the node. A `Consumer` that is leaked
+    /// with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};
