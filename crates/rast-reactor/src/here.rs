@@ -18,10 +18,10 @@ use crate::pool;
 use crate::primitive;
 use crate::primitive::sync::Arc;
 use crate::registry::Replica;
-use crate::shared::{Reactor, Shared};
+use crate::shared::Shared;
 use crate::spawned::Spawned;
-use crate::timer::Trackers;
-use crate::watch::Watched;
+use crate::trackers::Trackers;
+use crate::watched::{Entry, Watched};
 
 /// The calls to one target.
 pub(crate) struct Lane {
@@ -94,19 +94,6 @@ pub(crate) fn is_of(shared: &Arc<Shared>) -> bool {
 pub(crate) const OUTSIDE: &str =
     "no reactor runs on this thread: call this in a task of a reactor, or use Reactor::spawn";
 
-/// Returns the reactor that runs the caller; `None` on other threads.
-///
-/// ```
-/// assert!(rast_reactor::current().is_none());
-/// ```
-#[must_use]
-pub fn current() -> Option<Reactor> {
-    here().map(|here| Reactor {
-        shared: Arc::clone(&here.shared),
-        index: here.index,
-    })
-}
-
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
 /// In destructors of tasks that a reactor drops at its end the future is dropped, and the handle
@@ -158,7 +145,8 @@ fn spawn_local_as<F: Future + 'static>(
         name: name.map(Arc::new),
         line,
     };
-    let entry = Shared::enter(&here.shared, here.index, origin.clone());
+    let never = &here.shared.never;
+    let entry = Entry::new(&here.shared, here.index, origin.clone(), never);
     Spawned::new(rast_executor::spawn_local(Watched {
         future,
         shared: Arc::clone(&here.shared),

@@ -11,14 +11,16 @@ use std_alloc::vec::Vec;
 use rast_executor::timers::Clock;
 use rast_executor::{LocalExecutor, RemoteSpawner};
 
+use crate::clock::{shared_clock, system_clock};
 use crate::error::BuildError;
 use crate::here::{self, Here, TurnDriver};
 use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
+use crate::reactor::Reactor;
 use crate::registry::{Plan, Resources};
-use crate::shared::{Phase, Reactor, Shared, shared_clock, system_clock};
+use crate::shared::{Phase, Shared};
 use crate::watch::{Report, SlowPoll, Unfinished, Watch};
 
 /// The most reactors of a set: there is a word for each ordered pair.
