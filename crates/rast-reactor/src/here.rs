@@ -334,9 +334,18 @@ pub(crate) type Sleeps = crate::io::IoDriver;
 #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
 pub(crate) type Sleeps = rast_executor::ParkerDriver;
 
+/// What a reactor does that has nothing to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    Sleeps,
+    /// It looks again.
+    Spins,
+}
+
 /// What the thread of a reactor sleeps in: it sends what a turn has collected.
 pub(crate) struct TurnDriver {
     pub(crate) sleeps: Sleeps,
+    pub(crate) idle: Idle,
     /// Set before the first task runs.
     pub(crate) here: Rc<OnceCell<Rc<Here>>>,
 }
@@ -358,6 +367,10 @@ impl Driver for TurnDriver {
 
     fn park(&mut self, timeout: Option<Duration>) {
         match self.here.get() {
+            // The executor comes back here, by way of `submit`, until a task is ready: `submit`
+            // looks at the driver, and the executor at its timers and at what others have sent. The
+            // driver was never asked to sleep, so a wake-up makes no call of the system.
+            Some(_) if self.idle == Idle::Spins => primitive::hint::spin_loop(),
             Some(here) => {
                 let timeout = here.trackers.limit(timeout);
                 let timeout = here.replica.park(timeout);
