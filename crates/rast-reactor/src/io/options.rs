@@ -5,7 +5,7 @@ use std::io;
 
 /// How a file is opened; by default for reading.
 ///
-/// See [`File`] for an example.
+/// See [`File`](crate::io::File) for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "it opens nothing by itself"]
 pub struct OpenOptions {
