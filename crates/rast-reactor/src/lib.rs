@@ -73,6 +73,7 @@ mod origin;
 mod spawned;
 mod waker_id;
 
+mod clock;
 mod credit;
 mod pool;
 
@@ -81,8 +82,12 @@ pub mod registry;
 
 mod watch;
 
-mod here;
 mod shared;
+mod trackers;
+mod watched;
+
+mod here;
+mod reactor;
 mod timer;
 
 mod all;
@@ -108,13 +113,13 @@ pub use breaker::{Admission, Breaker, BreakerBuilder, Open};
 pub use calls::{background_task, reactor_task, reactors_task, try_reactor_task};
 pub use error::{BuildError, CallError};
 pub use gate::{EnterError, Gate, GateClosed, Pass};
-pub use here::{current, spawn_local, spawn_local_named};
+pub use here::{spawn_local, spawn_local_named};
 pub use limiter::{InvalidRate, Limited, Limiter, TooLarge};
 pub use lock::{Deadlock, ExclusiveGuard, Lock, LockScope, SharedGuard};
 pub use pool::{Policy, Pool, PoolBuilder};
+pub use reactor::{Reactor, current};
 pub use reactors::{Builder, Reactors, Stopped};
 pub use retry::{Retry, retry};
-pub use shared::Reactor;
 pub use spawned::{Call, Spawned};
 pub use timer::{Lane, LaneSleep, fire_at};
 pub use watch::{SlowPoll, Unfinished};

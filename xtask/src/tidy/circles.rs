@@ -18,10 +18,6 @@ const LEFT: &[(&str, usize)] = &[
     ("crates/rast-executor/src/runtime/mod.rs", 2),
     ("crates/rast-msgpass/src/check.rs", 23),
     ("crates/rast-msgpass/src/drain.rs", 2),
-    ("crates/rast-reactor/src/pool.rs", 6),
-    ("crates/rast-reactor/src/io/uring/mod.rs", 3),
-    ("crates/rast-reactor/src/io/chunk.rs", 2),
-    ("crates/rast-reactor/src/io/uring/file.rs", 2),
     ("crates/rast-scheduler/src/next.rs", 11),
 ];
 

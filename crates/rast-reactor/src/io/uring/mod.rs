@@ -22,7 +22,6 @@ mod stream;
 use core::task::Waker;
 use core::time::Duration;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::sync::Arc;
@@ -37,12 +36,6 @@ pub(crate) use poll::readable;
 pub(crate) use provided::Provided;
 pub(crate) use ring::Ring;
 pub(crate) use stream::{Listener, Stream};
-
-/// A descriptor that the kernel made for an operation.
-fn descriptor(fd: i32) -> OwnedFd {
-    // SAFETY: the result of an operation is taken once, and nothing else has the descriptor.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
 
 type Interrupt = Box<dyn Fn() + Send + Sync>;
 
