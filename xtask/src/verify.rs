@@ -399,7 +399,7 @@ fn features() -> Result<Outcome> {
 static IS_FULL: AtomicBool = AtomicBool::new(false);
 
 /// Moves the instances of a busy graph for a minute, or ten; and outruns a conflator's consumers
-/// for some passes, or a million.
+/// for a million passes.
 fn stress() -> Result<Outcome> {
     let is_full = IS_FULL.load(Ordering::Relaxed);
     let seconds = if is_full { "600" } else { "60" };
@@ -408,16 +408,20 @@ fn stress() -> Result<Outcome> {
         .env("RAST_STRESS_SECONDS", seconds)
         .args(["--", "--nocapture"])
         .run()?;
-    let mut passes = Cmd::cargo().args(words("test --release -p rast-conflate --test stress"));
+    // One test after the other, because some of them need both cores.
+    let mut passes = Cmd::cargo()
+        .args(words(
+            "test --release -p rast-conflate --test above_capacity",
+        ))
+        .args(["--", "--test-threads=1", "--nocapture"]);
     if is_full {
         passes = passes.env("RAST_FULL", "1");
-        // A handler that puts four values for each that it handles; the step `bench smoke` makes a
-        // thousand such passes.
+        // The same with 64 keys; the step `bench smoke` makes a thousand such passes.
         let line = "conflate --only above --rounds 1";
         let args: Vec<String> = words(line).map(str::to_string).collect();
         bench::run(&args, false)?;
     }
-    done(passes.args(["--", "above_capacity"]).run())
+    done(passes.run())
 }
 
 /// Each crate with its tests and no other beside it, so that none depends on a neighbour's
