@@ -8,8 +8,9 @@
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
+use crate::space::Need;
 use crate::{
-    Result, bench, clients, layers, loom, outside, package, shuttle, stall, tidy, tree, weak,
+    Result, bench, clients, layers, loom, outside, package, shuttle, space, stall, tidy, tree, weak,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -162,8 +163,18 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     }
     // Before the first step: one that builds the workspace may replace this program.
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let logs = Workspace::load(tree::root())?.target_dir.join("verify");
+    let target = Workspace::load(tree::root())?.target_dir;
+    let logs = target.join("verify");
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    let is_ci = space::is_ci();
+    let need = match (quick, is_ci) {
+        (true, _) => Need::Quick,
+        (false, true) => Need::Removing,
+        (false, false) => Need::Keeping,
+    };
+    space::check(&target, need)?;
+    // The least free space after a step, and that step.
+    let mut least: Option<(u64, &str)> = None;
     let start = Instant::now();
     let mut results = Vec::new();
     for step in STEPS.iter().filter(|step| step.quick || !quick) {
@@ -172,10 +183,29 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
         let outcome = apart(step.name, &program, &flags, &logs).unwrap_or_else(Outcome::Failed);
         println!("{}", verdict(step.name, &outcome));
         results.push((step.name, begun.elapsed(), outcome));
+        least = least
+            .into_iter()
+            .chain(space::free(&target).map(|free| (free, step.name)))
+            .min();
+        if is_ci {
+            space::release(&target, step.name);
+        }
+    }
+    if let Some((free, step)) = least {
+        println!(
+            "\ndisk: least free space {}, after {step}",
+            space::gib(free)
+        );
     }
     let (summary, good) = summary(&results, start.elapsed());
     print!("{summary}");
     Ok(good)
+}
+
+/// Whether a step has this name.
+#[cfg(test)]
+pub(crate) fn is_step(name: &str) -> bool {
+    STEPS.iter().any(|step| step.name == name)
 }
 
 /// The line that says how a step ended.
@@ -197,6 +227,7 @@ fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<Outc
     let status = Command::new(program)
         .args(["verify", "--only", name])
         .args(flags)
+        .envs(space::is_ci().then_some(("CARGO_INCREMENTAL", "0")))
         .current_dir(tree::root())
         .stdin(Stdio::null())
         .stderr(out.try_clone().map_err(told)?)
