@@ -117,7 +117,6 @@ mod stranded;
 #[cfg(feature = "std")]
 mod adoption;
 #[cfg(feature = "std")]
-mod block_stack;
 #[cfg(feature = "std")]
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -187,7 +186,6 @@ pub use stats::{ClassStats, Stats};
 pub use {
     adoption::{Offered, Place, Stack},
     block::Block,
-    block_stack::BlockStack,
     budget::Budget,
     hold::{Ask, Asks, Found, Hold, Wish},
     mailbox::Mailbox,

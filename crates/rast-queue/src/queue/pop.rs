@@ -203,8 +203,8 @@ impl<T, A: Allocator> Queue<T, A> {
             return Look::Changed;
         }
         step!("look: head read");
-        // Relaxed: a hint that there is something to do. [QU37]
-        if !self.cold.limbo.load(Ordering::Relaxed).is_null() {
+        // A hint that there is something to do.
+        if !self.cold.limbo.is_empty() {
             self.reap_slow();
         }
         // Acquire: pairs with the Release of move_tail; if the word names a later use of the
