@@ -20,7 +20,6 @@ const LEFT: &[(&str, usize)] = &[
     ("crates/rast-reactor/src/io/uring/mod.rs", 3),
     ("crates/rast-reactor/src/io/chunk.rs", 2),
     ("crates/rast-reactor/src/io/uring/file.rs", 2),
-    ("crates/rast-scheduler/src/next.rs", 11),
 ];
 
 /// The circles of every crate.
