@@ -19,12 +19,13 @@ use rast_timers::primitive::thread::{self, ThreadId};
 use rast_timers::queue::Closed;
 use rast_timers::{Instant, Nanos};
 
+use crate::cell::Body;
 use crate::cx::Cx;
 use crate::join::{JoinHandle, Joined, wake_contained};
 use crate::next::Next;
-use crate::owned::{Body, Owned, Reference, nanos};
+use crate::owned::{Owned, Reference, nanos};
 use crate::remote::Remote;
-use crate::task::TaskHandle;
+use crate::task_handle::TaskHandle;
 
 /// One vtable for all wakers, so that `will_wake` recognises two of one task.
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);

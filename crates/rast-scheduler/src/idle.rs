@@ -202,15 +202,8 @@ impl Idle {
 
     /// Sleeps until woken, for at most `limit`.
     pub(crate) fn sleep(parker: &Parker, limit: Option<Duration>, is_sure: bool) {
-        match limit {
-            _ if !is_sure => {
-                parker.park_timeout(limit.map_or(NAP, |limit| limit.min(NAP)));
-            }
-            Some(limit) => {
-                parker.park_timeout(limit);
-            }
-            None => parker.park(),
-        }
+        let nap = limit.map_or(NAP, |limit| limit.min(NAP));
+        parker.park_for(if is_sure { limit } else { Some(nap) });
     }
 
     /// Returns whether all of `members` sleep, and slept during the whole call of `looks`, which

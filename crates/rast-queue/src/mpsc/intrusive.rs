@@ -233,7 +233,7 @@ impl<P: Pointer> Queue<P> {
         }
         // SAFETY: (1) one link, alive, and ours: the pointer was the only one, or the mark is ours.
         // (2) The pointer was given up, so the node stays alive until it is taken.
-        match unsafe { self.stack.push(link.cast(), link.cast()) } {
+        match unsafe { self.stack.try_push(link.cast(), link.cast()) } {
             Some(was_empty) => Ok(was_empty),
             // SAFETY: the stack refused the link, which is ours as before.
             None => Err(PushError::Closed(unsafe { take_back(link.cast()) })),
@@ -279,7 +279,7 @@ impl<P: Pointer> Queue<P> {
         };
         // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their
         // pointers were given up.
-        match unsafe { self.stack.push(newest, oldest) } {
+        match unsafe { self.stack.try_push(newest, oldest) } {
             Some(was_empty) => {
                 chain.newest = core::ptr::null_mut();
                 Ok(was_empty)

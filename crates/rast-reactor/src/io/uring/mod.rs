@@ -26,7 +26,7 @@ use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::sync::Arc;
 
-use rast_executor::{Bell, Driver, ParkerDriver};
+use rast_executor::{Bell, Driver};
 
 use crate::primitive::Parker;
 
@@ -73,8 +73,9 @@ impl Driver for RingDriver {
     fn park(&mut self, timeout: Option<Duration>) {
         let ring = &self.ring;
         if !ring.is_busy() {
-            self.bell
-                .park(|| ParkerDriver::park_in(&self.parker, timeout));
+            self.bell.park(|| {
+                self.parker.park_for(timeout);
+            });
         } else if !self.bell.poll(|| ring.wait(timeout)) {
             ring.submit();
         }
