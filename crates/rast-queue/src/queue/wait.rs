@@ -107,9 +107,9 @@ impl<T, A: Allocator> Queue<T, A> {
     /// are pushed meanwhile stay queued for as long. [`pop_timeout`](Self::pop_timeout) bounds this
     /// delay.
     ///
-    /// Entering, leaving and waking are lock-free. Each costs a few read-modify-writes. Entering and
-    /// waking also cost at worst one load for every 64 places of the wait list. Without a race the
-    /// list has fewer places than twice the greatest number of waiters at one time plus 64. It
+    /// Entering, leaving and waking are lock-free. Each costs a few read-modify-writes. Entering
+    /// and waking also cost at worst one load for every 64 places of the wait list. Without a race
+    /// the list has fewer places than twice the greatest number of waiters at one time plus 64. It
     /// allocates when there are more waiters than ever before, and keeps the memory until the queue
     /// is dropped.
     ///
