@@ -17,6 +17,7 @@ mod programs;
 mod shuttle;
 mod soak;
 mod source;
+mod space;
 mod stall;
 mod tidy;
 mod tree;

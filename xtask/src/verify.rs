@@ -8,8 +8,9 @@
 
 use crate::cmd::Cmd;
 use crate::metadata::{Package, Workspace};
+use crate::space::Need;
 use crate::{
-    Result, bench, clients, layers, loom, outside, package, shuttle, stall, tidy, tree, weak,
+    Result, bench, clients, layers, loom, outside, package, shuttle, space, stall, tidy, tree, weak,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -162,8 +163,18 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     }
     // Before the first step: one that builds the workspace may replace this program.
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let logs = Workspace::load(tree::root())?.target_dir.join("verify");
+    let target = Workspace::load(tree::root())?.target_dir;
+    let logs = target.join("verify");
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    let is_ci = space::is_ci();
+    let need = match (quick, is_ci) {
+        (true, _) => Need::Quick,
+        (false, true) => Need::Removing,
+        (false, false) => Need::Keeping,
+    };
+    space::check(&target, need)?;
+    // The least free space after a step, and that step.
+    let mut least: Option<(u64, &str)> = None;
     let start = Instant::now();
     let mut results = Vec::new();
     for step in STEPS.iter().filter(|step| step.quick || !quick) {
@@ -172,10 +183,29 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
         let outcome = apart(step.name, &program, &flags, &logs).unwrap_or_else(Outcome::Failed);
         println!("{}", verdict(step.name, &outcome));
         results.push((step.name, begun.elapsed(), outcome));
+        least = least
+            .into_iter()
+            .chain(space::free(&target).map(|free| (free, step.name)))
+            .min();
+        if is_ci {
+            space::release(&target, step.name);
+        }
+    }
+    if let Some((free, step)) = least {
+        println!(
+            "\ndisk: least free space {}, after {step}",
+            space::gib(free)
+        );
     }
     let (summary, good) = summary(&results, start.elapsed());
     print!("{summary}");
     Ok(good)
+}
+
+/// Whether a step has this name.
+#[cfg(test)]
+pub(crate) fn is_step(name: &str) -> bool {
+    STEPS.iter().any(|step| step.name == name)
 }
 
 /// The line that says how a step ended.
@@ -197,6 +227,7 @@ fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<Outc
     let status = Command::new(program)
         .args(["verify", "--only", name])
         .args(flags)
+        .envs(space::is_ci().then_some(("CARGO_INCREMENTAL", "0")))
         .current_dir(tree::root())
         .stdin(Stdio::null())
         .stderr(out.try_clone().map_err(told)?)
@@ -399,7 +430,7 @@ fn features() -> Result<Outcome> {
 static IS_FULL: AtomicBool = AtomicBool::new(false);
 
 /// Moves the instances of a busy graph for a minute, or ten; and outruns a conflator's consumers
-/// for some passes, or a million.
+/// for a million passes.
 fn stress() -> Result<Outcome> {
     let is_full = IS_FULL.load(Ordering::Relaxed);
     let seconds = if is_full { "600" } else { "60" };
@@ -408,16 +439,20 @@ fn stress() -> Result<Outcome> {
         .env("RAST_STRESS_SECONDS", seconds)
         .args(["--", "--nocapture"])
         .run()?;
-    let mut passes = Cmd::cargo().args(words("test --release -p rast-conflate --test stress"));
+    // One test after the other, because some of them need both cores.
+    let mut passes = Cmd::cargo()
+        .args(words(
+            "test --release -p rast-conflate --test above_capacity",
+        ))
+        .args(["--", "--test-threads=1", "--nocapture"]);
     if is_full {
         passes = passes.env("RAST_FULL", "1");
-        // A handler that puts four values for each that it handles; the step `bench smoke` makes a
-        // thousand such passes.
+        // The same with 64 keys; the step `bench smoke` makes a thousand such passes.
         let line = "conflate --only above --rounds 1";
         let args: Vec<String> = words(line).map(str::to_string).collect();
         bench::run(&args, false)?;
     }
-    done(passes.args(["--", "above_capacity"]).run())
+    done(passes.run())
 }
 
 /// Each crate with its tests and no other beside it, so that none depends on a neighbour's
@@ -490,7 +525,8 @@ fn weakened() -> Result<Outcome> {
 }
 
 /// Builds the examples as the READMEs start them, all at once, so that no step after this one
-/// builds them with other features; runs those that end by themselves. kv has a step of its own.
+/// builds them with other features; runs those that end by themselves. The demos have a step of
+/// their own.
 fn examples() -> Result<Outcome> {
     cargo("build --release --examples")?;
     for name in [
@@ -506,9 +542,10 @@ fn examples() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The demo of the kv example, as the README starts it.
+/// The demos of the kv and adserver examples, as the READMEs start them.
 fn demo() -> Result<Outcome> {
-    cargo("run --release --example kv -- --demo")
+    cargo("run --release --example kv -- --demo")?;
+    cargo("run --release --features io --example adserver -- --demo")
 }
 
 #[cfg(test)]

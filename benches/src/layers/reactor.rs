@@ -1,11 +1,18 @@
-//! rast-reactor: the registry, locks, calls between reactors, the background pool, and an echo.
+//! rast-reactor: the registry, locks, calls between reactors, the background pool, echoes, and a
+//! service that has more load than it can serve.
 
 mod calls;
 #[cfg(target_os = "linux")]
 mod echo;
+#[cfg(target_os = "linux")]
+mod load;
 mod locks;
+#[cfg(target_os = "linux")]
+mod overload;
 mod pool;
 mod registry;
+#[cfg(target_os = "linux")]
+mod servers;
 
 use crate::harness::Scenario;
 
@@ -32,6 +39,10 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     scenarios.extend(calls::scenarios());
     scenarios.extend(pool::scenarios());
     #[cfg(target_os = "linux")]
-    scenarios.extend(echo::scenarios());
+    {
+        scenarios.extend(echo::scenarios());
+        scenarios.extend(load::scenarios());
+        scenarios.extend(overload::scenarios());
+    }
     scenarios
 }

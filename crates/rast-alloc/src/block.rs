@@ -4,6 +4,7 @@ use core::num::NonZero;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
+use crate::primitive::Linked;
 use crate::primitive::cell::UnsafeCell;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
@@ -68,6 +69,15 @@ impl Block {
             // SAFETY: the caller alone has the block, obligation 1.
             block.next.with_mut(|link| unsafe { *link = next });
         }
+    }
+}
+
+// SAFETY: 1. It writes the first word of the block, and calls no user code.
+unsafe impl Linked for Block {
+    #[inline(always)]
+    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+        // SAFETY: the caller alone has the block, which has room for a link.
+        unsafe { Self::set_next(node.as_ptr(), next) };
     }
 }
 

@@ -125,7 +125,6 @@ mod stranded;
 #[cfg(feature = "std")]
 mod adoption;
 #[cfg(feature = "std")]
-mod block_stack;
 #[cfg(feature = "std")]
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -195,7 +194,6 @@ pub use stats::{ClassStats, Stats};
 pub use {
     adoption::{Offered, Place, Stack},
     block::Block,
-    block_stack::BlockStack,
     budget::Budget,
     mailbox::Mailbox,
     ownership::{Action, Found, Ownership, Request, Requests},

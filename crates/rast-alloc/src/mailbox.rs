@@ -5,7 +5,7 @@
 //!                                      │ is_held  │ by one thread, or by none
 //! ```
 //!
-//! Messages are a [`BlockStack`] of batches: lists of blocks, linked through their first words by
+//! Messages are a [`LinkStack`] of batches: lists of blocks, linked through their first words by
 //! the thread that freed them. Only [`crate::remote_batch`] uses the other bits of a link.
 //!
 //! A mailbox outlives its thread: when the thread ends, the heap has no holder until another thread
@@ -18,15 +18,17 @@
 //! 3. The same holds for what a thread stores elsewhere before [`Mailbox::claim_anew`], if the
 //!    holder checks for it in [`Mailbox::release_unless`].
 
+use core::ptr::NonNull;
+
 use crate::block::Block;
-use crate::block_stack::BlockStack;
 use crate::constructor::constructor;
+use crate::primitive::LinkStack;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// A stack of freed blocks, and the flag of the holder.
 #[derive(Debug)]
 pub struct Mailbox {
-    messages: BlockStack,
+    messages: LinkStack<Block>,
     is_held: AtomicBool,
 }
 
@@ -35,7 +37,7 @@ impl Mailbox {
         /// Makes an empty mailbox that the caller holds.
         pub fn new() {
             Self {
-                messages: BlockStack::new(),
+                messages: LinkStack::new(),
                 is_held: AtomicBool::new(true),
             }
         }
@@ -52,8 +54,13 @@ impl Mailbox {
     ///    written; the caller alone has them and gives them up.
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
-        // SAFETY: obligation 1.
-        unsafe { self.messages.put(first, last) };
+        // SAFETY: obligation 1; a list of blocks begins and ends with one.
+        let first = unsafe { NonNull::new_unchecked(first) };
+        // SAFETY: as above.
+        let last = unsafe { NonNull::new_unchecked(last) };
+        // SAFETY: 1, 2. Obligation 1; the memory of a block stays mapped until its owner, which
+        // takes the messages, has it back.
+        unsafe { self.messages.push(first, last) };
         self.claim_anew()
     }
 

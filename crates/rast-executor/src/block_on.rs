@@ -1,29 +1,11 @@
 //! Waiting for a future on a thread that runs no tasks.
 
 use core::pin::pin;
-use core::task::{Context, Poll, Waker};
-use std_alloc::sync::Arc;
-use std_alloc::task::Wake;
+use core::task::{Context, Poll};
 
 use crate::context::refuse_nested;
-use crate::primitive::{Parker, Unparker};
-
-struct Thread(Unparker);
-
-impl Wake for Thread {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// A waker that leaves a token.
-pub(crate) fn waker_of(unparker: Unparker) -> Waker {
-    Waker::from(Arc::new(Thread(unparker)))
-}
+use crate::primitive::Parker;
+use crate::wakers::waker_of;
 
 /// Polls `future` on the calling thread until it is ready; the thread sleeps in between. Blocking.
 ///

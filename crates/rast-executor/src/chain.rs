@@ -2,6 +2,7 @@
 
 use core::ptr::NonNull;
 
+use crate::primitive::Linked;
 use crate::task::{Header, Task};
 
 /// Tasks in order, first in first out. It owns the right to run each of them.
@@ -44,6 +45,15 @@ pub(crate) unsafe fn set_next(task: NonNull<Header>, to: Option<NonNull<Header>>
         // SAFETY: by the caller this is the one access.
         unsafe { *next = to }
     });
+}
+
+// SAFETY: 1. It writes one field of the header, and calls no user code.
+unsafe impl Linked for Header {
+    #[inline]
+    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+        // SAFETY: the caller has the task alone, and with it the right to run it.
+        unsafe { set_next(node, NonNull::new(next)) };
+    }
 }
 
 impl Chain {

@@ -8,7 +8,8 @@ use crate::budget;
 use crate::deadlines::Timers;
 use crate::local::Local;
 use crate::primitive::{self, sync::Arc};
-use crate::runtime::{Lane, Worker};
+use crate::runtime::lane::Lane;
+use crate::runtime::worker::Worker;
 
 /// The executor of a thread.
 pub(crate) enum Place<'a> {
@@ -30,8 +31,6 @@ pub(crate) struct Context<'a> {
     pub(crate) task: Cell<*const ()>,
     /// `true` if that task yielded.
     pub(crate) yielded: Cell<bool>,
-    /// How many more operations of that task may be ready.
-    pub(crate) budget: Cell<u32>,
 }
 
 impl<'a> Context<'a> {
@@ -42,7 +41,6 @@ impl<'a> Context<'a> {
             shard,
             task: Cell::new(ptr::null()),
             yielded: Cell::new(false),
-            budget: Cell::new(budget::UNLIMITED),
         }
     }
 }
@@ -57,17 +55,24 @@ primitive::thread_local! {
     static CURRENT: Cell<*const Context<'static>> = Cell::new(ptr::null());
 }
 
-/// Calls `f` while `context` is that of the calling thread.
+/// Calls `f` while `context` is that of the calling thread, without a limit on the budget.
 pub(crate) fn enter<R>(context: &Context<'_>, f: impl FnOnce() -> R) -> R {
-    /// Restores the previous context, also on a panic.
-    struct Former(*const Context<'static>);
+    /// Restores the previous context and budget, also on a panic.
+    struct Former {
+        context: *const Context<'static>,
+        budget: u32,
+    }
     impl Drop for Former {
         fn drop(&mut self) {
-            let _ = CURRENT.try_with(|current| current.set(self.0));
+            let _ = CURRENT.try_with(|current| current.set(self.context));
+            budget::replace(self.budget);
         }
     }
     let address = ptr::from_ref(context).cast::<Context<'static>>();
-    let _former = Former(CURRENT.with(|current| current.replace(address)));
+    let _former = Former {
+        context: CURRENT.with(|current| current.replace(address)),
+        budget: budget::replace(budget::UNLIMITED),
+    };
     f()
 }
 

@@ -17,16 +17,21 @@ use std_alloc::vec::Vec;
 use rast_timers::{CalendarStore, Clock, DeadlineStore, Handle, Instant};
 
 use crate::primitive::CachePadded;
-use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sleepers::Sleepers;
+use crate::wakers::wake;
 
 /// Maximum number of wakers that are taken from a store under one lock.
 const BATCH: usize = 64;
 
 /// The clock of an executor.
 pub(crate) type SharedClock = Arc<dyn Clock + Send + Sync>;
+
+/// The clock behind a pointer.
+pub(crate) fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
+    crate::primitive::unsized_arc!(clock)
+}
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
@@ -226,9 +231,4 @@ impl Shard {
         wakers.into_iter().for_each(wake);
         count
     }
-}
-
-/// Calls a waker; a panic of a foreign waker is caught, since the thread serves others too.
-pub(crate) fn wake(waker: Waker) {
-    quietly(|| waker.wake());
 }

@@ -10,8 +10,9 @@ use rast_timers::{ManualClock, Nanos};
 
 use crate::budget;
 use crate::context::refuse_nested;
+use crate::deadlines::shared_clock;
 use crate::driver::ParkerDriver;
-use crate::local::{Local, shared_clock};
+use crate::local::Local;
 
 /// One thread, a simulated clock, and an order that a seed determines.
 ///

@@ -4,8 +4,8 @@ use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
 
-use crate::block_on::waker_of;
 use crate::primitive::Parker;
+use crate::wakers::waker_of;
 
 /// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, in a poll of the system
 /// or in a wait for other threads, and submits its requests once per turn.
@@ -94,23 +94,13 @@ impl ParkerDriver {
     pub fn new() -> Self {
         Self(Parker::new())
     }
-
-    /// Sleeps in a parker as this driver does: for at most the time, without one until a token.
-    pub fn park_in(parker: &Parker, timeout: Option<Duration>) {
-        match timeout {
-            Some(timeout) => {
-                parker.park_timeout(timeout);
-            }
-            None => parker.park(),
-        }
-    }
 }
 
 impl Driver for ParkerDriver {
     fn submit(&mut self) {}
 
     fn park(&mut self, timeout: Option<Duration>) {
-        Self::park_in(&self.0, timeout);
+        self.0.park_for(timeout);
     }
 
     fn unparker(&self) -> Waker {

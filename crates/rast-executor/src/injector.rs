@@ -9,17 +9,17 @@
 //! A pushing thread that finds the stack empty wakes a worker; other pushing threads rely on that
 //! one.
 
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use crate::chain::{Chain, next, set_next};
 use crate::latency::Sampler;
-use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
+use crate::primitive::LinkStack;
 use crate::task::{Header, Task};
 
 /// The stack; any thread pushes, and any thread takes all tasks. Lock-free.
 #[derive(Debug)]
 pub struct Injector {
-    top: AtomicPtr<Header>,
+    tasks: LinkStack<Header>,
     /// Chooses which wake-ups from outside are measured.
     pub(crate) sampler: Sampler,
 }
@@ -35,7 +35,7 @@ impl Injector {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            top: AtomicPtr::new(ptr::null_mut()),
+            tasks: LinkStack::new(),
             sampler: Sampler::default(),
         }
     }
@@ -43,7 +43,8 @@ impl Injector {
     /// Pushes a task; returns whether the stack was empty.
     pub fn push(&self, task: Task) -> bool {
         let raw = task.into_raw();
-        self.link(raw, raw)
+        // SAFETY: 1, 2. A chain of one task; the stack has its right to run, and so a reference.
+        unsafe { self.tasks.push(raw, raw) }
     }
 
     /// Pushes all tasks of a chain by one compare-exchange; returns whether the stack was empty;
@@ -60,27 +61,9 @@ impl Injector {
             unsafe { set_next(raw, Some(newest)) };
             newest = raw;
         }
-        self.link(newest, oldest)
-    }
-
-    /// Pushes linked tasks, whose rights belong to the caller.
-    fn link(&self, newest: NonNull<Header>, oldest: NonNull<Header>) -> bool {
-        // Relaxed: the compare-exchange below checks it, and no thread dereferences it. [XI1]
-        let mut top = self.top.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the right to run belongs to this call until the compare-exchange succeeds.
-            unsafe { set_next(oldest, NonNull::new(top)) };
-            // Release: pairs with XI3; publishes the links. [XI2]
-            match self.top.compare_exchange_weak(
-                top,
-                newest.as_ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return top.is_null(),
-                Err(now) => top = now,
-            }
-        }
+        // SAFETY: 1, 2. The tasks were linked above; the stack has their rights to run, and so a
+        // reference of each.
+        unsafe { self.tasks.push(newest, oldest) }
     }
 
     /// Takes all tasks, oldest first. One load if there are none.
@@ -91,8 +74,7 @@ impl Injector {
 
     #[cold]
     fn take_slow(&self) -> Chain {
-        // Acquire: pairs with XI2; the links and the tasks are visible. [XI3]
-        let mut at = NonNull::new(self.top.swap(ptr::null_mut(), Ordering::Acquire));
+        let mut at = NonNull::new(self.tasks.take());
         let mut chain = Chain::new();
         while let Some(raw) = at {
             // SAFETY: the taken tasks belong to the caller alone.
@@ -112,8 +94,8 @@ impl Injector {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: a hint; XI3 takes, and the fences of `Idle` order it where it matters. [XI4]
-        self.top.load(Ordering::Relaxed).is_null()
+        // A hint; the fences of `Idle` order it where it matters.
+        self.tasks.is_empty()
     }
 }
 

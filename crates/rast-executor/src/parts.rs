@@ -7,8 +7,7 @@ use std_alloc::vec::Vec;
 
 use rast_timers::{Instant, ManualClock, Nanos};
 
-use crate::deadlines::Timers;
-use crate::local::shared_clock;
+use crate::deadlines::{Timers, shared_clock};
 use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
 use crate::sleepers::Sleepers;

@@ -110,7 +110,7 @@ impl Sleepers {
             return;
         }
         let _ = wakers;
-        crate::driver::ParkerDriver::park_in(parker, timeout);
+        parker.park_for(timeout);
     }
 
     /// Polls for events without sleeping, if no worker sleeps in the poll and there are sockets.

@@ -38,7 +38,7 @@ use crate::ending::{EndedBy, Ending};
 use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
-use crate::primitive::{CachePadded, EventCount};
+use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::{self, Queue};
 
 /// The reason why a door did not take a message; the message is in it.
@@ -199,34 +199,24 @@ impl<M> Door<M> {
     }
 
     /// Waits for room until `deadline`, for ever without one.
-    pub fn send_until(
-        &self,
-        mut message: M,
-        deadline: Option<Instant>,
-    ) -> Result<(), TrySendError<M>> {
-        loop {
-            match self.try_send(message) {
-                Err(TrySendError::Full(back)) => message = back,
-                other => return other,
-            }
-            let key = self.room.prepare();
-            match self.try_send(message) {
-                Err(TrySendError::Full(back)) => message = back,
-                other => {
-                    self.room.cancel(key);
-                    return other;
+    pub fn send_until(&self, message: M, deadline: Option<Instant>) -> Result<(), TrySendError<M>> {
+        let mut message = match self.try_send(message) {
+            Err(TrySendError::Full(back)) => Some(back),
+            other => return other,
+        };
+        let sent = self.room.wait_for(WaitStrategy::Park, deadline, || {
+            match self.try_send(message.take()?) {
+                Err(TrySendError::Full(back)) => {
+                    message = Some(back);
+                    None
                 }
+                other => Some(other),
             }
-            match deadline {
-                None => self.room.wait(key),
-                Some(deadline) => {
-                    self.room.wait_deadline(key, deadline);
-                    if Instant::now() >= deadline {
-                        return self.try_send(message);
-                    }
-                }
-            }
-        }
+        });
+        sent.unwrap_or_else(|| {
+            let back = message.expect("a refused message comes back");
+            Err(TrySendError::Full(back))
+        })
     }
 
     fn reserve(&self) -> bool {

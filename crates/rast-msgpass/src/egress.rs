@@ -48,7 +48,7 @@ use crate::counter::Counter;
 use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
-use crate::primitive::{Backoff, CachePadded, EventCount, WaitStrategy};
+use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
 #[cfg(feature = "testing")]
@@ -419,39 +419,22 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     }
 
     fn recv_until(&mut self, deadline: Option<Instant>) -> Result<M, RecvTimeoutError> {
-        let backoff = Backoff::new();
-        loop {
-            match self.try_recv() {
-                Ok(message) => return Ok(message),
-                Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
-                Err(TryRecvError::Empty) => {}
-            }
-            if self.strategy.is_awake(&backoff) {
-                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(RecvTimeoutError::Elapsed);
-                }
-                backoff.snooze();
-                continue;
-            }
-            let lane = Arc::clone(&self.lane);
-            let key = lane.event.prepare();
-            match self.try_recv() {
-                Ok(message) => {
-                    lane.event.cancel(key);
-                    return Ok(message);
-                }
-                Err(TryRecvError::Closed(by)) => return Err(RecvTimeoutError::Closed(by)),
-                Err(TryRecvError::Empty) => {}
-            }
-            match deadline {
-                None => lane.event.wait(key),
-                Some(deadline) => {
-                    let notified = lane.event.wait_deadline(key, deadline);
-                    if !notified && Instant::now() >= deadline {
-                        return Err(RecvTimeoutError::Elapsed);
-                    }
-                }
-            }
+        if let Some(end) = self.recv_or_closed() {
+            return end;
+        }
+        let (lane, strategy) = (Arc::clone(&self.lane), self.strategy);
+        let end = lane
+            .event
+            .wait_for(strategy, deadline, || self.recv_or_closed());
+        end.unwrap_or(Err(RecvTimeoutError::Elapsed))
+    }
+
+    /// As [`try_recv`](Self::try_recv); `None` if there is no message yet.
+    fn recv_or_closed(&mut self) -> Option<Result<M, RecvTimeoutError>> {
+        match self.try_recv() {
+            Ok(message) => Some(Ok(message)),
+            Err(TryRecvError::Closed(by)) => Some(Err(RecvTimeoutError::Closed(by))),
+            Err(TryRecvError::Empty) => None,
         }
     }
 

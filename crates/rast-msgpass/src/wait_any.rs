@@ -136,19 +136,10 @@ impl WaitAny {
             receiver.listen(&self.event);
         }
         let (count, first) = (receivers.len(), self.first);
-        let mut found = None;
-        let look = || {
+        let found = self.event.wait_for(self.strategy, deadline, || {
             let mut places = (0..count).map(|step| (first + step) % count);
-            found = places.find(|&place| receivers[place].is_ready());
-            found.is_some()
-        };
-        match deadline {
-            None => self.event.wait_until(self.strategy, look),
-            Some(deadline) => {
-                self.event
-                    .wait_until_deadline(self.strategy, deadline, look);
-            }
-        }
+            places.find(|&place| receivers[place].is_ready())
+        });
         if let Some(found) = found {
             self.first = found + 1;
         }

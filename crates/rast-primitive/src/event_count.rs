@@ -253,9 +253,9 @@ impl EventCount {
     /// Waits until `condition` holds, spinning and sleeping by `strategy`. Blocking.
     ///
     /// `condition` must load with Acquire whatever the caller uses afterwards.
-    pub fn wait_until(&self, strategy: WaitStrategy, condition: impl FnMut() -> bool) {
-        let held = self.wait_until_slow(strategy, Deadline::NEVER, condition);
-        debug_assert!(held, "an untimed wait ends with the condition");
+    pub fn wait_until(&self, strategy: WaitStrategy, mut condition: impl FnMut() -> bool) {
+        let held = self.wait_for(strategy, None, || condition().then_some(()));
+        debug_assert!(held.is_some(), "an untimed wait ends with the condition");
     }
 
     /// As [`wait_until`](Self::wait_until), until `deadline` at the latest;
@@ -264,9 +264,44 @@ impl EventCount {
         &self,
         strategy: WaitStrategy,
         deadline: Instant,
-        condition: impl FnMut() -> bool,
+        mut condition: impl FnMut() -> bool,
     ) -> bool {
-        self.wait_until_slow(strategy, Deadline::at(deadline), condition)
+        let held = self.wait_for(strategy, Some(deadline), || condition().then_some(()));
+        held.is_some()
+    }
+
+    /// Calls `attempt` until it returns a value, spinning and sleeping between calls by `strategy`,
+    /// until `deadline` at the latest if there is one. Returns `None` if the last attempt, after
+    /// the deadline, failed too. Blocking, bounded by `deadline`.
+    ///
+    /// This is the loop of an operation that may have to wait: `attempt` is the operation that does
+    /// not wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rast_primitive::{EventCount, WaitStrategy};
+    /// use std::sync::Mutex;
+    /// use std::time::Instant;
+    ///
+    /// let (items, event) = (Mutex::new(vec![1]), EventCount::new());
+    /// let pop = |deadline| {
+    ///     event.wait_for(WaitStrategy::Park, deadline, || items.lock().unwrap().pop())
+    /// };
+    /// assert_eq!(pop(None), Some(1));
+    /// assert_eq!(pop(Some(Instant::now())), None);
+    /// ```
+    pub fn wait_for<T>(
+        &self,
+        strategy: WaitStrategy,
+        deadline: Option<Instant>,
+        attempt: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_for_slow(
+            strategy,
+            deadline.map_or(Deadline::NEVER, Deadline::at),
+            attempt,
+        )
     }
 
     #[inline]
@@ -300,43 +335,45 @@ impl EventCount {
     }
 
     #[cold]
-    fn wait_until_slow(
+    fn wait_for_slow<T>(
         &self,
         strategy: WaitStrategy,
         deadline: Deadline,
-        mut condition: impl FnMut() -> bool,
-    ) -> bool {
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         let backoff = Backoff::new();
-        let mut held = condition();
-        while !held {
+        let mut done = attempt();
+        while done.is_none() {
             if strategy.is_awake(&backoff) {
                 if deadline.is_past() {
-                    return false;
+                    return None;
                 }
                 backoff.snooze();
-                held = condition();
+                done = attempt();
                 continue;
             }
             let key = self.prepare();
-            if condition() {
-                return true;
+            done = attempt();
+            if done.is_some() {
+                // Dropping the key passes a wake-up on.
+                break;
             }
             let notified = self.sleep(&key, deadline);
-            // The key is kept during the check: if that panics, the wake-up is passed on.
-            held = condition();
+            // The key is kept during the attempt: if that panics, the wake-up is passed on.
+            done = attempt();
             if notified {
                 self.receive(key);
             } else {
                 // A wake-up that came after the end of the sleep may also have come after the
-                // check.
+                // attempt.
                 drop(key);
             }
             // Also after a wake-up: continuous wake-ups must not extend the deadline.
             if deadline.is_past() {
-                return held;
+                break;
             }
         }
-        true
+        done
     }
 
     /// Sleeps until `key` is notified, or until `deadline`; returns `true` if it was notified. The

@@ -16,6 +16,7 @@
 //! | [`Backoff`], [`WaitStrategy`] | a short wait; the choice of how to wait longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
+//! | [`LinkStack`] | a Treiber stack of linked nodes that is taken as a whole |
 //! | [`asymmetric`] | a pair of fences: the frequent one is free, the rare one is a system call |
 //! | [`fence_after_exchange`] | a full fence after a read-modify-write, free on x86-64 |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
@@ -72,7 +73,7 @@
 //!
 //! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; adds
 //!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells,
-//!   [`Backoff`], [`TaggedPtr`], for `no_std` with `alloc`.
+//!   [`Backoff`], [`LinkStack`], [`TaggedPtr`], for `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there, timed waits time
 //!   out at once, and there are no scoped threads.
 //! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors are those of std,
@@ -112,6 +113,7 @@ mod backoff;
 mod cache_padded;
 mod counter;
 mod exchange_fence;
+mod link_stack;
 mod random;
 mod tagged;
 mod wait_strategy;
@@ -151,6 +153,7 @@ pub use counting::CountingAlloc;
 #[cfg(feature = "std")]
 pub use event_count::{EventCount, Key};
 pub use exchange_fence::fence_after_exchange;
+pub use link_stack::{LinkStack, Linked};
 #[cfg(feature = "std")]
 pub use local_parker::{LocalParker, LocalUnparker};
 #[cfg(feature = "std")]

@@ -124,6 +124,23 @@ impl Parker {
         self.inner.take() || self.inner.park_slow(Deadline::after(timeout))
     }
 
+    /// As [`park_timeout`](Self::park_timeout), or as [`park`](Self::park) if there is no timeout.
+    /// Blocking.
+    ///
+    /// ```
+    /// use rast_primitive::Parker;
+    /// use std::time::Duration;
+    ///
+    /// let parker = Parker::new();
+    /// assert!(!parker.park_for(Some(Duration::ZERO)));
+    /// parker.unparker().unpark();
+    /// assert!(parker.park_for(None));
+    /// ```
+    pub fn park_for(&self, timeout: Option<Duration>) -> bool {
+        let deadline = timeout.map_or(Deadline::NEVER, Deadline::after);
+        self.inner.take() || self.inner.park_slow(deadline)
+    }
+
     /// As [`park`](Self::park), until `deadline` at the latest; returns true
     /// when it took a token. Blocking, bounded by `deadline`.
     pub fn park_deadline(&self, deadline: Instant) -> bool {

@@ -11,9 +11,10 @@ use rast_primitive::model::model;
 use rast_primitive::sync::Arc;
 use rast_primitive::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rast_primitive::{
-    AtomicTaggedPtr, ClassEvent, Counter, EventCount, Parker, Signal, Snapshot, TaggedPtr,
-    WaitStrategy, fence_after_exchange, thread,
+    AtomicTaggedPtr, ClassEvent, Counter, EventCount, LinkStack, Linked, Parker, Signal, Snapshot,
+    TaggedPtr, WaitStrategy, fence_after_exchange, thread,
 };
+use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 /// A plain number: a data race on it fails the model.
@@ -64,6 +65,104 @@ fn counter_publishes_what_it_counts() {
         shared.0.add_after(1);
         reader.join().unwrap();
         assert_eq!(shared.0.get(), 2);
+    });
+}
+
+/// A node of a stack, with a plain number beside the link.
+struct Node {
+    next: UnsafeCell<*mut Node>,
+    number: Plain,
+}
+
+// SAFETY: 1. It writes the link alone.
+unsafe impl Linked for Node {
+    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+        // SAFETY: by the caller the node is alive.
+        let node = unsafe { node.as_ref() };
+        node.next.with_mut(|link| {
+            // SAFETY: by the caller it is the caller's alone.
+            unsafe { *link = next }
+        });
+    }
+}
+
+impl Node {
+    fn boxed(number: u32) -> NonNull<Self> {
+        let node = Box::new(Self {
+            next: UnsafeCell::new(ptr::null_mut()),
+            number: Plain::new(),
+        });
+        node.number.set(number);
+        NonNull::from(Box::leak(node))
+    }
+
+    /// Frees the nodes that were taken; returns their numbers.
+    fn numbers(mut at: *mut Self) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while !at.is_null() {
+            // SAFETY: the nodes were taken, and are boxes.
+            let node = unsafe { Box::from_raw(at) };
+            at = node.next.with(|link| {
+                // SAFETY: the node is this thread's.
+                unsafe { *link }
+            });
+            numbers.push(node.number.get());
+        }
+        numbers
+    }
+}
+
+/// What was done to a node before its push is seen by the thread that takes it, also if a push of
+/// another thread lies between; each node is taken once, and one push finds the stack empty after
+/// each take.
+#[test]
+fn link_stack_publishes() {
+    model(|| {
+        let stack = Arc::new(LinkStack::<Node>::new());
+        let pushing = [1, 2].map(|number| {
+            let theirs = Arc::clone(&stack);
+            thread::spawn(move || {
+                let node = Node::boxed(number);
+                // SAFETY: 1, 2. A chain of one node, which lives until it was taken.
+                unsafe { theirs.push(node, node) }
+            })
+        });
+        let mut numbers = Node::numbers(stack.take());
+        let takes = 1 + usize::from(!numbers.is_empty());
+        let first = pushing.map(|thread| thread.join().unwrap());
+        numbers.extend(Node::numbers(stack.take()));
+        let empty = first.into_iter().filter(|&was_empty| was_empty).count();
+        assert!((1..=takes).contains(&empty), "{first:?}");
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2]);
+        assert!(stack.is_empty());
+    });
+}
+
+/// A push either is taken by the close, with its node, or finds the stack closed, and then sees
+/// what was done before the close.
+#[test]
+fn link_stack_close_is_seen() {
+    model(|| {
+        let shared = Arc::new((LinkStack::<Node, true>::new(), Plain::new()));
+        let theirs = Arc::clone(&shared);
+        let pushing = thread::spawn(move || {
+            let node = Node::boxed(1);
+            // SAFETY: 1, 2. A chain of one node, which lives until it was taken.
+            let pushed = unsafe { theirs.0.try_push(node, node) };
+            if pushed.is_none() {
+                assert_eq!(theirs.1.get(), 7);
+                // SAFETY: the node is a box, and this thread's as before.
+                drop(unsafe { Box::from_raw(node.as_ptr()) });
+            }
+            pushed.is_some()
+        });
+        shared.1.set(7);
+        let taken = shared.0.close().expect("it was open");
+        let numbers = Node::numbers(taken);
+        assert_eq!(numbers.len(), usize::from(pushing.join().unwrap()));
+        assert!(shared.0.is_closed() && shared.0.is_empty());
+        assert_eq!(shared.0.close(), None);
     });
 }
 

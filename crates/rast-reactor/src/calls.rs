@@ -18,7 +18,7 @@ use crate::origin::Origin;
 use crate::pool::Policy;
 use crate::primitive::sync::Arc;
 use crate::spawned::Call;
-use crate::watch::Watched;
+use crate::watched::Watched;
 
 /// Sends a call with the credit that it has.
 fn send<F, R>(

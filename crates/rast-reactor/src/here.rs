@@ -18,10 +18,10 @@ use crate::pool;
 use crate::primitive;
 use crate::primitive::sync::Arc;
 use crate::registry::Replica;
-use crate::shared::{Reactor, Shared};
+use crate::shared::Shared;
 use crate::spawned::Spawned;
-use crate::timer::Trackers;
-use crate::watch::Watched;
+use crate::trackers::Trackers;
+use crate::watched::{Entry, Watched};
 
 /// The calls to one target.
 pub(crate) struct Lane {
@@ -94,19 +94,6 @@ pub(crate) fn is_of(shared: &Arc<Shared>) -> bool {
 pub(crate) const OUTSIDE: &str =
     "no reactor runs on this thread: call this in a task of a reactor, or use Reactor::spawn";
 
-/// Returns the reactor that runs the caller; `None` on other threads.
-///
-/// ```
-/// assert!(rast_reactor::current().is_none());
-/// ```
-#[must_use]
-pub fn current() -> Option<Reactor> {
-    here().map(|here| Reactor {
-        shared: Arc::clone(&here.shared),
-        index: here.index,
-    })
-}
-
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
 /// In destructors of tasks that a reactor drops at its end the future is dropped, and the handle
@@ -158,7 +145,8 @@ fn spawn_local_as<F: Future + 'static>(
         name: name.map(Arc::new),
         line,
     };
-    let entry = Shared::enter(&here.shared, here.index, origin.clone());
+    let never = &here.shared.never;
+    let entry = Entry::new(&here.shared, here.index, origin.clone(), never);
     Spawned::new(rast_executor::spawn_local(Watched {
         future,
         shared: Arc::clone(&here.shared),
@@ -346,9 +334,18 @@ pub(crate) type Sleeps = crate::io::IoDriver;
 #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
 pub(crate) type Sleeps = rast_executor::ParkerDriver;
 
+/// What a reactor does that has nothing to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    Sleeps,
+    /// It looks again.
+    Spins,
+}
+
 /// What the thread of a reactor sleeps in: it sends what a turn has collected.
 pub(crate) struct TurnDriver {
     pub(crate) sleeps: Sleeps,
+    pub(crate) idle: Idle,
     /// Set before the first task runs.
     pub(crate) here: Rc<OnceCell<Rc<Here>>>,
 }
@@ -370,6 +367,10 @@ impl Driver for TurnDriver {
 
     fn park(&mut self, timeout: Option<Duration>) {
         match self.here.get() {
+            // The executor comes back here, by way of `submit`, until a task is ready: `submit`
+            // looks at the driver, and the executor at its timers and at what others have sent. The
+            // driver was never asked to sleep, so a wake-up makes no call of the system.
+            Some(_) if self.idle == Idle::Spins => primitive::hint::spin_loop(),
             Some(here) => {
                 let timeout = here.trackers.limit(timeout);
                 let timeout = here.replica.park(timeout);

@@ -9,9 +9,10 @@
 //! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
 //! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
-//!   [`retry`] begins again.
+//!   and [`retry`] runs the scope again after one was refused.
 //! - [`registry`]: resources that one reactor changes and all read, without a fence.
-//! - [`Lane`] and [`fire_at`]: timers beside the executor's sleeps, by what they need.
+//! - [`Lane`] and [`fire_at`]: timers for equal timeouts and for callbacks, beside the executor's
+//!   sleeps.
 //! - [`Gate`], [`Limiter`], [`Breaker`]: how many at once, how many per second, and whether at all.
 //! - [`all_results`]: several futures at once in one task.
 //!
@@ -43,14 +44,14 @@
 //! - A closure that was sent to a reactor is called or dropped there, once; if that reactor has
 //!   stopped, it is dropped by its sender. Its caller learns which.
 //! - Calls from one reactor to another that have not begun are at most 1,024. A call that waits for
-//!   its turn delays no task, and nested calls cannot wait for each other.
+//!   its turn delays only its caller, and calls nested in each other cannot deadlock.
 //! - A panic stays in its task or call, and its caller gets the payload.
 //! - Giving a call up, by dropping its future, is always sound: what has not begun is dropped, what
 //!   has begun ends at its next await.
-//! - A policy's tasks in the pool are at most 65,536. None is overtaken for ever: one that waits
-//!   for a second goes before the others on the threads that may run it.
-//!
-//! - A wait for a lock that could never end is refused, and no other is.
+//! - At most 65,536 tasks of a policy are queued in the pool, unless its builder sets another
+//!   capacity. None is overtaken for ever: a task that has waited for one second goes before the
+//!   others on the threads that may run it.
+//! - A wait for a lock is refused if, and only if, it would be part of a deadlock.
 //! - A commit of resources is seen whole, by transactions that begin after it was applied; what a
 //!   transaction sees is not destroyed while it is open.
 //!
@@ -73,6 +74,7 @@ mod origin;
 mod spawned;
 mod waker_id;
 
+mod clock;
 mod credit;
 mod pool;
 
@@ -81,8 +83,12 @@ pub mod registry;
 
 mod watch;
 
-mod here;
 mod shared;
+mod trackers;
+mod watched;
+
+mod here;
+mod reactor;
 mod timer;
 
 mod all;
@@ -108,13 +114,13 @@ pub use breaker::{Admission, Breaker, BreakerBuilder, Open};
 pub use calls::{background_task, reactor_task, reactors_task, try_reactor_task};
 pub use error::{BuildError, CallError};
 pub use gate::{EnterError, Gate, GateClosed, Pass};
-pub use here::{current, spawn_local, spawn_local_named};
+pub use here::{spawn_local, spawn_local_named};
 pub use limiter::{InvalidRate, Limited, Limiter, TooLarge};
 pub use lock::{Deadlock, ExclusiveGuard, Lock, LockScope, SharedGuard};
 pub use pool::{Policy, Pool, PoolBuilder};
+pub use reactor::{Reactor, current};
 pub use reactors::{Builder, Reactors, Stopped};
 pub use retry::{Retry, retry};
-pub use shared::Reactor;
 pub use spawned::{Call, Spawned};
 pub use timer::{Lane, LaneSleep, fire_at};
 pub use watch::{SlowPoll, Unfinished};

@@ -360,7 +360,7 @@ impl PoolBuilder {
     /// The clock that the age of tasks goes by; the system's monotonic one by default. A reading
     /// that panics is as one that it gave up to a millisecond before.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
-        self.clock = Some(crate::shared::shared_clock(clock));
+        self.clock = Some(crate::clock::shared_clock(clock));
         self
     }
 
@@ -385,7 +385,7 @@ impl PoolBuilder {
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
-        let clock = self.clock.unwrap_or_else(crate::shared::system_clock);
+        let clock = self.clock.unwrap_or_else(crate::clock::system_clock);
         let pool = Pool {
             shared: Arc::new(Shared {
                 state: Mutex::new(State {

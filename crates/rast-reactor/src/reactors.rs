@@ -11,14 +11,16 @@ use std_alloc::vec::Vec;
 use rast_executor::timers::Clock;
 use rast_executor::{LocalExecutor, RemoteSpawner};
 
+use crate::clock::{shared_clock, system_clock};
 use crate::error::BuildError;
-use crate::here::{self, Here, TurnDriver};
+use crate::here::{self, Here, Idle, TurnDriver};
 use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
+use crate::reactor::Reactor;
 use crate::registry::{Plan, Resources};
-use crate::shared::{Phase, Reactor, Shared, shared_clock, system_clock};
+use crate::shared::{Phase, Shared};
 use crate::watch::{Report, SlowPoll, Unfinished, Watch};
 
 /// The most reactors of a set: there is a word for each ordered pair.
@@ -121,6 +123,7 @@ impl Reactors {
             report: None,
             pool: Pool::builder(),
             resources: Resources::new(),
+            idle: Idle::Sleeps,
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             io: crate::io::IoBuilder::default(),
         }
@@ -343,6 +346,7 @@ pub struct Builder {
     report: Option<Report>,
     pool: PoolBuilder,
     resources: Resources,
+    idle: Idle,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     io: crate::io::IoBuilder,
 }
@@ -377,6 +381,27 @@ impl Builder {
     /// A poll that takes longer is reported: 1 ms by default.
     pub fn slow_poll(mut self, limit: Duration) -> Self {
         self.slow = limit;
+        self
+    }
+
+    /// Has the reactors spin: one that has nothing to run looks at its driver again and again, and
+    /// never sleeps.
+    ///
+    /// It saves the call of the system that sleeps and the time until the system runs the thread
+    /// again, which is most of the time of a request over a single connection. The cost is the
+    /// whole core of each reactor, also while there is no request, so use it with
+    /// [`cores`](Self::cores) of their own: two reactors that spin on one core take turns by the
+    /// system's slices, which are milliseconds. [`stop`](Reactors::stop) ends such reactors as any.
+    ///
+    /// ```
+    /// use rast_reactor::{Reactors, reactor_task};
+    ///
+    /// let reactors = Reactors::builder().number(2).spin().build().unwrap();
+    /// let task = reactors.reactor(0).unwrap().spawn(|| reactor_task(1, || async { 7 }));
+    /// assert_eq!(rast_reactor::executor::block_on(task).unwrap().unwrap(), 7);
+    /// ```
+    pub fn spin(mut self) -> Self {
+        self.idle = Idle::Spins;
         self
     }
 
@@ -485,6 +510,7 @@ impl Builder {
                     index,
                     core,
                     plan,
+                    idle: self.idle,
                     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
                     io,
                 };
@@ -533,6 +559,7 @@ impl fmt::Debug for Builder {
             .field("cores", &self.cores)
             .field("name", &self.name)
             .field("slow_poll", &self.slow)
+            .field("idle", &self.idle)
             .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
@@ -543,6 +570,7 @@ struct Seat {
     index: usize,
     core: Option<usize>,
     plan: Plan,
+    idle: Idle,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     io: crate::io::IoBuilder,
 }
@@ -577,7 +605,11 @@ impl Start {
     /// What the thread of a reactor does.
     fn serve(&self, seat: Seat, clock: Arc<dyn Clock + Send + Sync>) {
         let Seat {
-            index, core, plan, ..
+            index,
+            core,
+            plan,
+            idle,
+            ..
         } = seat;
         if let Some(core) = core
             && !pin(core)
@@ -594,6 +626,7 @@ impl Start {
         let cell = Rc::new(OnceCell::new());
         let driver = TurnDriver {
             sleeps,
+            idle,
             here: Rc::clone(&cell),
         };
         let executor = LocalExecutor::with_driver(Arc::clone(&clock), driver);

@@ -1,19 +1,16 @@
-//! The tasks of a reactor: which there are, and how long their polls take.
+//! The tasks of a reactor: which there are, and what their polls are measured by.
 
 use core::panic::Location;
-use core::pin::Pin;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::{Clock, Instant};
+use hashbrown::{DefaultHashBuilder, HashMap};
+use rast_executor::timers::Clock;
 
 use crate::origin::Origin;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
-use crate::registry;
-use crate::shared::Shared;
 
 /// A poll that held its reactor for too long.
 #[derive(Debug)]
@@ -43,44 +40,45 @@ pub struct Unfinished {
 
 #[derive(Default)]
 struct Table {
-    places: Vec<Option<Origin>>,
-    free: Vec<usize>,
-    /// How many there ever were.
+    /// By their numbers.
+    tasks: HashMap<u64, Origin, DefaultHashBuilder>,
+    /// How many there ever were: the number of the last one.
     entered: u64,
 }
+
+/// Tasks that a list has room for whatever is in it.
+const SMALL: usize = 256;
 
 /// The tasks of one reactor that are not complete.
 #[derive(Default)]
 pub(crate) struct Tasks(Mutex<Table>);
 
 impl Tasks {
-    /// Enters a task; `None` if `is_closed` is set. The flag is looked at under the lock, so that a
-    /// count that comes after its change misses nothing.
-    pub(crate) fn enter(&self, origin: Origin, is_closed: &AtomicBool) -> Option<usize> {
+    /// Enters a task, and returns its number; `None` if `is_closed` is set. The flag is looked at
+    /// under the lock, so that a count that comes after its change misses nothing.
+    pub(crate) fn enter(&self, origin: Origin, is_closed: &AtomicBool) -> Option<u64> {
         let mut table = self.0.lock();
         // Relaxed: the lock orders it with the count.
         if is_closed.load(Ordering::Relaxed) {
             return None;
         }
         table.entered += 1;
-        let place = match table.free.pop() {
-            Some(place) => place,
-            None => {
-                table.places.push(None);
-                table.places.len() - 1
-            }
-        };
-        table.places[place] = Some(origin);
-        Some(place)
+        let number = table.entered;
+        table.tasks.insert(number, origin);
+        Some(number)
     }
 
-    /// Takes a task out; returns whether it was the last one.
-    pub(crate) fn leave(&self, place: usize) -> bool {
+    /// Takes a task out; returns whether it was the last one. After far more tasks than are left it
+    /// gives memory back.
+    pub(crate) fn leave(&self, number: u64) -> bool {
         let (origin, is_last) = {
             let mut table = self.0.lock();
-            table.free.push(place);
-            let origin = table.places[place].take();
-            (origin, table.free.len() == table.places.len())
+            let tasks = &mut table.tasks;
+            let origin = tasks.remove(&number);
+            if tasks.capacity() > 8 * tasks.len() + SMALL {
+                tasks.shrink_to(2 * tasks.len());
+            }
+            (origin, tasks.is_empty())
         };
         drop(origin);
         is_last
@@ -89,31 +87,20 @@ impl Tasks {
     /// How many there are, and how many there ever were.
     pub(crate) fn count(&self) -> (usize, u64) {
         let table = self.0.lock();
-        (table.places.len() - table.free.len(), table.entered)
+        (table.tasks.len(), table.entered)
     }
 
-    /// All of them.
+    /// All of them, in the order in which they were spawned.
     pub(crate) fn all(&self, reactor: usize) -> Vec<Unfinished> {
         let table = self.0.lock();
-        let unfinished = |origin: &Origin| Unfinished {
+        let mut tasks: Vec<_> = table.tasks.iter().collect();
+        tasks.sort_unstable_by_key(|&(number, _)| *number);
+        let unfinished = |(_, origin): (_, &Origin)| Unfinished {
             reactor,
             name: origin.name.as_deref().cloned(),
             line: origin.line,
         };
-        table.places.iter().flatten().map(unfinished).collect()
-    }
-}
-
-/// Takes a task out of the list when it is dropped.
-pub(crate) struct Entry {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) reactor: usize,
-    pub(crate) place: usize,
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.shared.leave(self.reactor, self.place);
+        tasks.into_iter().map(unfinished).collect()
     }
 }
 
@@ -126,54 +113,6 @@ pub(crate) struct Watch {
 
 /// What is told of slow polls.
 pub(crate) type Report = Arc<dyn Fn(&SlowPoll<'_>) + Send + Sync>;
-
-/// A future whose polls are measured.
-pub(crate) struct Watched<F> {
-    pub(crate) future: F,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) reactor: usize,
-    pub(crate) origin: Origin,
-    /// Dropped after the future.
-    pub(crate) _entry: Option<Entry>,
-}
-
-impl<F: Future> Future for Watched<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future is not moved out of its pin; the other fields need none.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let _measure = Measure {
-            begin: this.shared.watch.clock.now(),
-            shared: &this.shared,
-            reactor: this.reactor,
-            origin: &this.origin,
-        };
-        future.poll(cx)
-    }
-}
-
-/// Measures a poll, also one that panics: it ends when this is dropped.
-struct Measure<'a> {
-    begin: Instant,
-    shared: &'a Shared,
-    reactor: usize,
-    origin: &'a Origin,
-}
-
-impl Drop for Measure<'_> {
-    fn drop(&mut self) {
-        registry::polled(self.origin);
-        let watch = &self.shared.watch;
-        let took = watch.clock.now().saturating_since(self.begin);
-        let took = Duration::from_nanos(took.as_nanos());
-        if took > watch.limit {
-            self.shared.report_slow(self.reactor, self.origin, took);
-        }
-    }
-}
 
 /// A count of slow polls.
 #[derive(Default)]

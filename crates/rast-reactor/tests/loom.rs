@@ -1,9 +1,12 @@
 //! Models: the credits of a pair, the wake-ups of the pool, commits and their epochs.
 
-use rast_reactor::parts::{CREDITS, Ledger, Pair, Reader, Sent, Writer};
+use rast_reactor::executor::LocalExecutor;
+use rast_reactor::parts::{CREDITS, Ledger, Pair, Reader, Registry, Sent, Turns, Writer};
 use rast_reactor::primitive::cell::UnsafeCell;
 use rast_reactor::primitive::sync::Arc;
-use rast_reactor::primitive::{Parker, model, thread};
+use rast_reactor::primitive::sync::atomic::{AtomicUsize, Ordering};
+use rast_reactor::primitive::{Parker, Unparker, model, thread};
+use rast_reactor::registry::{NoKey, Resource, Resources, change, read};
 use rast_reactor::{Policy, Pool};
 
 /// A pair whose credits were all taken.
@@ -56,6 +59,73 @@ fn two_that_return_credits_lose_no_wake_up() {
         for target in targets {
             target.join().unwrap();
         }
+    });
+}
+
+/// A credit of a call, which the target returns, on its thread.
+struct Credit(Arc<Pair>, Unparker);
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        if self.0.give_back() {
+            self.1.unpark();
+        }
+    }
+}
+
+#[test]
+fn the_credit_of_a_call_that_is_given_up_comes_back_once() {
+    // The caller drops its call while the target begins it, drops it, or ends. The caller's next
+    // call waits for that credit, which is the last.
+    model::model(|| {
+        let executor = LocalExecutor::new();
+        let remote = executor.remote();
+        let caller = thread::spawn(move || {
+            let (pair, sent) = spent();
+            let parker = Parker::new();
+            let credit = Credit(Arc::clone(&pair), parker.unparker());
+            let mut batch = remote.batch();
+            let call = batch.spawn(move || {
+                drop(credit);
+                async {}
+            });
+            batch.send();
+            call.abort();
+            drop(call);
+            while !sent.take_or_wait(&pair) {
+                parker.park();
+            }
+            assert!(!sent.take(&pair), "one came back");
+        });
+        executor.run(async {});
+        drop(executor);
+        caller.join().unwrap();
+    });
+}
+
+#[test]
+fn tasks_of_two_classes_wake_a_thread_each() {
+    // The low task runs on the thread of class 2 alone, the high one on either.
+    model::model(|| {
+        let pool = Pool::builder().threads([1, 0, 1]).build().unwrap();
+        let parker = Parker::new();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let run = |policy| {
+            let (ran, unparker) = (Arc::clone(&ran), parker.unparker());
+            let task = move || {
+                // Relaxed: the unpark publishes it.
+                ran.fetch_add(1, Ordering::Relaxed);
+                unparker.unpark();
+            };
+            let call = pool.run(policy, task);
+            call.unwrap_or_else(|_| panic!("the pool is empty"))
+        };
+        let calls = [run(Policy::Low), run(Policy::High)];
+        // Without both wake-ups this waits for ever. Relaxed: as above.
+        while ran.load(Ordering::Relaxed) < 2 {
+            parker.park();
+        }
+        drop(calls);
     });
 }
 
@@ -238,5 +308,82 @@ fn an_owner_that_sleeps_is_woken_when_its_commit_is_applied() {
             writer.end_wait();
         }
         drop(reactor.join().unwrap());
+    });
+}
+
+/// One of two resources that each commit changes together. Its end is an access too.
+struct Half(UnsafeCell<u32>);
+
+// SAFETY: that its accesses are ordered is what the model shows.
+unsafe impl Send for Half {}
+// SAFETY: as above.
+unsafe impl Sync for Half {}
+
+impl Half {
+    fn new(version: u32) -> Self {
+        Self(UnsafeCell::new(version))
+    }
+
+    fn version(&self) -> u32 {
+        // SAFETY: as the model shows.
+        self.0.with(|version| unsafe { *version })
+    }
+}
+
+impl Resource for Half {
+    type Key = NoKey;
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        // SAFETY: as the model shows.
+        self.0.with_mut(|version| unsafe { *version = 0 });
+    }
+}
+
+/// The versions that a transaction sees.
+fn versions() -> Vec<u32> {
+    let read = read();
+    let halves = read.of::<Half>();
+    let versions = halves.iter().map(|(_, half)| half.version());
+    versions.collect()
+}
+
+/// Adds the two, and then replaces both.
+fn change_both(turns: &Turns) {
+    let mut changes = change();
+    let mut add = || changes.add(Half::new(1)).unwrap();
+    let both = [add(), add()];
+    drop(changes.commit().unwrap());
+    let mut changes = change();
+    for half in both {
+        changes.replace(half, Half::new(2)).unwrap();
+    }
+    drop(changes.commit().unwrap());
+    // Destroys what was replaced, if the reader is past it.
+    turns.turn();
+}
+
+#[test]
+fn two_resources_of_a_commit_are_seen_together() {
+    model::model(|| {
+        let resources = Resources::new().own::<Half>(0);
+        let mut registries = Registry::of(resources, 2);
+        let theirs = registries.pop().unwrap();
+        let own = registries.pop().unwrap();
+        let reader = thread::spawn(move || {
+            theirs.run(|turns| {
+                let mut last = Vec::new();
+                for _ in 0..2 {
+                    turns.turn();
+                    let seen = versions();
+                    assert!([&[][..], &[1, 1], &[2, 2]].contains(&&*seen), "{seen:?}");
+                    assert!(seen >= last, "commits are seen in order");
+                    last = seen;
+                }
+            });
+        });
+        own.run(change_both);
+        reader.join().unwrap();
     });
 }

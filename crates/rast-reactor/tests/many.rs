@@ -1,25 +1,41 @@
-//! 10,000 connections that are held open, and an echo over each of them.
+//! 10,000 connections that are held open, and an echo over each of them. When they are closed, what
+//! the server has allocated for them is freed.
 //!
 //! The clients are another process, because a process seldom may have 20,000 descriptors. Where the
 //! limit is below 10,000 and some, as many connections are held as it allows, and the test prints
 //! how many.
-#![cfg(all(feature = "io", target_os = "linux", not(any(rast_loom, rast_shuttle))))]
+#![cfg(all(
+    feature = "io",
+    target_os = "linux",
+    not(any(rast_loom, rast_shuttle, rast_global_alloc))
+))]
 
+#[path = "support/bytes.rs"]
+mod bytes;
 mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
+use bytes::Bytes;
 use rast_reactor::io::{Backend, ListenerGroup, Watermarks};
-use rast_reactor::{BuildError, spawn_local};
-use support::{LONG, builder, on};
+use rast_reactor::{BuildError, Reactors, spawn_local};
+use support::{LONG, builder, on, turn};
+
+#[global_allocator]
+static ALLOCATOR: Bytes = Bytes;
 
 /// Names the server's address and the number of connections to the process of the clients.
 const CLIENTS: &str = "RAST_MANY_CLIENTS";
 const CONNECTIONS: usize = 10_000;
 /// Descriptors for other things.
 const SPARE: usize = 200;
+/// Connections that come first, so that what is made once is there.
+const FIRST: usize = 16;
+/// Bytes that may be left: tables of some hundreds of places, and of the executor's poll 16 for
+/// each socket that it ever had at once.
+const LEFT: usize = 512 << 10;
 
 /// Raises the limit of descriptors as far as the system allows; returns the limit.
 fn raise_limit() -> usize {
@@ -63,6 +79,16 @@ fn hold(address: SocketAddr, number: usize) {
     }
     for client in (0..number).rev() {
         echo(client, number + client);
+    }
+}
+
+/// Waits until each reactor has only the task that accepts, and has ended its turn.
+fn close(reactors: &Reactors) {
+    for reactor in 0..2 {
+        while reactors.tasks(reactor).unwrap() > 1 {
+            on(reactors, reactor, turn);
+        }
+        on(reactors, reactor, turn);
     }
 }
 
@@ -112,12 +138,20 @@ fn connections_are_held_and_echo() {
                 })
             })
             .collect();
-        let asked = format!("{} {number}", group.local_addr());
-        let clients = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "connections_are_held_and_echo"])
-            .env(CLIENTS, asked)
-            .status();
-        assert!(clients.unwrap().success(), "{backend:?}");
+        let clients = |number: usize| {
+            let asked = format!("{} {number}", group.local_addr());
+            let clients = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "connections_are_held_and_echo"])
+                .env(CLIENTS, asked)
+                .status();
+            assert!(clients.unwrap().success(), "{backend:?}");
+            close(&reactors);
+        };
+        clients(FIRST);
+        let before = Bytes::live();
+        clients(number);
+        let after = Bytes::live();
+        assert!(after <= before + LEFT, "{backend:?}: {before}, {after}");
         // The tasks of the connections end at their ends, those that accept do not.
         for server in servers {
             server.abort();

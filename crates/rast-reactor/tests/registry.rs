@@ -6,7 +6,7 @@ mod support;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use rast_reactor::executor::yield_now;
@@ -672,4 +672,80 @@ fn many_resources() {
         }
     });
     assert_eq!(left(reactors, &all), 0);
+}
+
+/// A key whose hash is that of all others. It counts its comparisons.
+#[derive(Clone)]
+struct Same(u32, Arc<AtomicUsize>);
+
+impl PartialEq for Same {
+    fn eq(&self, other: &Self) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Same {}
+
+impl Hash for Same {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+struct Crowded(u32);
+
+impl Resource for Crowded {
+    type Key = Same;
+}
+
+#[test]
+fn a_read_compares_each_key_of_a_hash_once() {
+    const MANY: u32 = 500;
+    let (reactors, _) = reactors(2, |own| own.own::<Crowded>(0));
+    let count = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&count);
+    let ids = on(&reactors, 0, move || async move {
+        let mut changes = change();
+        let insert = |n| changes.insert(Same(n, Arc::clone(&theirs)), Crowded(n));
+        let ids: Vec<_> = (0..MANY).map(insert).map(Result::unwrap).collect();
+        changes.commit().unwrap().await;
+        ids
+    });
+    let (theirs, key) = (Arc::clone(&count), Arc::clone(&count));
+    let kept = ids.clone();
+    let (go, gone) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let reader = reactors.reactor(1).unwrap().spawn(move || async move {
+        let before = read();
+        let look = |read: &rast_reactor::registry::Read, n| {
+            theirs.store(0, Ordering::Relaxed);
+            let found = read.find::<Crowded, _>(&Same(n, Arc::clone(&key)));
+            // The first one is compared, and then all of them.
+            assert!(theirs.load(Ordering::Relaxed) <= MANY as usize + 1);
+            found.map(|(id, crowded)| (id, crowded.0))
+        };
+        for n in 0..MANY {
+            assert_eq!(look(&before, n), Some((kept[n as usize], n)));
+        }
+        assert_eq!(look(&before, MANY), None);
+        begin.send(()).unwrap();
+        // Half of them are removed meanwhile, which this transaction does not see.
+        while gone.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
+            yield_now().await;
+        }
+        for n in 0..MANY {
+            assert_eq!(look(&before, n), Some((kept[n as usize], n)));
+            let now = (n % 2 == 0).then_some((kept[n as usize], n));
+            assert_eq!(look(&read(), n), now);
+        }
+    });
+    begun.recv().unwrap();
+    on(&reactors, 0, move || async move {
+        let mut changes = change();
+        for &id in ids.iter().skip(1).step_by(2) {
+            changes.remove(id).unwrap();
+        }
+        changes.commit().unwrap().await;
+    });
+    drop(go);
+    rast_reactor::executor::block_on(reader).unwrap();
 }

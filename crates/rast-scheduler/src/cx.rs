@@ -8,8 +8,9 @@ use rast_timers::{Instant, Nanos};
 
 use crate::next::Next;
 use crate::owned::{Owned, Reference, instant};
+use crate::remote::Remote;
 use crate::shared::Shared;
-use crate::{Remote, TaskHandle};
+use crate::task_handle::TaskHandle;
 
 /// The view that a step has of its task and its scheduler. All calls are wait-free, except where
 /// documented otherwise.

@@ -2,22 +2,23 @@
 //!
 //! | word | meaning | written by |
 //! | --- | --- | --- |
-//! | `asleep`, a bit per worker | it sleeps, or checks once more before it does | that worker |
-//! | `asleep`, [`STOP`] | the scheduler is stopping | `stop`, `start` |
-//! | `notified` | a thread is about to wake it, or has | the threads that push; cleared by that worker |
-//! | `wakes` | changes before a worker that slept takes any task | that worker |
-//! | `keeper` | the worker that sleeps until the next deadline, plus one | that worker |
+//! | `asleep`, a bit per worker | the worker sleeps, or checks once more before it sleeps | that worker |
+//! | `asleep`, [`STOP`] | workers must leave their loops | `stop` sets it, `start` clears it |
+//! | `notified`, a bit per worker | a thread wakes the worker, or is about to | set by that thread, cleared by the worker |
+//! | `wakes` | number of times that a worker stopped sleeping | that worker, before it takes a task |
+//! | `keeper` | the index, plus one, of the worker that sleeps until the next deadline; 0 if none does | that worker |
 //!
 //! 1. A worker sets its bit (the announcement), executes the barrier, checks for work everywhere,
 //!    and sleeps if there is none.
 //! 2. A thread that pushes loads `asleep` after the push. Of a push and an announcement, at least
 //!    one sees the other.
 //! 3. It wakes one sleeper: one that is not notified, if there is one; otherwise a notified one
-//!    again. So a thread that is suspended between its mark and its wake-up delays no other thread.
+//!    again. So a thread that is suspended between its change of `notified` and its wake-up delays
+//!    no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
-//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs one useless
-//! wake-up.
+//! `notified` keeps a burst of posts from waking one sleeper many times. It is a hint: a bit that
+//! is set late, when its worker is awake again, costs one useless wake-up.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -201,15 +202,8 @@ impl Idle {
 
     /// Sleeps until woken, for at most `limit`.
     pub(crate) fn sleep(parker: &Parker, limit: Option<Duration>, is_sure: bool) {
-        match limit {
-            _ if !is_sure => {
-                parker.park_timeout(limit.map_or(NAP, |limit| limit.min(NAP)));
-            }
-            Some(limit) => {
-                parker.park_timeout(limit);
-            }
-            None => parker.park(),
-        }
+        let nap = limit.map_or(NAP, |limit| limit.min(NAP));
+        parker.park_for(if is_sure { limit } else { Some(nap) });
     }
 
     /// Returns whether all of `members` sleep, and slept during the whole call of `looks`, which

@@ -13,11 +13,12 @@ use std::task::Wake;
 use rast_timers::primitive::sync::Mutex;
 use rast_timers::primitive::{Parker, Unparker};
 
+use crate::cell::{Body, Joint};
 use crate::cx::Cx;
 use crate::next::Next;
-use crate::owned::{Body, Joint, Reference};
+use crate::owned::Reference;
 use crate::primitive::panics::{discard, quietly};
-use crate::task::TaskHandle;
+use crate::task_handle::TaskHandle;
 
 /// Why a task has no result.
 pub enum JoinError {

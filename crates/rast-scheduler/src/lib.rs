@@ -59,9 +59,9 @@
 //!   documents how long a low one waits.
 //! - Panics are caught, and returned by a join. [`Scheduler::stop`] returns the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
-//!   which takes its parking lock for some instructions. A thread that is suspended anywhere in
-//!   them delays no other task. A step that blocks delays no other task while another worker is
-//!   free.
+//!   which takes its parking lock for some instructions. A thread that is suspended during a
+//!   wake-up delays at most the worker that it wakes; elsewhere it delays no other task. A step
+//!   that blocks delays no other task while another worker is free.
 //! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
 //!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing
 //!   else.
@@ -78,23 +78,28 @@
 
 extern crate std;
 
-mod next;
+mod priority;
 mod status;
 
-mod cx;
-mod future;
-mod join;
-mod owned;
-mod task;
-
 mod idle;
+mod owned;
 mod plan;
 mod seat;
 mod shared;
+
+mod cx;
+mod next;
+mod remote;
+mod task_handle;
+
+mod cell;
+mod future;
+mod join;
+mod task;
 mod worker;
 
 mod builder;
-mod remote;
+mod post;
 mod scheduler;
 
 pub use builder::Builder;
@@ -102,10 +107,13 @@ pub use cx::Cx;
 pub use future::{AsyncCx, Hop, Signaled, Sleep, YieldNow, yield_now};
 pub use idle::MAX_WORKERS;
 pub use join::{JoinError, JoinHandle};
-pub use next::{Next, Priority};
-pub use remote::{NoSeat, Remote};
+pub use next::Next;
+pub use post::NoSeat;
+pub use priority::Priority;
+pub use remote::Remote;
 pub use scheduler::{OnWorker, Scheduler, Stats, WorkerStats};
-pub use task::{Finished, Task, TaskHandle};
+pub use task::Task;
+pub use task_handle::{Finished, TaskHandle};
 
 /// The lock-free operations by themselves: for the models, not for use.
 #[doc(hidden)]

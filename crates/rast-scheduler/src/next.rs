@@ -1,8 +1,8 @@
-//! The return value of a step, and the priority of a task.
+//! The return value of a step.
 
 use rast_timers::Instant;
 
-use crate::Remote;
+use crate::remote::Remote;
 
 /// What to do with a task after a step.
 ///
@@ -39,25 +39,4 @@ impl Next {
             other => other,
         }
     }
-}
-
-/// Priority of a task among the ready tasks of a worker.
-///
-/// Starvation is bounded: of any 8 consecutive steps of a worker one runs a normal task, and of any
-/// 32 one a low one, if such tasks are ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Priority {
-    /// Before the others.
-    High,
-    /// The default.
-    #[default]
-    Normal,
-    /// If no other task is ready, or once in 32 steps.
-    Low,
-}
-
-impl Priority {
-    /// Number of priorities.
-    pub(crate) const COUNT: usize = 3;
 }

@@ -1,4 +1,5 @@
-//! The memory of a task, and the only pointer that may move it.
+//! The memory of a task without its body, and the only pointer that may move it. The body is in
+//! `cell.rs`.
 //!
 //! ```text
 //!   Cell<B>  ┌────────┬──────────────────────────────────────────┬───────┬──────┐
@@ -9,63 +10,25 @@
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `link` | the front queue that has the task | the same |
-//! | `status` | all | all |
-//! | `home` | the role, before the task waits | the thread that claims the waiting task |
+//! | `status` | any thread with a reference | the same |
+//! | `home`: the scheduler in which the task waits | the worker that has the role, before the task waits | the thread that claims the waiting task |
 //! | `due`, `class`, `expired` | the holder of the `Owned` | the same |
-//! | `slot`, `generation` | the role of the home | the same |
+//! | `slot`, `generation`: the entry in the wait store | the worker that has the role of `home` | the same |
 //! | `joint`: state shared with the joiner | the step that ends the task, and the joiner | the same, under its lock |
 //! | `body` | the holder of the `Owned` | the same |
 //!
 //! A task is allocated once, and freed with its last reference. Its body is dropped when it ends.
 
 use core::fmt;
-use core::mem::{ManuallyDrop, MaybeUninit};
-use core::pin::Pin;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use std::any::Any;
-use std::boxed::Box;
 
 use rast_timers::primitive::cell::UnsafeCell;
 use rast_timers::queue::mpsc::{Link, Pointer};
 use rast_timers::{Handle, Instant};
 
-use crate::cx::Cx;
-use crate::next::{Next, Priority};
-use crate::primitive::panics::{contain, discard};
-use crate::shared::Shared;
+use crate::priority::Priority;
 use crate::status::Status;
-
-/// The code of a task, and the state that its joiner needs.
-pub(crate) trait Body: Send + 'static {
-    /// What outlives the body.
-    type Joint: Joint;
-
-    /// Runs one step; [`Next::Exit`] ends the task.
-    fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next;
-}
-
-/// The state through which a joiner gets the result.
-pub(crate) trait Joint: Send + Sync + 'static {
-    /// `true` if there can be a joiner.
-    const IS_JOINED: bool;
-
-    /// Stores that the task ended without a result.
-    fn fail(&self, payload: Option<Box<dyn Any + Send>>);
-
-    /// Announces to the joiner that the task is finished.
-    fn announce(&self);
-}
-
-/// The joint of a task without a joiner.
-impl Joint for () {
-    const IS_JOINED: bool = false;
-
-    fn fail(&self, payload: Option<Box<dyn Any + Send>>) {
-        discard(payload);
-    }
-
-    fn announce(&self) {}
-}
 
 /// The part of a task that does not depend on its body.
 #[repr(C)]
@@ -73,7 +36,7 @@ pub(crate) struct Header {
     link: Link,
     status: Status,
     vtable: &'static Vtable,
-    home: UnsafeCell<*const Shared>,
+    home: UnsafeCell<*const ()>,
     due: UnsafeCell<u64>,
     slot: UnsafeCell<u32>,
     generation: UnsafeCell<u32>,
@@ -96,134 +59,21 @@ pub(crate) const NOW: u64 = 0;
 pub(crate) const NEVER: u64 = u64::MAX - 1;
 
 /// Functions that depend on the type of the body.
-struct Vtable {
-    run: unsafe fn(NonNull<Header>, &mut Cx<'_>) -> Ran,
-    cancel: unsafe fn(NonNull<Header>),
-    announce: Option<unsafe fn(NonNull<Header>)>,
-    free: unsafe fn(NonNull<Header>),
-    joint: unsafe fn(NonNull<Header>) -> NonNull<()>,
-}
-
-/// Result of a step.
-pub(crate) enum Ran {
-    /// It returned, and the task continues.
-    On(Next),
-    /// The task ended, and its body is dropped.
-    Ended { panicked: bool },
-}
-
-/// A task with its body.
-#[repr(C)]
-struct Cell<B: Body> {
-    header: Header,
-    joint: B::Joint,
-    body: UnsafeCell<MaybeUninit<B>>,
-}
-
-impl<B: Body> Cell<B> {
-    const VTABLE: &'static Vtable = &Vtable {
-        run: Self::run,
-        cancel: Self::cancel,
-        announce: if B::Joint::IS_JOINED {
-            Some(Self::announce)
-        } else {
-            None
-        },
-        free: Self::free,
-        joint: Self::joint,
-    };
-
-    /// # Safety
-    ///
-    /// 1. `header` is that of a live `Cell<B>`.
-    /// 2. The caller has its `Owned`, and the body was not dropped.
-    unsafe fn run(header: NonNull<Header>, cx: &mut Cx<'_>) -> Ran {
-        // SAFETY: by (1); the cell begins with the header, whose pointer has the provenance of all
-        // of it.
-        let cell = unsafe { header.cast::<Self>().as_ref() };
-        let step = || {
-            cell.body.with_mut(|body| {
-                // SAFETY: by (2) only this thread accesses the body.
-                let body = unsafe { &mut *body };
-                // SAFETY: by (2) it is initialised.
-                let body = unsafe { body.assume_init_mut() };
-                // SAFETY: a cell is on the heap and is not moved; the body is dropped in place.
-                let body = unsafe { Pin::new_unchecked(body) };
-                body.step(&cell.joint, cx)
-            })
-        };
-        let panicked = match contain(step) {
-            Ok(Next::Exit) => false,
-            Ok(next) => return Ran::On(next),
-            Err(payload) => {
-                cell.joint.fail(Some(payload));
-                true
-            }
-        };
-        // SAFETY: by (2); it is dropped here, once, as the task ends.
-        unsafe { cell.drop_body() };
-        Ran::Ended { panicked }
-    }
-
-    /// # Safety
-    ///
-    /// As [`run`](Self::run).
-    unsafe fn cancel(header: NonNull<Header>) {
-        // SAFETY: as in `run`.
-        let cell = unsafe { header.cast::<Self>().as_ref() };
-        cell.joint.fail(None);
-        // SAFETY: as in `run`.
-        unsafe { cell.drop_body() };
-    }
-
-    /// # Safety
-    ///
-    /// The caller has the body, and drops it here for the only time.
-    unsafe fn drop_body(&self) {
-        let dropped = contain(|| {
-            self.body.with_mut(|body| {
-                // SAFETY: by the caller.
-                let body = unsafe { &mut *body };
-                // SAFETY: by the caller.
-                unsafe { body.assume_init_drop() };
-            });
-        });
-        discard(dropped.err());
-    }
-
-    /// # Safety
-    ///
-    /// `header` is that of a live `Cell<B>`.
-    unsafe fn announce(header: NonNull<Header>) {
-        // SAFETY: by the caller.
-        let cell = unsafe { header.cast::<Self>().as_ref() };
-        cell.joint.announce();
-    }
-
-    /// # Safety
-    ///
-    /// `header` is that of a `Cell<B>` of which no reference is left, and the body was dropped.
-    unsafe fn free(header: NonNull<Header>) {
-        // SAFETY: by the caller it came from `Box::into_raw` in `Owned::new`, and nothing uses it.
-        let cell = unsafe { Box::from_raw(header.cast::<Self>().as_ptr()) };
-        discard(Some(cell));
-    }
-
-    /// # Safety
-    ///
-    /// `header` is that of a live `Cell<B>`.
-    unsafe fn joint(header: NonNull<Header>) -> NonNull<()> {
-        // SAFETY: by the caller.
-        let cell = unsafe { header.cast::<Self>().as_ref() };
-        NonNull::from(&cell.joint).cast()
-    }
+pub(crate) struct Vtable {
+    /// A `Run` of `cell.rs`, by another type: its arguments are above this file.
+    pub(crate) run: unsafe fn(),
+    pub(crate) cancel: unsafe fn(NonNull<Header>),
+    pub(crate) announce: Option<unsafe fn(NonNull<Header>)>,
+    pub(crate) free: unsafe fn(NonNull<Header>),
+    pub(crate) joint: unsafe fn(NonNull<Header>) -> NonNull<()>,
 }
 
 /// Any pointer to a task that counts as a reference.
 ///
 /// # Safety
 ///
-/// All users guarantee that the pointer came from [`Owned::new`], and that a reference is held.
+/// All users guarantee that the pointer came from `Owned::new` in `cell.rs`, and that a reference
+/// is held.
 macro_rules! header {
     ($pointer:expr) => {
         // SAFETY: the caller holds a reference, so the task is alive.
@@ -260,30 +110,15 @@ unsafe impl Pointer for Owned {
 unsafe impl rast_timers::queue::mpsc::UniquePointer for Owned {}
 
 impl Owned {
-    /// Allocates a task.
-    pub(crate) fn new<B: Body>(body: B, joint: B::Joint) -> Self {
-        let cell = Box::new(Cell {
-            header: Header {
-                link: Link::new(),
-                status: Status::new(),
-                vtable: Cell::<B>::VTABLE,
-                home: UnsafeCell::new(core::ptr::null()),
-                due: UnsafeCell::new(NOW),
-                slot: UnsafeCell::new(NOWHERE),
-                generation: UnsafeCell::new(0),
-                class: UnsafeCell::new(Priority::Normal),
-                expired: UnsafeCell::new(true),
-            },
-            joint,
-            body: UnsafeCell::new(MaybeUninit::new(body)),
-        });
-        // SAFETY: a box is not null.
-        Self(unsafe { NonNull::new_unchecked(Box::into_raw(cell)) }.cast())
-    }
-
     #[inline]
     pub(crate) fn header(&self) -> &Header {
         header!(self.0)
+    }
+
+    /// Returns the address of the task, for a function of its vtable.
+    #[inline]
+    pub(crate) fn raw(&self) -> NonNull<Header> {
+        self.0
     }
 
     #[inline]
@@ -336,18 +171,6 @@ impl Owned {
         self.header().expired.with_mut(set);
     }
 
-    /// Runs one step.
-    ///
-    /// # Safety
-    ///
-    /// No other call runs, and no call has returned [`Ran::Ended`].
-    #[inline]
-    pub(crate) unsafe fn run(&self, cx: &mut Cx<'_>) -> Ran {
-        let run = self.header().vtable.run;
-        // SAFETY: (1) the vtable is the cell's. (2) By the caller.
-        unsafe { run(self.0, cx) }
-    }
-
     /// Returns a reference that is not counted, for the duration of the borrow.
     #[inline]
     pub(crate) fn lend(&self) -> ManuallyDrop<Reference> {
@@ -358,7 +181,7 @@ impl Owned {
     ///
     /// Only the role of `home`, which keeps an entry for the task in its store, may call it.
     #[inline]
-    pub(crate) fn wait(self, home: *const Shared) -> Option<Self> {
+    pub(crate) fn wait(self, home: *const ()) -> Option<Self> {
         // SAFETY: the holder of the `Owned` writes; the thread that claims the waiting task reads.
         self.header().home.with_mut(|word| unsafe { *word = home });
         let this = ManuallyDrop::new(self);
@@ -390,7 +213,7 @@ impl Drop for Owned {
     /// Ends the task without another step: its body is dropped here.
     fn drop(&mut self) {
         let cancel = self.header().vtable.cancel;
-        // SAFETY: as in `run`; the `Owned` ends here.
+        // SAFETY: as in `Owned::run` in `cell.rs`; the `Owned` ends here.
         unsafe { cancel(self.0) };
         Self(self.0).end();
     }
@@ -403,14 +226,35 @@ impl fmt::Debug for Owned {
 }
 
 impl Header {
+    /// Makes the header of a task that is not posted.
+    pub(crate) fn new(vtable: &'static Vtable) -> Self {
+        Self {
+            link: Link::new(),
+            status: Status::new(),
+            vtable,
+            home: UnsafeCell::new(core::ptr::null()),
+            due: UnsafeCell::new(NOW),
+            slot: UnsafeCell::new(NOWHERE),
+            generation: UnsafeCell::new(0),
+            class: UnsafeCell::new(Priority::Normal),
+            expired: UnsafeCell::new(true),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn vtable(&self) -> &'static Vtable {
+        self.vtable
+    }
+
     #[inline]
     pub(crate) fn status(&self) -> &Status {
         &self.status
     }
 
-    /// Returns the scheduler that a task waited in. Only the thread that claimed it may call it.
+    /// Returns the address of the `Shared` of the scheduler that a task waited in. Only the thread
+    /// that claimed the task may call it.
     #[inline]
-    pub(crate) fn home(&self) -> *const Shared {
+    pub(crate) fn home(&self) -> *const () {
         // SAFETY: the task waits no longer, and the caller has its `Owned`.
         self.home.with(|home| unsafe { *home })
     }

@@ -1,19 +1,19 @@
 //! State protected by the role: the wait store, and the right to pop from the front queues.
 //!
-//! The role is a lock that is only ever tried. One worker at a time has it, for one bounded round.
-//! A worker that finds it taken continues without it: the holder checks the queues after it has
-//! released the role.
+//! The role is a lock that workers only try to acquire. One worker at a time has it, for one
+//! bounded round. A worker that finds it taken continues without it: the holder checks the queues
+//! after it has released the role.
 
 use core::fmt;
 use core::mem;
 use std::vec::Vec;
 
 use rast_timers::primitive::sync::Arc;
+use rast_timers::queue::mpsc::intrusive::Queue;
 use rast_timers::{CalendarStore, DeadlineStore, Instant};
 
-use crate::next::Priority;
 use crate::owned::{Address, NEVER, NOW, Owned};
-use crate::shared::{Front, Shared};
+use crate::priority::Priority;
 
 /// Maximum number of tasks that one round moves: due ones, and posted ones of each priority.
 pub(crate) const ROUND: usize = 256;
@@ -21,7 +21,12 @@ pub(crate) const ROUND: usize = 256;
 /// Number of references to the scheduler that are acquired at once, for waiting tasks.
 const CREDIT: usize = 256;
 
+/// A front queue.
+pub(crate) type Front = Queue<Owned>;
+
 /// The wait store and its data.
+///
+/// `S` below is the `Shared` of its scheduler, always the same.
 pub(crate) struct Plan {
     store: CalendarStore<Address>,
     /// Number of entries with a deadline.
@@ -58,9 +63,9 @@ impl Plan {
 
     /// Moves a bounded number of due and posted tasks; passes those that a worker may run to
     /// `ready`.
-    pub(crate) fn round(
+    pub(crate) fn round<S>(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<S>,
         fronts: &[Front; Priority::COUNT],
         now: u64,
         mut ready: impl FnMut(Owned),
@@ -119,7 +124,7 @@ impl Plan {
 
     /// Returns a posted task if a worker may run it; otherwise the task waits from here on.
     #[inline]
-    fn admit(&mut self, mut task: Owned, shared: &Arc<Shared>, now: u64) -> Option<Owned> {
+    fn admit<S>(&mut self, mut task: Owned, shared: &Arc<S>, now: u64) -> Option<Owned> {
         let due = task.due();
         if due == NOW {
             task.set_expired(true);
@@ -154,7 +159,7 @@ impl Plan {
 
     /// Makes a task wait; returns it if it was woken before.
     #[inline]
-    fn wait(&mut self, task: Owned, due: u64, shared: &Arc<Shared>) -> Option<Owned> {
+    fn wait<S>(&mut self, task: Owned, due: u64, shared: &Arc<S>) -> Option<Owned> {
         let address = task.address();
         if self.credit == 0 {
             for _ in 0..CREDIT {
@@ -162,7 +167,7 @@ impl Plan {
             }
             self.credit = CREDIT;
         }
-        if let Some(task) = task.wait(Arc::as_ptr(shared)) {
+        if let Some(task) = task.wait(Arc::as_ptr(shared).cast()) {
             return Some(task);
         }
         // The task may already be woken; then it is in a front queue of this role, and stays alive
@@ -179,9 +184,9 @@ impl Plan {
     /// by deadline.
     ///
     /// Closes the front queues if `close`, and releases the references to the scheduler.
-    pub(crate) fn empty(
+    pub(crate) fn empty<S>(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<S>,
         fronts: &[Front; Priority::COUNT],
         close: bool,
         ready: &mut Vec<Owned>,

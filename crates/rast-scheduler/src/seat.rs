@@ -8,8 +8,8 @@ use std::vec::Vec;
 use rast_timers::primitive::Parker;
 use rast_timers::queue::spmc::{self, Consumer, Producer};
 
-use crate::next::Priority;
 use crate::owned::Owned;
+use crate::priority::Priority;
 
 const CLASSES: usize = Priority::COUNT;
 

@@ -14,14 +14,11 @@ use rast_timers::queue::mpsc::intrusive::Queue;
 use rast_timers::{Clock, Nanos};
 
 use crate::idle::Idle;
-use crate::next::Priority;
 use crate::owned::{NEVER, Owned};
-use crate::plan::{Plan, Round};
+use crate::plan::{Front, Plan, Round};
 use crate::primitive::panics::{contain, discard};
+use crate::priority::Priority;
 use crate::seat::Seat;
-
-/// A front queue.
-pub(crate) type Front = Queue<Owned>;
 
 /// Settings from the builder.
 pub(crate) struct Config {

@@ -5,10 +5,11 @@ use rast_timers::primitive::sync::atomic::{AtomicU64, Ordering};
 use rast_timers::primitive::sync::{Arc, MutexGuard};
 use rast_timers::primitive::thread;
 
+use crate::cell::Ran;
 use crate::cx::Cx;
 use crate::idle::{Idle, STOP};
 use crate::next::Next;
-use crate::owned::{NEVER, NOW, Owned, Ran, nanos};
+use crate::owned::{NEVER, NOW, Owned, nanos};
 use crate::plan::Plan;
 use crate::seat::Seat;
 use crate::shared::Shared;

@@ -13,15 +13,16 @@
 //!                                                    are old, and nothing reads them
 //! ```
 //!
-//! 1. A shard enters the window of its worker at its first turn in it: its number is not that of
-//!    the window. Then its figures are emptied, and it is added to the list. All further turns cost
-//!    one comparison.
-//! 2. A shard that comes to a worker enters the window at once, with its own start. So a shard that
-//!    was not used was at its worker for the whole window, and its load is zero.
+//! 1. A shard enters the window of its worker at its first turn in the window, which the worker
+//!    detects because the shard's number differs from the window's. Then its figures are emptied,
+//!    and it is added to the list. All further turns cost one comparison.
+//! 2. A shard that comes to a worker enters the window at once, and its part of the window is
+//!    measured from then on. So a shard that was not used was at its worker for the whole window,
+//!    and its load is zero.
 //! 3. A shard that is ready at the end of the window and had no turn in it enters then.
-//! 4. The number counts the epochs that the worker has seen. All workers in one epoch have the
-//!    same, and numbers do not repeat. So the number of a shard is that of the window only if it
-//!    entered.
+//! 4. The number of a window is the count of epochs that the worker has seen. All workers in one
+//!    epoch have the same number, and numbers do not repeat. So a shard has the number of the
+//!    current window only if it entered that window.
 
 use std::vec::Vec;
 

@@ -5,66 +5,32 @@
 //! connection, and waits on an epoll for several. The server's processor time is that of the whole
 //! process without the thread of the clients, so it includes threads that a runtime starts.
 
-use std::any::Any;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
-use rast::reactor::io::{self, Backend};
-use rast::reactor::{Pool, Reactors, spawn_local};
-
-use super::{LAYER, pin_to, two_processors};
+#[cfg(all(rast_rivals, feature = "rivals"))]
+use super::servers::rivals;
+use super::servers::{self, Between, Serve, Server};
+use super::{LAYER, pin_to};
 use crate::harness::Scenario;
 use crate::usage::{processor_time, thread_time};
 use crate::workers::Sample;
 
 /// Bytes of a request, and of its answer.
-const BYTES: usize = 64;
+pub(super) const BYTES: usize = 64;
 /// Connections of the rows with many.
-const MANY: usize = 50;
-
-/// Starts a server on the first processor. It serves until what is returned is dropped, or the
-/// program ends.
-type Serve = fn(TcpListener) -> Box<dyn Any>;
-
-fn reactors(backend: Backend) -> Option<Reactors> {
-    let cores = two_processors().map(|two| two[0]);
-    let pool = Pool::builder().threads([0, 0, 1]);
-    let builder = Reactors::builder().number(1).cores(cores).pool(pool);
-    builder.backend(backend).build().ok()
-}
-
-fn ours(listener: TcpListener, backend: Backend) -> Box<dyn Any> {
-    let reactors = reactors(backend).expect("the system serves the backend");
-    let reactor = reactors.reactor(0).expect("there is one");
-    let accepts = reactor.spawn(|| async {
-        let listener = io::TcpListener::from_std(listener).expect("a listener");
-        let mut incoming = listener.incoming();
-        while let Ok(stream) = incoming.next().await {
-            stream.set_nodelay(true).expect("a socket option");
-            let connection = spawn_local(async move {
-                while let Ok(Some(chunk)) = stream.chunk().await {
-                    if stream.write_all(chunk).await.0.is_err() {
-                        break;
-                    }
-                }
-            });
-            connection.detach();
-        }
-    });
-    accepts.detach();
-    Box::new(reactors)
-}
+pub(super) const MANY: usize = 50;
 
 /// The client's ends of the connections, and what they wait in.
-struct Clients {
-    streams: Vec<TcpStream>,
+pub(super) struct Clients {
+    pub(super) streams: Vec<TcpStream>,
     epoll: OwnedFd,
 }
 
 impl Clients {
-    fn connect(server: std::net::SocketAddr, count: usize) -> Self {
+    pub(super) fn connect(server: SocketAddr, count: usize) -> Self {
         let connect = |_| {
             let stream = TcpStream::connect(server).expect("the server accepts");
             stream.set_nodelay(true).expect("a socket option");
@@ -100,8 +66,19 @@ impl Clients {
         answer.expect("the server answers");
     }
 
+    /// Waits for answers, for so many milliseconds at most, or without a limit for -1; returns the
+    /// connections that have some.
+    pub(super) fn wait(&self, limit: i32) -> impl Iterator<Item = usize> + use<> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];
+        let (epoll, room) = (self.epoll.as_raw_fd(), events.len() as i32);
+        // SAFETY: the pointer and the count are those of the list.
+        let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), room, limit) };
+        let ready = events.into_iter().take(ready.max(0) as usize);
+        ready.map(|event| event.u64 as usize)
+    }
+
     /// Makes so many requests.
-    fn run(&mut self, requests: u64) {
+    pub(super) fn run(&mut self, requests: u64) {
         if self.streams.len() == 1 {
             for _ in 0..requests {
                 self.send(0);
@@ -115,14 +92,8 @@ impl Clients {
             left -= 1;
         }
         let mut answered = 0;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];
         while answered < requests {
-            let (epoll, room) = (self.epoll.as_raw_fd(), events.len() as i32);
-            // SAFETY: the pointer and the count are those of the list.
-            let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), room, -1) };
-            assert!(ready > 0, "an answer comes");
-            for event in &events[..ready as usize] {
-                let index = event.u64 as usize;
+            for index in self.wait(-1) {
                 self.receive(index);
                 answered += 1;
                 if left > 0 {
@@ -134,16 +105,38 @@ impl Clients {
     }
 }
 
+/// Starts a server, and connects to it.
+pub(super) fn start(serve: Serve, connections: usize) -> (Box<dyn Server>, Clients) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    (serve(listener), Clients::connect(address, connections))
+}
+
+/// What a run of an echo is judged by.
+#[derive(Clone, Copy)]
+enum By {
+    /// The time per request.
+    Time,
+    /// The server's processor time per request.
+    Cpu,
+}
+
 /// A server with its clients.
-fn echo(connections: usize, serve: Serve) -> impl FnMut(u64) -> Sample + 'static {
-    let mut pair: Option<(Box<dyn Any>, Clients)> = None;
+fn echo(connections: usize, serve: Serve, by: By) -> impl FnMut(u64) -> Sample + 'static {
+    echo_that(Between::Waits, connections, serve, by)
+}
+
+fn echo_that(
+    between: Between,
+    connections: usize,
+    serve: Serve,
+    by: By,
+) -> impl FnMut(u64) -> Sample + 'static {
+    let mut pair = None;
     move |ops| {
-        let (_, clients) = pair.get_or_insert_with(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let address = listener.local_addr().expect("an address");
-            (serve(listener), Clients::connect(address, connections))
-        });
-        std::thread::scope(|scope| {
+        let (server, clients) = pair.get_or_insert_with(|| start(serve, connections));
+        let calls = server.calls();
+        let sample = std::thread::scope(|scope| {
             let run = move || {
                 pin_to(1);
                 let server_time = || processor_time().saturating_sub(thread_time());
@@ -152,46 +145,83 @@ fn echo(connections: usize, serve: Serve) -> impl FnMut(u64) -> Sample + 'static
                 clients.run(ops);
                 let elapsed = start.elapsed();
                 let server = server_time().saturating_sub(before).as_nanos() as f64;
-                Sample::new(ops, elapsed)
-                    .with("server CPU ns/op", server / ops as f64)
-                    .by(2)
+                let server = server / ops as f64;
+                let sample = Sample::new(ops, elapsed)
+                    .with("server CPU ns/op", server)
+                    .by(2);
+                match by {
+                    By::Time => sample,
+                    By::Cpu => sample.judged_by(server),
+                }
             };
             let client = scope.spawn(run);
             client.join().expect("no thread of a bench panics")
-        })
+        });
+        let sample = match (calls, server.calls()) {
+            (Some(before), Some(after)) => {
+                sample.with("calls of the ring/op", (after - before) as f64 / ops as f64)
+            }
+            _ => sample,
+        };
+        if between == Between::Ends {
+            pair = None;
+        }
+        sample
     }
 }
 
-fn uring(listener: TcpListener) -> Box<dyn Any> {
-    ours(listener, Backend::Uring)
+/// Adds the rivals of io_uring.
+fn with_rivals(row: Scenario, connections: usize, by: By) -> Scenario {
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let row = row
+        .rival("tokio", echo(connections, rivals::tokio, by))
+        .rival("monoio, io_uring", echo(connections, rivals::monoio, by))
+        .rival("compio, io_uring", echo(connections, rivals::compio, by));
+    let _ = (connections, by);
+    row
 }
 
-fn readiness(listener: TcpListener) -> Box<dyn Any> {
-    ours(listener, Backend::Readiness)
+/// Adds the rivals of readiness.
+fn with_epoll_rivals(row: Scenario, connections: usize, by: By) -> Scenario {
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let row = row
+        .rival("tokio", echo(connections, rivals::tokio, by))
+        .rival("monoio, epoll", echo(connections, rivals::monoio_epoll, by));
+    let _ = (connections, by);
+    row
 }
 
 /// One row for each backend: io_uring over the rivals by either, readiness over those by epoll.
-fn rows(names: [&'static str; 2], connections: usize, ops: u64) -> Vec<Scenario> {
+fn rows(names: [&'static str; 2], connections: usize, ops: u64, by: By) -> Vec<Scenario> {
     let mut rows = Vec::new();
     // A kernel without io_uring has no such row.
-    if reactors(Backend::Uring).is_some() {
-        let row = Scenario::new(LAYER, names[0], ops, 200)
-            .ours("rast, io_uring", echo(connections, uring));
-        #[cfg(all(rast_rivals, feature = "rivals"))]
-        let row = row
-            .rival("tokio", echo(connections, rivals::tokio))
-            .rival("monoio, io_uring", echo(connections, rivals::monoio))
-            .rival("compio, io_uring", echo(connections, rivals::compio));
-        rows.push(row);
+    if servers::has_uring() {
+        let row = Scenario::new(LAYER, names[0], ops, 200);
+        let row = row.ours("rast, io_uring", echo(connections, servers::uring, by));
+        rows.push(with_rivals(row, connections, by));
     }
-    let row = Scenario::new(LAYER, names[1], ops, 200)
-        .ours("rast, readiness", echo(connections, readiness));
-    #[cfg(all(rast_rivals, feature = "rivals"))]
-    let row = row
-        .rival("tokio", echo(connections, rivals::tokio))
-        .rival("monoio, epoll", echo(connections, rivals::monoio_epoll));
-    rows.push(row);
+    let row = Scenario::new(LAYER, names[1], ops, 200);
+    let row = row.ours("rast, readiness", echo(connections, servers::readiness, by));
+    rows.push(with_epoll_rivals(row, connections, by));
     rows
+}
+
+/// A server that spins, over rivals that sleep. Its processor time is in the table.
+fn spinning() -> Scenario {
+    let row = Scenario::new(
+        LAYER,
+        "echo by a server that spins, 1 connection",
+        4_000,
+        200,
+    );
+    let spins = |serve| echo_that(Between::Ends, 1, serve, By::Time);
+    let row = if servers::has_uring() {
+        row.ours("rast, io_uring", spins(servers::uring_spins))
+    } else {
+        row
+    };
+    let row = row.ours("rast, readiness", spins(servers::readiness_spins));
+    with_rivals(row, 1, By::Time)
 }
 
 /// The scenarios of this file.
@@ -204,114 +234,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         "echo by io_uring, 50 connections",
         "echo by readiness, 50 connections",
     ];
-    let mut all = rows(one, 1, 4_000);
-    all.extend(rows(many, MANY, 20_000));
+    let cpu = [
+        "echo by io_uring, 50 connections, server CPU",
+        "echo by readiness, 50 connections, server CPU",
+    ];
+    let mut all = rows(one, 1, 4_000, By::Time);
+    all.extend(rows(many, MANY, 20_000, By::Time));
+    all.extend(rows(cpu, MANY, 20_000, By::Cpu));
+    all.push(spinning());
     all
-}
-
-#[cfg(all(rast_rivals, feature = "rivals"))]
-mod rivals {
-    use super::*;
-
-    /// Bytes of a connection's buffer, as ours.
-    const BUFFER: usize = 4096;
-
-    /// Runs a server on a thread of its own, on the first processor, until the program ends.
-    fn serving(serve: impl FnOnce() + Send + 'static) -> Box<dyn Any> {
-        let thread = std::thread::spawn(|| {
-            pin_to(0);
-            serve();
-        });
-        Box::new(thread)
-    }
-
-    pub(super) fn tokio(listener: TcpListener) -> Box<dyn Any> {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-        serving(move || {
-            let builder = &mut tokio::runtime::Builder::new_current_thread();
-            let builder = builder.enable_io().max_io_events_per_tick(1024);
-            let runtime = builder.build().expect("a runtime");
-            runtime.block_on(async {
-                listener.set_nonblocking(true).expect("a socket option");
-                let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-                while let Ok((mut stream, _)) = listener.accept().await {
-                    stream.set_nodelay(true).expect("a socket option");
-                    tokio::spawn(async move {
-                        let mut buffer = [0; BUFFER];
-                        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-                            if stream.write_all(&buffer[..count]).await.is_err() {
-                                break;
-                            }
-                        }
-                    });
-                }
-            });
-        })
-    }
-
-    /// The loop of a connection of monoio, whose drivers differ in their runtime alone.
-    macro_rules! monoio {
-        ($driver:ty, $listener:expr) => {
-            serving(move || {
-                use ::monoio::io::{AsyncReadRent as _, AsyncWriteRentExt as _};
-
-                let listener = $listener;
-                let runtime = ::monoio::RuntimeBuilder::<$driver>::new().with_entries(1024);
-                runtime.build().expect("a runtime").block_on(async {
-                    let listener = ::monoio::net::TcpListener::from_std(listener);
-                    let listener = listener.expect("a listener");
-                    while let Ok((mut stream, _)) = listener.accept().await {
-                        stream.set_nodelay(true).expect("a socket option");
-                        ::monoio::spawn(async move {
-                            let mut buffer = Vec::with_capacity(BUFFER);
-                            while let (Ok(1..), read) = stream.read(buffer).await {
-                                let (Ok(_), written) = stream.write_all(read).await else {
-                                    break;
-                                };
-                                buffer = written;
-                                buffer.clear();
-                            }
-                        });
-                    }
-                });
-            })
-        };
-    }
-
-    pub(super) fn monoio(listener: TcpListener) -> Box<dyn Any> {
-        monoio!(::monoio::IoUringDriver, listener)
-    }
-
-    pub(super) fn monoio_epoll(listener: TcpListener) -> Box<dyn Any> {
-        listener.set_nonblocking(true).expect("a socket option");
-        monoio!(::monoio::LegacyDriver, listener)
-    }
-
-    pub(super) fn compio(listener: TcpListener) -> Box<dyn Any> {
-        use ::compio::BufResult;
-        use ::compio::io::{AsyncRead as _, AsyncWriteExt as _};
-
-        serving(move || {
-            let runtime = ::compio::runtime::Runtime::new().expect("a runtime");
-            runtime.block_on(async {
-                let listener = ::compio::net::TcpListener::from_std(listener);
-                let listener = listener.expect("a listener");
-                while let Ok((mut stream, _)) = listener.accept().await {
-                    stream.set_nodelay(true).expect("a socket option");
-                    let connection = async move {
-                        let mut buffer = Vec::with_capacity(BUFFER);
-                        while let BufResult(Ok(1..), read) = stream.read(buffer).await {
-                            let BufResult(Ok(()), written) = stream.write_all(read).await else {
-                                break;
-                            };
-                            buffer = written;
-                            buffer.clear();
-                        }
-                    };
-                    ::compio::runtime::spawn(connection).detach();
-                }
-            });
-        })
-    }
 }

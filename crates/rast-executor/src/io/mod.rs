@@ -17,6 +17,7 @@
 mod datagram;
 mod poll;
 mod reactor;
+mod source;
 mod stream;
 mod tcp;
 mod udp;
@@ -26,8 +27,10 @@ mod unix;
 #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 mod traits;
 
-pub use poll::{PollDriver, Sockets};
-pub(crate) use reactor::{Reactor, Source};
+pub use poll::PollDriver;
+pub(crate) use reactor::Reactor;
+pub use reactor::Sockets;
+pub(crate) use source::Source;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 #[cfg(unix)]

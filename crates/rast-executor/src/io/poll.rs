@@ -8,16 +8,12 @@ use std_alloc::boxed::Box;
 use std_alloc::sync::Arc as StdArc;
 use std_alloc::vec::Vec;
 
-use super::Reactor;
+use super::reactor::{Reactor, Sockets};
 use crate::bell::Bell;
-use crate::deadlines;
-use crate::driver::{Driver, ParkerDriver};
+use crate::driver::Driver;
 use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
-
-/// The sockets of a [`PollDriver`], for a driver that wraps it: see [`Driver::sockets`].
-#[derive(Clone, Debug)]
-pub struct Sockets(pub(crate) Arc<Reactor>);
+use crate::wakers::wake;
 
 /// A driver that polls sockets: with it, a [`LocalExecutor`](crate::LocalExecutor) runs tasks that
 /// use [`io`](crate::io).
@@ -75,7 +71,7 @@ impl PollDriver {
 
     fn look(&mut self) {
         self.reactor.poll(Some(Duration::ZERO), &mut self.wakers);
-        self.wakers.drain(..).for_each(deadlines::wake);
+        self.wakers.drain(..).for_each(wake);
     }
 }
 
@@ -89,15 +85,16 @@ impl Driver for PollDriver {
 
     fn park(&mut self, timeout: Option<Duration>) {
         if !self.reactor.has_sockets() {
-            self.bell
-                .park(|| ParkerDriver::park_in(&self.parker, timeout));
+            self.bell.park(|| {
+                self.parker.park_for(timeout);
+            });
             return;
         }
         let wakers = &mut self.wakers;
         if !self.bell.poll(|| self.reactor.poll(timeout, wakers)) {
             self.reactor.poll(Some(Duration::ZERO), wakers);
         }
-        wakers.drain(..).for_each(deadlines::wake);
+        wakers.drain(..).for_each(wake);
         self.has_looked = true;
     }
 

@@ -1,17 +1,16 @@
 //! The readiness poll and the tasks that wait for it.
 
 use core::fmt;
-use core::task::{Context, Poll, Waker};
+use core::task::Waker;
 use core::time::Duration;
 use std::io;
 use std_alloc::vec::Vec;
 
-use mio::{Events, Interest, Registry, Token};
+use mio::{Events, Registry, Token};
 
-use crate::budget;
-use crate::context::{self, OUTSIDE, Place};
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
+use crate::wakers::wake;
 
 /// Maximum number of events that are taken from the system at once.
 const EVENTS: usize = 256;
@@ -28,26 +27,26 @@ pub(crate) enum Direction {
 
 /// The waiters of one direction.
 #[derive(Debug)]
-struct Side {
-    is_ready: bool,
+pub(super) struct Side {
+    pub(super) is_ready: bool,
     /// Number of edges.
-    tick: u64,
+    pub(super) tick: u64,
     /// Set when an end or an error was reported, which the poll does not report again.
     is_over: bool,
-    waiting: Vec<Waker>,
+    pub(super) waiting: Vec<Waker>,
 }
 
 #[derive(Debug)]
-struct Sides {
+pub(super) struct Sides {
     reading: Side,
     writing: Side,
     /// Set when the runtime has ended: no thread polls any more.
-    is_gone: bool,
+    pub(super) is_gone: bool,
 }
 
 /// The state of one socket.
 #[derive(Debug)]
-struct Readiness(Mutex<Sides>);
+pub(super) struct Readiness(pub(super) Mutex<Sides>);
 
 impl Readiness {
     fn new() -> Self {
@@ -79,7 +78,7 @@ impl Readiness {
     }
 
     /// Records that an operation would block: the next one waits, unless an edge came since `tick`.
-    fn block(&self, direction: Direction, tick: u64) {
+    pub(super) fn block(&self, direction: Direction, tick: u64) {
         let mut sides = self.0.lock();
         let side = sides.side(direction);
         if side.tick == tick {
@@ -89,7 +88,7 @@ impl Readiness {
 
     /// As [`block`](Self::block), before an operation has failed. A reported end stays ready,
     /// because an operation must still find it.
-    fn block_until_edge(&self, direction: Direction, tick: u64) {
+    pub(super) fn block_until_edge(&self, direction: Direction, tick: u64) {
         let mut sides = self.0.lock();
         let side = sides.side(direction);
         if side.tick == tick && !side.is_over {
@@ -124,7 +123,7 @@ impl Edge {
 }
 
 impl Sides {
-    fn side(&mut self, direction: Direction) -> &mut Side {
+    pub(super) fn side(&mut self, direction: Direction) -> &mut Side {
         match direction {
             Direction::Reading => &mut self.reading,
             Direction::Writing => &mut self.writing,
@@ -143,7 +142,7 @@ struct Table {
 /// The poll of a runtime.
 pub(crate) struct Reactor {
     poll: Mutex<(mio::Poll, Events)>,
-    registry: Registry,
+    pub(super) registry: Registry,
     waker: mio::Waker,
     table: Mutex<Table>,
     /// Number of sockets: a busy worker without any does not poll.
@@ -165,27 +164,6 @@ impl Reactor {
             poll: Mutex::new((poll, Events::with_capacity(EVENTS))),
             table: Mutex::new(Table::default()),
             sockets: AtomicUsize::new(0),
-        })
-    }
-
-    /// The reactor of the executor that runs the caller.
-    ///
-    /// # Panics
-    ///
-    /// Outside of an executor, and in one whose driver has no poll.
-    #[track_caller]
-    fn current() -> Arc<Self> {
-        context::with(|context| {
-            let shared = match &context.expect(OUTSIDE).place {
-                Place::Worker(worker) => &worker.shared,
-                Place::Outside(lane) => &lane.shared,
-                Place::Local(local) => match &local.sockets {
-                    Some(sockets) => return Arc::clone(&sockets.0),
-                    None => panic!("sockets need a Runtime, or a LocalExecutor with a PollDriver"),
-                },
-            };
-            let reactor = shared.driver.reactor();
-            Arc::clone(reactor.expect("io: a runtime has a reactor"))
         })
     }
 
@@ -258,10 +236,10 @@ impl Reactor {
                 readiness.end(&mut wakers);
             }
         }
-        wakers.into_iter().for_each(crate::deadlines::wake);
+        wakers.into_iter().for_each(wake);
     }
 
-    fn enter(&self) -> (Token, Arc<Readiness>) {
+    pub(super) fn enter(&self) -> (Token, Arc<Readiness>) {
         let readiness = Arc::new(Readiness::new());
         let mut table = self.table.lock();
         if table.is_closed {
@@ -277,7 +255,7 @@ impl Reactor {
         (Token(place), readiness)
     }
 
-    fn leave(&self, token: Token) {
+    pub(super) fn leave(&self, token: Token) {
         let readiness = {
             let mut table = self.table.lock();
             table.free.push(token.0);
@@ -290,173 +268,10 @@ impl Reactor {
     }
 }
 
-/// A socket that is registered with a reactor.
-#[derive(Debug)]
-pub(crate) struct Source<S: mio::event::Source> {
-    socket: S,
-    token: Token,
-    readiness: Arc<Readiness>,
-    reactor: Arc<Reactor>,
-}
-
-impl<S: mio::event::Source> Source<S> {
-    /// Registers with the reactor of the runtime that runs the caller.
-    #[track_caller]
-    pub(crate) fn new(socket: S) -> io::Result<Self> {
-        Self::with(socket, Reactor::current())
-    }
-
-    /// Registers another socket with the same reactor.
-    pub(crate) fn beside<T: mio::event::Source>(&self, socket: T) -> io::Result<Source<T>> {
-        Source::with(socket, Arc::clone(&self.reactor))
-    }
-
-    fn with(mut socket: S, reactor: Arc<Reactor>) -> io::Result<Self> {
-        let (token, readiness) = reactor.enter();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = reactor.registry.register(&mut socket, token, interest) {
-            reactor.leave(token);
-            return Err(error);
-        }
-        Ok(Self {
-            socket,
-            token,
-            readiness,
-            reactor,
-        })
-    }
-
-    pub(crate) fn socket(&self) -> &S {
-        &self.socket
-    }
-
-    /// Calls `operation` until it does not block; while it would, the task waits for the direction.
-    pub(crate) fn poll<T>(
-        &self,
-        direction: Direction,
-        cx: &mut Context<'_>,
-        operation: impl FnMut(&S) -> io::Result<T>,
-    ) -> Poll<io::Result<T>> {
-        self.poll_until(direction, cx, operation, |_| false)
-    }
-
-    /// As [`poll`](Self::poll). If `is_last` returns `true` for the result, the next operation
-    /// would block, and waits without being tried.
-    pub(super) fn poll_until<T>(
-        &self,
-        direction: Direction,
-        cx: &mut Context<'_>,
-        mut operation: impl FnMut(&S) -> io::Result<T>,
-        is_last: impl Fn(&T) -> bool,
-    ) -> Poll<io::Result<T>> {
-        if budget::spend(cx).is_pending() {
-            return Poll::Pending;
-        }
-        loop {
-            let tick = {
-                let mut sides = self.readiness.0.lock();
-                if sides.is_gone {
-                    let gone = "the runtime of the socket is shut down";
-                    return Poll::Ready(Err(io::Error::other(gone)));
-                }
-                let side = sides.side(direction);
-                if !side.is_ready {
-                    if !side.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                        side.waiting.push(cx.waker().clone());
-                    }
-                    return Poll::Pending;
-                }
-                side.tick
-            };
-            match operation(&self.socket) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.readiness.block(direction, tick);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => {
-                    if result.as_ref().is_ok_and(&is_last) {
-                        self.readiness.block_until_edge(direction, tick);
-                    }
-                    return Poll::Ready(result);
-                }
-            }
-        }
-    }
-
-    /// As [`poll`](Self::poll), awaited.
-    pub(crate) async fn run<T>(
-        &self,
-        direction: Direction,
-        mut operation: impl FnMut(&S) -> io::Result<T>,
-    ) -> io::Result<T> {
-        self.wait(direction, |cx| self.poll(direction, cx, &mut operation))
-            .await
-    }
-
-    /// Awaits a function that polls this socket in this direction.
-    pub(super) async fn wait<T>(
-        &self,
-        direction: Direction,
-        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> T {
-        let mut waits = Waits {
-            readiness: &self.readiness,
-            direction,
-            waker: None,
-        };
-        core::future::poll_fn(|cx| {
-            let polled = poll(cx);
-            if polled.is_ready() {
-                waits.waker = None;
-            } else if !matches!(&waits.waker, Some(waker) if waker.will_wake(cx.waker())) {
-                waits.leave();
-                waits.waker = Some(cx.waker().clone());
-            }
-            polled
-        })
-        .await
-    }
-}
-
-/// A future that waits. Dropping it removes its waker, so that a socket without events does not
-/// keep tasks alive that once waited for it.
-struct Waits<'a> {
-    readiness: &'a Readiness,
-    direction: Direction,
-    waker: Option<Waker>,
-}
-
-impl Waits<'_> {
-    fn leave(&mut self) {
-        let Some(waker) = self.waker.take() else {
-            return;
-        };
-        let taken = {
-            let mut sides = self.readiness.0.lock();
-            let waiting = &mut sides.side(self.direction).waiting;
-            let at = waiting.iter().position(|other| other.will_wake(&waker));
-            at.map(|at| waiting.swap_remove(at))
-        };
-        // Another future of the same task may use this waker: make the task poll that one again.
-        if let Some(taken) = taken {
-            crate::deadlines::wake(taken);
-        }
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-impl<S: mio::event::Source> Drop for Source<S> {
-    fn drop(&mut self) {
-        // The socket is closed next, which deregisters it in any case.
-        let _ = self.reactor.registry.deregister(&mut self.socket);
-        self.reactor.leave(self.token);
-    }
-}
+/// The sockets of a [`PollDriver`](super::PollDriver), for a driver that wraps it: see
+/// [`Driver::sockets`](crate::Driver::sockets).
+#[derive(Clone, Debug)]
+pub struct Sockets(pub(crate) Arc<Reactor>);
 
 #[cfg(test)]
 mod tests {

@@ -10,12 +10,12 @@ use std_alloc::vec::Vec;
 use rast_timers::{Clock, MonotonicClock};
 
 use super::lane::Shared;
-use super::{Handle, Runtime, Worker};
+use super::worker::Worker;
+use super::{Handle, Runtime};
 use crate::blocking::{Pool, PoolSetup};
 use crate::budget;
-use crate::deadlines::{SharedClock, Timers};
+use crate::deadlines::{SharedClock, Timers, shared_clock};
 use crate::idle::WORKERS_MAX;
-use crate::local::shared_clock;
 use crate::primitive::sync::Arc;
 use crate::primitive::{Parker, thread};
 use crate::sleepers::Sleepers;
@@ -48,6 +48,22 @@ pub struct Builder {
 
 /// How often a sleeping worker checks for a task that a blocked worker should run next.
 const WATCH: Duration = Duration::from_millis(250);
+
+impl Runtime {
+    /// Starts a runtime with one worker per processor.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if a thread cannot be started, as [`Builder::build`].
+    pub fn new() -> io::Result<Self> {
+        Builder::new().build()
+    }
+
+    /// Returns a builder.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
 
 impl Builder {
     pub(super) fn new() -> Self {

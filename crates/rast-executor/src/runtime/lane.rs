@@ -1,4 +1,4 @@
-//! The scheduler of a runtime's tasks: the queues and a list of owned tasks.
+//! The queues of a runtime's tasks, and the lists of owned tasks.
 //!
 //! Each worker has a lane, and all other threads share one. A task has a reference to the lane of
 //! the worker that spawned it, so that spawning counts on a cache line of that worker.
@@ -9,7 +9,6 @@ use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
 use crate::blocking::Pool;
-use crate::context::{self, Context, Place};
 use crate::deadlines::Timers;
 use crate::idle::{Idle, Notified};
 use crate::injector::Injector;
@@ -19,9 +18,8 @@ use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::run_queue::RunQueue;
-use crate::runtime::Worker;
 use crate::sleepers::Sleepers;
-use crate::task::{Schedule, Task, TaskRef};
+use crate::task::{Task, TaskRef};
 
 /// How long a worker that is not in a poll may take to return: more than it needs.
 const RETURN: Duration = Duration::from_secs(1);
@@ -195,6 +193,17 @@ impl Shared {
         self.ended.notify_all();
     }
 
+    /// Records that a task is complete: if tasks are rejected, [`wait`](Self::wait) looks again.
+    pub(crate) fn note_complete(&self) {
+        // Relaxed: as XR2. [XR4]
+        if self.closing.load(Ordering::Relaxed) {
+            // Under the lock, so that it does not come between the look of `wait` and its sleep.
+            let running = self.running.lock();
+            self.ended.notify_all();
+            drop(running);
+        }
+    }
+
     /// Ends the waits for sockets and deadlines of other threads, because nothing polls any more.
     pub(crate) fn close_waits(&self) {
         self.timers.close();
@@ -251,51 +260,5 @@ pub(crate) struct Lane {
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane").finish_non_exhaustive()
-    }
-}
-
-impl Lane {
-    /// Returns the context of a thread that is not a worker and acts for this runtime.
-    pub(crate) fn outside<'a>(this: &'a Arc<Self>) -> Context<'a> {
-        let shard = this.shared.queues.len();
-        Context::new(Place::Outside(this), &this.shared.timers, shard)
-    }
-
-    /// Returns the worker of this runtime on the calling thread, if it is one.
-    #[inline]
-    pub(crate) fn worker<'a>(&self, context: Option<&Context<'a>>) -> Option<&'a Worker> {
-        match context?.place {
-            Place::Worker(worker) if Arc::ptr_eq(&worker.shared, &self.shared) => Some(worker),
-            _ => None,
-        }
-    }
-}
-
-// SAFETY: 1. `forget` unlinks from this lane's list, which adopted the task. 2. A worker holds the
-// shared part, which holds all lanes while a worker runs. 3. The futures of a runtime are `Send`.
-unsafe impl Schedule for Lane {
-    #[inline]
-    fn schedule(&self, task: Task) {
-        context::with(|context| match self.worker(context) {
-            Some(worker) => worker.push(task),
-            None => self.shared.inject(task),
-        });
-    }
-
-    #[inline]
-    fn is_inside(&self) -> bool {
-        context::with(|context| self.worker(context).is_some())
-    }
-
-    fn forget(&self, task: &Task) {
-        // SAFETY: every task of this scheduler was adopted by this list, or by none.
-        unsafe { self.owned.forget(task) };
-        // Relaxed: as XR2. [XR4]
-        if self.shared.closing.load(Ordering::Relaxed) {
-            // Under the lock, so that it does not come between the look of `wait` and its sleep.
-            let running = self.shared.running.lock();
-            self.shared.ended.notify_all();
-            drop(running);
-        }
     }
 }

@@ -10,19 +10,18 @@
 //! ```
 
 mod builder;
-mod lane;
+pub(crate) mod lane;
+mod schedule;
 mod shutdown;
-mod worker;
+mod turns;
+pub(crate) mod worker;
 
 pub use builder::Builder;
-pub(crate) use lane::Lane;
 pub use shutdown::{Shutdown, Unfinished};
-pub(crate) use worker::Worker;
 
 use core::fmt;
 #[cfg(all(feature = "hyper", not(any(rast_loom, rast_shuttle))))]
 use core::time::Duration;
-use std::io;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
@@ -32,6 +31,7 @@ use crate::latency::ScheduleLatency;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::primitive::sync::Arc;
 use crate::priority::Priority;
+use crate::runtime::lane::Lane;
 use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
@@ -87,20 +87,6 @@ impl<F> fmt::Display for SpawnError<F> {
 impl<F: fmt::Debug> core::error::Error for SpawnError<F> {}
 
 impl Runtime {
-    /// Starts a runtime with one worker per processor.
-    ///
-    /// # Errors
-    ///
-    /// The system's error if a thread cannot be started, as [`Builder::build`].
-    pub fn new() -> io::Result<Self> {
-        Builder::new().build()
-    }
-
-    /// Returns a builder.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     /// Returns a handle, for other threads.
     #[must_use]
     pub fn handle(&self) -> &Handle {

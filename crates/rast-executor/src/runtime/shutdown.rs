@@ -11,7 +11,8 @@ use core::time::Duration;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use super::{Lane, Runtime};
+use super::Runtime;
+use super::lane::Lane;
 use crate::context;
 
 /// How long one poll may continue after the deadline before its worker counts as blocked. A poll

@@ -1,16 +1,7 @@
 //! A worker: takes tasks from its queue, from other threads and from other workers, and sleeps when
 //! there are none.
 //!
-//! One turn:
-//!
-//! 1. Move the tasks from other threads to their list.
-//! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
-//!    worker: its queued tasks are taken if it is in the same poll as at the last check.
-//! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
-//!    the queue; else search.
-//! 4. Run it.
-//!
-//! So of 35 turns at least 32 serve the lists, and the bounds of `lists.rs` count only those turns.
+//! `turns.rs` says what a turn is.
 
 use core::cell::{Cell, RefCell};
 use core::task::Waker;
@@ -18,20 +9,13 @@ use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
-use crate::context::{self, Context, Place};
-use crate::deadlines;
 use crate::primitive::sync::Arc;
 use crate::primitive::{Parker, Random, hint};
 use crate::priority::Priority;
 use crate::runtime::lane::{Lane, Shared};
-use crate::task::{Poller, Ran, Task};
+use crate::task::Task;
+use crate::wakers::wake;
 
-/// Number of turns between two checks of the timers.
-const LOOK_EVERY: u32 = 16;
-/// Number of turns between two checks of the sockets.
-const SOCKETS_EVERY: u32 = 64;
-/// Number of turns between two checks of another worker.
-const OTHERS_EVERY: u32 = 256;
 /// How often in a row the newest task goes first, and for how many turns it does not after that.
 const NEWEST_MAX: u32 = 3;
 const NEWEST_REST: u32 = 32;
@@ -46,17 +30,17 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) lane: Arc<Lane>,
     parker: Parker,
-    turn: Cell<u32>,
+    pub(super) turn: Cell<u32>,
     /// How often in a row the newest task went first.
     streak: Cell<u32>,
     /// Turn until which the slot is not used.
     rests_until: Cell<u32>,
-    is_searching: Cell<bool>,
+    pub(super) is_searching: Cell<bool>,
     random: RefCell<Random>,
     /// Wakers that the driver returned and that are not woken yet.
-    wakers: RefCell<Vec<Waker>>,
+    pub(super) wakers: RefCell<Vec<Waker>>,
     /// Steps of the other workers when this one last checked them.
-    watched: Box<[Cell<u64>]>,
+    pub(super) watched: Box<[Cell<u64>]>,
 }
 
 impl Worker {
@@ -77,79 +61,13 @@ impl Worker {
         }
     }
 
-    /// Runs tasks until the runtime stops.
-    pub(crate) fn run(&self) {
-        let context = Context::new(Place::Worker(self), &self.shared.timers, self.index);
-        context::enter(&context, || {
-            let mut again = None;
-            while !self.shared.is_stopping() {
-                again = self.turn(&context, again);
-            }
-            if let Some(task) = again {
-                self.shared.queues[self.index].push(task);
-            }
-        });
-        // The last worker cancels tasks, whose destructors must not wait for other tasks.
-        context::enter(&Lane::outside(&self.lane), || self.shared.leave());
-    }
-
-    /// Runs one turn; returns the task that must be queued again.
-    fn turn(&self, context: &Context<'_>, again: Option<Task>) -> Option<Task> {
-        let turn = self.turn.get().wrapping_add(1);
-        self.turn.set(turn);
-        let queue = &*self.shared.queues[self.index];
-        if let Some(chain) = self.shared.injector.take() {
-            let len = chain.len();
-            queue.push_outside(chain);
-            self.counters().add_injected(len);
-            if len > 1 {
-                self.shared.notify();
-            }
-        }
-        if turn.is_multiple_of(LOOK_EVERY) {
-            self.shared.timers.fire();
-            if turn.is_multiple_of(SOCKETS_EVERY) {
-                self.shared.driver.look(&mut self.wakers.borrow_mut());
-                self.wake_ready();
-            }
-            if turn.is_multiple_of(OTHERS_EVERY) {
-                self.relieve((turn / OTHERS_EVERY) as usize % self.watched.len());
-            }
-        }
-        let task = match self.next(turn, again) {
-            Some(task) => task,
-            None => self.search()?,
-        };
-        if self.is_searching.get() {
-            self.found();
-        }
-        if let Some(at) = task.take_queued() {
-            let now = self.shared.timers.now().as_nanos();
-            self.counters().latencies.record(now.saturating_sub(at));
-        }
-        self.counters().begin_poll();
-        context.task.set(task.address());
-        context.budget.set(self.shared.budget);
-        let poller = Poller {
-            yielded: &context.yielded,
-        };
-        let ran = task.run(poller);
-        self.counters().end_poll();
-        context.task.set(core::ptr::null());
-        context.budget.set(u32::MAX);
-        match ran {
-            Ran::Again(task) => Some(task),
-            Ran::Rests => None,
-        }
-    }
-
-    fn counters(&self) -> &crate::metrics::Counters {
+    pub(super) fn counters(&self) -> &crate::metrics::Counters {
         &self.shared.counters[self.index]
     }
 
     /// Takes the next task of this worker, after queueing `again`.
     #[inline]
-    fn next(&self, turn: u32, again: Option<Task>) -> Option<Task> {
+    pub(super) fn next(&self, turn: u32, again: Option<Task>) -> Option<Task> {
         let queue = &*self.shared.queues[self.index];
         if self.uses_newest(turn)
             && let Some(task) = queue.take_newest()
@@ -201,7 +119,7 @@ impl Worker {
 
     /// Ends the search.
     #[cold]
-    fn found(&self) {
+    pub(super) fn found(&self) {
         self.is_searching.set(false);
         if self.shared.idle.found() && self.shared.has_work() {
             self.shared.notify();
@@ -211,7 +129,7 @@ impl Worker {
     /// Searches the other workers' queues, and sleeps if there is no task; returns a task, or
     /// `None` to begin the next turn.
     #[cold]
-    fn search(&self) -> Option<Task> {
+    pub(super) fn search(&self) -> Option<Task> {
         // The slot may be resting; the lists are empty.
         if let Some(task) = self.shared.queues[self.index].take_newest() {
             return Some(task);
@@ -285,10 +203,8 @@ impl Worker {
             }
             shared.timers.end_sleep();
             shared.driver.release();
-        } else if let Some(watch) = watch {
-            self.parker.park_timeout(watch);
         } else {
-            self.parker.park();
+            self.parker.park_for(watch);
         }
         // First, so that notifiers of the tasks woken below find a searching worker, and wake no
         // other.
@@ -299,9 +215,9 @@ impl Worker {
     }
 
     /// Wakes the wakers that the driver returned.
-    fn wake_ready(&self) {
+    pub(super) fn wake_ready(&self) {
         let mut wakers = self.wakers.take();
-        wakers.drain(..).for_each(deadlines::wake);
+        wakers.drain(..).for_each(wake);
         // The vector is still empty: only this thread polls the driver, above.
         self.wakers.replace(wakers);
     }
@@ -331,7 +247,7 @@ impl Worker {
 
     /// Moves tasks from a stuck worker to this one's queue, because a worker that is always busy
     /// never searches.
-    fn relieve(&self, victim: usize) {
+    pub(super) fn relieve(&self, victim: usize) {
         if !self.is_stuck(victim) {
             return;
         }

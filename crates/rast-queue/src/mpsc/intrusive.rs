@@ -22,12 +22,14 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 ///
 /// `P` is the pointer that owns a node: [`Box`](std_alloc::boxed::Box),
 /// [`Arc`](std_alloc::sync::Arc), either of them pinned, `&'static N`, or your own ([`Pointer`]).
-/// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed
-/// twice meanwhile.
+/// The queue owns the pointer from push to pop, so the node is not dropped meanwhile. If several
+/// pointers to a node can exist, a second push of the queued node fails with
+/// [`Queued`](PushError::Queued).
 ///
-/// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is
-/// wait-free, except that it reverses the list of the nodes that it takes. A thread that is
-/// suspended anywhere delays no other thread. No operation allocates.
+/// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is one
+/// swap, then a walk over the nodes taken, to reverse their order. A suspended producer delays no
+/// other thread; while the thread with the [`Consumer`] is suspended, no other thread can consume.
+/// No operation allocates.
 ///
 /// ```
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -41,14 +43,14 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// static FRONT: Queue<Box<Task>> = Queue::new();
 ///
 /// let task = |run| Box::new(Task { link: Link::new(), run });
-/// assert!(FRONT.push(task(|| 1)).unwrap()); // it was empty: wake the consumer
+/// assert!(FRONT.push(task(|| 1)).unwrap()); // the first since the last take: wake the consumer
 /// assert!(!FRONT.push(task(|| 2)).unwrap());
 ///
 /// let mut consumer = FRONT.consumer().expect("nothing else consumes");
 /// assert_eq!(consumer.take_all().map(|task| (task.run)()).collect::<Vec<_>>(), [1, 2]);
 /// ```
 ///
-/// A push moves the node out of its owner:
+/// A push takes the pointer by value, so a `Box` cannot be pushed twice:
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -231,7 +233,7 @@ impl<P: Pointer> Queue<P> {
         }
         // SAFETY: (1) one link, alive, and ours: the pointer was the only one, or the mark is ours.
         // (2) The pointer was given up, so the node stays alive until it is taken.
-        match unsafe { self.stack.push(link.cast(), link.cast()) } {
+        match unsafe { self.stack.try_push(link.cast(), link.cast()) } {
             Some(was_empty) => Ok(was_empty),
             // SAFETY: the stack refused the link, which is ours as before.
             None => Err(PushError::Closed(unsafe { take_back(link.cast()) })),
@@ -277,7 +279,7 @@ impl<P: Pointer> Queue<P> {
         };
         // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their
         // pointers were given up.
-        match unsafe { self.stack.push(newest, oldest) } {
+        match unsafe { self.stack.try_push(newest, oldest) } {
             Some(was_empty) => {
                 chain.newest = core::ptr::null_mut();
                 Ok(was_empty)
@@ -297,9 +299,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes and then gets `None` may leave its node to the consumer, if every
-    /// consumer checks [`is_empty`](Self::is_empty) after it returned the right: that check finds
-    /// the node. A consumer that is leaked with `mem::forget` keeps the right for ever.
+    /// A thread that pushes and then gets `None` may leave its node to the thread that has the
+    /// right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
+    /// its `Consumer`, as in the example. That check finds the node. A `Consumer` that is leaked
+    /// with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};

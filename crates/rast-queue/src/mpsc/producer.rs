@@ -115,7 +115,12 @@ impl<T, A: Allocator> Producer<T, A> {
         let node = self.fill(item);
         // SAFETY: (1) one link, alive, and ours as it was not used before; (2) the block stays
         // until all of its nodes are consumed, by its rules.
-        match unsafe { self.shared.inside().stack.push(node.cast(), node.cast()) } {
+        match unsafe {
+            self.shared
+                .inside()
+                .stack
+                .try_push(node.cast(), node.cast())
+        } {
             Some(was_empty) => Ok(was_empty),
             None => {
                 self.used -= 1;
@@ -324,7 +329,7 @@ impl<'a, T, A: Allocator> Chain<'a, T, A> {
         let stack = &self.producer.shared.inside().stack;
         // SAFETY: (1) the links lead from the newest to the oldest, are alive and ours; (2) their
         // blocks stay until all of the nodes are consumed.
-        if let Some(was_empty) = unsafe { stack.push(newest, oldest) } {
+        if let Some(was_empty) = unsafe { stack.try_push(newest, oldest) } {
             // The nodes, and with them the filled blocks, now belong to the consumer.
             self.newest = ptr::null_mut();
             return Ok(was_empty);

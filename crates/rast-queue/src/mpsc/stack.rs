@@ -1,5 +1,4 @@
-//! The protocol of both types, a Treiber stack: producers push links onto one word, and the
-//! consumer takes the whole stack.
+//! The links of both types: a [`LinkStack`] that producers push onto, and the consumer's own list.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top
@@ -7,20 +6,10 @@
 //!   head ──► n1 ──► n2 (tail)                the consumer's own: what it took before, oldest first
 //! ```
 //!
-//! | value of `top` | meaning | changed by |
-//! | --- | --- | --- |
-//! | null | nothing was pushed since the last take | a push |
-//! | a link | the newest link in the stack | a push, a take, the close |
-//! | [`CLOSED`] | closed for ever, and empty | no thread |
+//! Rules, beside those of [`LinkStack`]:
 //!
-//! Rules:
-//!
-//! 1. A link belongs to its producer until the compare-exchange that pushes it or its chain, then
-//!    to the stack until the swap that takes it, then to the consumer.
-//! 2. No thread follows a link that belongs to another thread, so a reused address (ABA) does no
-//!    harm. A producer stores the value of `top` in its link and then compares `top` with it, so
-//!    the link is correct for any link at that address.
-//! 3. Only the consumer takes and closes.
+//! 1. A link that was taken belongs to the consumer.
+//! 2. Only the consumer takes and closes.
 //!
 //! The design is the front queue of the task scheduler (Shpilevoy, "Task scheduling"), to which we
 //! added the close. A consumer never pauses before it takes. In measurements a pause that lets more
@@ -29,7 +18,7 @@
 use core::ptr::{self, NonNull};
 
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
+use crate::primitive::{LinkStack, Linked};
 
 /// The place of a node in a stack.
 #[repr(C)]
@@ -83,117 +72,17 @@ pub(super) unsafe fn set_next(link: NonNull<RawLink>, beneath: *mut RawLink) {
     });
 }
 
-/// The top of a closed stack; no link has an odd address.
-const CLOSED: *mut RawLink = ptr::without_provenance_mut(1);
-const _: () = assert!(align_of::<RawLink>() > 1);
-
-/// The word.
-pub(super) struct Stack {
-    top: AtomicPtr<RawLink>,
-}
-
-impl Stack {
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            top: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    #[cfg(rast_loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            top: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    /// Pushes a chain. Returns whether the stack was empty, or `None` if the stack is closed; the
-    /// chain then still belongs to the caller.
-    ///
-    /// Lock-free: a compare-exchange fails only because another thread's succeeded.
-    ///
-    /// # Safety
-    ///
-    /// 1. From `newest` on, the links lead to `oldest`; all are alive and belong to the caller.
-    /// 2. On success they stay alive until they were taken.
+// SAFETY: 1. It writes the link, and calls no user code.
+unsafe impl Linked for RawLink {
     #[inline(always)]
-    pub(super) unsafe fn push(
-        &self,
-        newest: NonNull<RawLink>,
-        oldest: NonNull<RawLink>,
-    ) -> Option<bool> {
-        // Relaxed: the compare-exchange below checks it; no thread follows it. [MQ1]
-        let mut top = self.top.load(Ordering::Relaxed);
-        while top != CLOSED {
-            // SAFETY: by (1); the compare-exchange has not succeeded yet.
-            unsafe { set_next(oldest, top) };
-            // Release: pairs with the Acquire in take and close; publishes the chain. Earlier
-            // pushes stay published, because this continues their release sequences. [MQ2]
-            match self.top.compare_exchange_weak(
-                top,
-                newest.as_ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(top.is_null()),
-                Err(now) => top = now,
-            }
-        }
-        // The close happens before the failure is returned.
-        let closed = self.is_closed();
-        debug_assert!(closed, "mpsc: a stack that is closed stays so");
-        None
-    }
-
-    /// Takes all links, newest first; null if there is none.
-    ///
-    /// Wait-free.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the consumer. The links then belong to it.
-    #[inline]
-    unsafe fn take(&self) -> *mut RawLink {
-        if self.is_empty() {
-            return ptr::null_mut();
-        }
-        // Acquire: pairs with the Release in push; the links and their items are visible. The stack
-        // is open, since only the consumer closes it. [MQ3]
-        self.top.swap(ptr::null_mut(), Ordering::Acquire)
-    }
-
-    /// Closes the stack and takes all links, by one swap; `None` if it was closed.
-    ///
-    /// # Safety
-    ///
-    /// As for [`take`](Self::take).
-    unsafe fn close(&self) -> Option<*mut RawLink> {
-        // AcqRel: pairs with the Release in push, as take does, and with the Acquire in is_closed;
-        // the close happens before a thread finds the stack closed. [MQ4]
-        let top = self.top.swap(CLOSED, Ordering::AcqRel);
-        (top != CLOSED).then_some(top)
-    }
-
-    /// Returns whether the stack is empty.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        let top = self.peek();
-        top.is_null() || top == CLOSED
-    }
-
-    #[inline]
-    fn peek(&self) -> *mut RawLink {
-        // Relaxed: only compared; the consumer gets the links by MQ3. [MQ5]
-        self.top.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether the stack is closed; the close then happens before the return.
-    #[inline]
-    pub(super) fn is_closed(&self) -> bool {
-        // Acquire: pairs with the release half in close. [MQ6]
-        self.top.load(Ordering::Acquire) == CLOSED
+    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+        // SAFETY: by the caller the link is alive and its own.
+        unsafe { set_next(node, next) };
     }
 }
+
+/// The shared stack.
+pub(super) type Stack = LinkStack<RawLink, true>;
 
 /// A list of links that belong to one thread, oldest first.
 pub(super) struct Fifo {
@@ -312,7 +201,7 @@ impl Inbox {
     ///
     /// As for [`pop`](Self::pop).
     pub(super) unsafe fn take_all(&mut self, stack: &Stack) {
-        // SAFETY: the caller is the consumer.
+        // SAFETY: 1. The caller is the consumer; no other thread closes the stack.
         let newest = unsafe { stack.take() };
         // SAFETY: the links are alive, by the caller, and belong to the caller.
         unsafe { self.fifo.append_reversed(newest) };
@@ -324,8 +213,7 @@ impl Inbox {
     ///
     /// As for [`pop`](Self::pop).
     pub(super) unsafe fn close(&mut self, stack: &Stack) -> bool {
-        // SAFETY: the caller is the consumer.
-        let Some(newest) = (unsafe { stack.close() }) else {
+        let Some(newest) = stack.close() else {
             return false;
         };
         // SAFETY: as in `take_all`.

@@ -28,7 +28,7 @@
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
-//! | `bound` | consumers that check both words | consumers |
+//! | `bound` | consumers that check both words, or find that it was stale | consumers |
 //! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
 //! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | no thread | all |
@@ -59,11 +59,11 @@ mod word;
 use core::fmt;
 use core::marker::PhantomData;
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use crate::alloc::{AllocError, Allocator, Global};
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use crate::primitive::{AtomicTaggedPtr, CachePadded, TaggedPtr};
+use crate::primitive::{AtomicTaggedPtr, CachePadded, LinkStack, TaggedPtr};
 use pace::Pace;
 use segment::{Segment, terminal};
 use word::{CLOSED, MOST_PINS, MOST_SLOTS, index, same_segment};
@@ -81,11 +81,11 @@ pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: a thread that is suspended at any point delays no other thread, except a waiter that
-/// it was about to wake. There is one limit: if at least half of [`MOST_PINS`](Self::MOST_PINS)
-/// threads are at the end of the same segment of one queue at once, further threads may wait there
-/// until one of them has continued. [`is_lock_free`](Self::is_lock_free) lists the targets on which
-/// the queue is lock-free.
+/// Lock-free: no thread waits for a thread that is suspended, except a waiter that the suspended
+/// thread was about to wake. There is one limit: if at least half of
+/// [`MOST_PINS`](Self::MOST_PINS) threads are at the end of the same segment of one queue at once,
+/// further threads may wait there until one of them has continued.
+/// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
 /// push. Memory comes from `A`, in segments of
@@ -156,7 +156,7 @@ struct Cold<T> {
     /// again.
     retired: AtomicUsize,
     /// Retired segments with a slot that is not DONE: a stack linked through `limbo_next`.
-    limbo: AtomicPtr<Segment<T>>,
+    limbo: LinkStack<Segment<T>>,
     /// At most one cleared segment.
     spare: AtomicPtr<Segment<T>>,
     /// The link to the first segment: the `next` of the null address with which both words start.
@@ -278,7 +278,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 tail: CachePadded::new(AtomicTaggedPtr::new(TaggedPtr::null_with_count(slots as u64))),
                 cold: CachePadded::new(Cold {
                     retired: AtomicUsize::new(0),
-                    limbo: AtomicPtr::new(ptr::null_mut()),
+                    limbo: LinkStack::new(),
                     spare: AtomicPtr::new(ptr::null_mut()),
                     first: AtomicPtr::new(ptr::null_mut()),
                     tail_moves: AtomicUsize::new(0),
@@ -469,25 +469,12 @@ impl<T, A: Allocator> Queue<T, A> {
     /// The caller alone owns the segments, which are linked through `limbo_next`. It does not own
     /// them afterwards.
     unsafe fn put_in_limbo(&self, first: *mut Segment<T>, last: *mut Segment<T>) {
-        // Relaxed: a guess. [QU67]
-        let mut top = self.cold.limbo.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the segment is live, and the caller alone owns it.
-            let link = unsafe { &(*last).limbo_next };
-            // SAFETY: as above.
-            link.with_mut(|link| unsafe { *link = top });
-            step!("limbo: linked");
-            // Release: pairs with the Acquire in reap_slow; publishes the link and the position of
-            // the sweep. [QU68]
-            match self
-                .cold
-                .limbo
-                .compare_exchange(top, first, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => top = now,
-            }
-        }
+        let (Some(first), Some(last)) = (NonNull::new(first), NonNull::new(last)) else {
+            unreachable!("a list of segments begins and ends with one");
+        };
+        // SAFETY: 1, 2. The caller's obligation; only a thread that took a segment out of limbo
+        // frees it.
+        unsafe { self.cold.limbo.push(first, last) };
     }
 
     /// Tries again to retire one segment of limbo, the one that was pushed first. The others are
@@ -495,8 +482,7 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cold]
     #[inline(never)]
     fn reap_slow(&self) {
-        // Acquire: pairs with the Release in put_in_limbo. [QU69]
-        let first = self.cold.limbo.swap(ptr::null_mut(), Ordering::Acquire);
+        let first = self.cold.limbo.take();
         if first.is_null() {
             return;
         }
@@ -563,8 +549,7 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
         if !spare.is_null() {
             free(spare);
         }
-        // Relaxed: as above. [QU71]
-        let mut retired = queue.cold.limbo.load(Ordering::Relaxed);
+        let mut retired = queue.cold.limbo.take();
         while !retired.is_null() {
             // SAFETY: nothing else is here.
             let next = unsafe { limbo_next(retired) };

@@ -8,9 +8,9 @@ use crate::primitive::hint::spin_loop;
 pub(super) const IS_MODEL: bool = cfg!(any(rast_loom, rast_shuttle));
 
 /// Number of pause instructions after the first lost claim; doubled after each further one.
-pub(super) const CLAIM_PAUSE_FIRST: u32 = 16;
+const CLAIM_PAUSE_FIRST: u32 = 16;
 /// Maximum number of pause instructions after a lost claim.
-pub(super) const CLAIM_PAUSE_MOST: u32 = 256;
+const CLAIM_PAUSE_MOST: u32 = 256;
 /// Number of lost claims that are followed by a pause; after them a thread tries again without
 /// pauses.
 pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
@@ -38,5 +38,21 @@ pub(super) fn pause(count: u32) {
         for _ in 0..count {
             spin_loop();
         }
+    }
+}
+
+/// Pauses after lost claims, each twice as long as the one before.
+pub(super) struct ClaimPauses(u32);
+
+impl ClaimPauses {
+    #[inline]
+    pub(super) const fn new() -> Self {
+        Self(CLAIM_PAUSE_FIRST)
+    }
+
+    #[inline]
+    pub(super) fn wait(&mut self) {
+        pause(self.0);
+        self.0 = (self.0 * 2).min(CLAIM_PAUSE_MOST);
     }
 }

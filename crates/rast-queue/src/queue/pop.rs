@@ -7,8 +7,7 @@ use core::ops::Range;
 use super::Queue;
 use super::pace::PAUSES;
 use super::pause::{
-    BUSY_PAUSES, CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, DISTANCE, MOST_BY_HINT,
-    PATIENCE, pause,
+    BUSY_PAUSES, CLAIM_TRIES, ClaimPauses, DISTANCE, MOST_BY_HINT, PATIENCE, pause,
 };
 use super::push::Admission;
 use super::segment::{SOURCE, Segment, Slot};
@@ -204,8 +203,8 @@ impl<T, A: Allocator> Queue<T, A> {
             return Look::Changed;
         }
         step!("look: head read");
-        // Relaxed: a hint that there is something to do. [QU37]
-        if !self.cold.limbo.load(Ordering::Relaxed).is_null() {
+        // A hint that there is something to do.
+        if !self.cold.limbo.is_empty() {
             self.reap_slow();
         }
         // Acquire: pairs with the Release of move_tail; if the word names a later use of the
@@ -265,12 +264,11 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cold]
     #[inline(never)]
     fn contend_head_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
-        let mut pauses = CLAIM_PAUSE_FIRST;
+        let mut pauses = ClaimPauses::new();
         let mut tries = 0;
         while seen.count() < self.slots as u64 {
             if tries < CLAIM_TRIES {
-                pause(pauses);
-                pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
+                pauses.wait();
                 tries += 1;
             }
             step!("pop: claim lost");
@@ -348,7 +346,7 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Claims up to `most` available tickets.
     fn claim_many(&self, most: usize, share: &Share<T>) -> Result<Claimed<'_, T, A>, Look<T>> {
-        let mut pauses = CLAIM_PAUSE_FIRST;
+        let mut pauses = ClaimPauses::new();
         loop {
             let word = word::guess(&self.head);
             // Relaxed: a hint, as in pop. [QU53]
@@ -380,8 +378,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 )
                 .is_err()
             {
-                pause(pauses);
-                pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
+                pauses.wait();
                 continue;
             }
             step!("pop many: claimed");

@@ -5,7 +5,7 @@ use core::ptr;
 
 use super::Queue;
 use super::held::Held;
-use super::pause::{CLAIM_PAUSE_FIRST, CLAIM_PAUSE_MOST, CLAIM_TRIES, PREFETCH, pause};
+use super::pause::{CLAIM_TRIES, ClaimPauses, PREFETCH};
 use super::segment::{SOURCE, Segment, Slot, terminal};
 use super::word::{self, CLOSED, WAITING, Word, advanced, index};
 use crate::alloc::Allocator;
@@ -202,12 +202,11 @@ impl<T, A: Allocator> Queue<T, A> {
     #[cold]
     #[inline(never)]
     fn contend_tail_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
-        let mut pauses = CLAIM_PAUSE_FIRST;
+        let mut pauses = ClaimPauses::new();
         let mut tries = 0;
         while seen.count() < self.slots as u64 {
             if tries < CLAIM_TRIES {
-                pause(pauses);
-                pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
+                pauses.wait();
                 tries += 1;
             }
             step!("push: claim lost");
@@ -357,7 +356,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ) -> Option<Refusal> {
         let mut held = Held::default();
         let mut refusal = None;
-        let mut pauses = CLAIM_PAUSE_FIRST;
+        let mut pauses = ClaimPauses::new();
         while *taken < count {
             let word = word::guess(&self.tail);
             if word.count() >= self.slots as u64 {
@@ -394,8 +393,7 @@ impl<T, A: Allocator> Queue<T, A> {
                 )
                 .is_err()
             {
-                pause(pauses);
-                pauses = (pauses * 2).min(CLAIM_PAUSE_MOST);
+                pauses.wait();
                 continue;
             }
             step!("push many: claimed");

@@ -30,12 +30,12 @@
 //! that is released subtracts one.
 
 use core::mem::MaybeUninit;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use crate::alloc::{AllocError, Allocator, Layout};
-use crate::primitive::TaggedPtr;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use crate::primitive::{Linked, TaggedPtr};
 
 /// State of a slot that holds its value.
 const WRITTEN: u8 = 1;
@@ -78,6 +78,17 @@ pub(super) struct Segment<T> {
     pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
     /// Aligns the header for the slots.
     slots: [Slot<T>; 0],
+}
+
+// SAFETY: 1. It writes one field of the segment, and calls no user code.
+unsafe impl<T> Linked for Segment<T> {
+    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+        // SAFETY: the segment is live, and the caller alone owns it.
+        let link = unsafe { &(*node.as_ptr()).limbo_next };
+        // SAFETY: as above.
+        link.with_mut(|link| unsafe { *link = next });
+        step!("limbo: linked");
+    }
 }
 
 impl<T> Slot<T> {
@@ -268,7 +279,7 @@ impl<T> Segment<T> {
         }
         // SAFETY: by (1) the header was initialised and only the caller can reach it.
         unsafe { segment.drop_in_place() };
-        let block = ptr::NonNull::new(segment.cast::<u8>());
+        let block = NonNull::new(segment.cast::<u8>());
         let (Some(block), Some(layout)) = (block, Self::layout(slots)) else {
             unreachable!("a segment that was allocated is not null and has a layout");
         };

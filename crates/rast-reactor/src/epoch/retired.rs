@@ -55,6 +55,9 @@ impl Garbage {
     }
 }
 
+/// Items that the list has room for whatever it holds.
+const SMALL: usize = 256;
+
 /// What is not destroyed yet, in the order of the commits.
 #[derive(Default)]
 pub(crate) struct Retired {
@@ -77,6 +80,9 @@ impl Retired {
         }
         let (_, bytes, garbage) = self.items.pop_front()?;
         self.bytes = self.bytes.saturating_sub(bytes);
+        if self.items.capacity() > 8 * self.items.len() + SMALL {
+            self.items.shrink_to(2 * self.items.len());
+        }
         Some(garbage)
     }
 

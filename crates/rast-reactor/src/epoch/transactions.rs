@@ -18,6 +18,9 @@ use crate::origin::Origin;
 
 const NONE: u32 = u32::MAX;
 
+/// Records that are kept when no transaction is open.
+const SMALL: usize = 64;
+
 struct Record {
     epoch: u64,
     line: &'static Location<'static>,
@@ -131,6 +134,10 @@ impl Transactions {
         }
         if self.unreported == at {
             self.unreported = newer;
+        }
+        if self.newest == NONE && self.records.len() > SMALL {
+            self.records = Vec::new();
+            self.free = NONE;
         }
     }
 

@@ -17,7 +17,6 @@ use super::chunk::{Chunks, Free};
 use super::faults::Faults;
 #[cfg(target_os = "linux")]
 use super::uring::{Ring, RingDriver};
-use crate::here::{OUTSIDE, here};
 
 /// What serves the sockets and files of a reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -141,16 +140,6 @@ fn forced(error: io::Error) -> io::Error {
 }
 
 impl Io {
-    /// The I/O of the reactor that runs the caller.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a reactor.
-    #[track_caller]
-    pub(crate) fn current() -> Rc<Self> {
-        Rc::clone(&here().expect(OUTSIDE).io)
-    }
-
     /// The buffers of receives by readiness.
     pub(crate) fn chunks(&self) -> Rc<Chunks> {
         let mut chunks = self.chunks.borrow_mut();

@@ -14,43 +14,12 @@ use core::cell::RefCell;
 use core::fmt;
 use core::ops::Deref;
 use core::ptr::NonNull;
-use std_alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
 use super::buffer::Buffer;
-
-/// Where memory of the kernel's ring begins: a page.
-pub(crate) const PAGE: usize = 4096;
-
-/// Memory from the allocator, zeroed and at the begin of a page.
-pub(crate) struct Pages {
-    begin: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Pages {
-    pub(crate) fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(1), PAGE).expect("chunks: too many bytes");
-        // SAFETY: the layout has at least one byte.
-        let begin = unsafe { alloc_zeroed(layout) };
-        let begin = NonNull::new(begin).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { begin, layout }
-    }
-
-    #[cfg(target_os = "linux")]
-    pub(crate) fn begin(&self) -> NonNull<u8> {
-        self.begin
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.begin.as_ptr(), self.layout) };
-    }
-}
+use super::pages::Pages;
 
 /// What has the free buffers.
 pub(crate) enum Free {
@@ -84,7 +53,7 @@ impl Chunks {
     /// Where a buffer begins.
     pub(crate) fn address(&self, id: u16) -> NonNull<u8> {
         // SAFETY: ids are below the number of buffers: the memory has so many bytes.
-        unsafe { self.memory.begin.add(usize::from(id) * self.bytes) }
+        unsafe { self.memory.begin().add(usize::from(id) * self.bytes) }
     }
 
     /// Takes a free buffer from the list.

@@ -19,7 +19,10 @@
 mod backend;
 mod buffer;
 mod chunk;
+mod current;
 mod faults;
+mod options;
+mod pages;
 #[cfg(target_os = "linux")]
 mod steer;
 
@@ -40,8 +43,9 @@ pub use backend::{Backend, Chosen};
 pub use buffer::{Buffer, BufferMut, Slice};
 pub use chunk::Chunk;
 pub use faults::Faults;
-pub use file::{File, OpenOptions};
+pub use file::File;
 pub use group::{Active, GroupListener, ListenerGroup, Requests, Watermarks};
+pub use options::OpenOptions;
 pub use tcp::{Incoming, TcpListener, TcpStream};
 #[cfg(unix)]
 pub use unix::{UnixIncoming, UnixListener, UnixStream};

@@ -173,9 +173,9 @@ impl<T: Resource> AnyDraft for Draft<T> {
         let (place, _, table) = replica.table::<T>();
         let changed = owned.with_estate::<T, _>(place, |estate| {
             let mut entries = self.entries.iter();
-            entries.any(|(id, entry)| {
-                let place = &estate.places[id.index as usize];
-                !matches!(entry.state, State::New(_)) && place.last > entry.since
+            entries.any(|(&id, entry)| {
+                let is_older = |last| last <= entry.since;
+                !matches!(entry.state, State::New(_)) && !estate.last(id).is_some_and(is_older)
             })
         });
         if changed != Some(false) {
@@ -197,9 +197,10 @@ impl<T: Resource> AnyDraft for Draft<T> {
         let retired = &mut *owned.retired.borrow_mut();
         let ops = owned.with_estate::<T, _>(table, |estate| {
             let entries = self.entries.drain();
-            entries
-                .map(|(id, entry)| seal(estate, id, entry, number, retired))
-                .collect::<Vec<_>>()
+            let ops = entries.map(|(id, entry)| seal(estate, id, entry, number, retired));
+            let ops: Vec<_> = ops.collect();
+            estate.fit();
+            ops
         });
         let ops = ops.unwrap_or_default();
         let bytes = ops.capacity() * size_of::<Op<T>>();
@@ -210,7 +211,7 @@ impl<T: Resource> AnyDraft for Draft<T> {
         let _ = owned.with_estate::<T, _>(table, |estate| {
             for (id, entry) in &self.entries {
                 if matches!(entry.state, State::New(_)) {
-                    estate.take_back(id.index);
+                    estate.ids.take_back(id.index, id.generation);
                 }
             }
         });
@@ -233,38 +234,33 @@ fn seal<T: Resource>(
     number: u64,
     retired: &mut Retired,
 ) -> Op<T> {
-    let place = &mut estate.places[id.index as usize];
     let mut op = Op {
         id,
-        value: core::ptr::null(),
+        value: None,
         key: core::ptr::null(),
         hash: 0,
     };
-    place.last = number;
-    place.retire_value(number, retired);
-    match entry.state {
-        State::New(Some(key)) => {
-            op.hash = key.hash;
-            place.key = Box::into_raw(key);
-            op.key = place.key;
-        }
-        State::New(None) | State::Changed => {}
-        State::Removed => {
-            op.key = place.key;
-            if !place.key.is_null() {
-                // SAFETY: a commit made it from a box, and it is retired below.
-                op.hash = unsafe { (*place.key).hash };
-            }
-            place.retire_key(number, retired);
-        }
-    }
     match entry.value {
         Some(value) => {
-            place.bytes = entry.bytes;
-            place.value = Box::into_raw(value);
-            op.value = place.value;
+            let key = match entry.state {
+                State::New(key) => key,
+                State::Changed | State::Removed => None,
+            };
+            let hash = key.as_ref().map(|key| key.hash);
+            let value = (value, entry.bytes);
+            op.value = Some(estate.put(id, value, key, number, retired));
+            if let Some(hash) = hash {
+                (op.key, op.hash) = (estate.key(id), hash);
+            }
         }
-        None => estate.take_back(id.index),
+        None => {
+            op.key = estate.key(id);
+            if !op.key.is_null() {
+                // SAFETY: a commit made it from a box, and it is retired below.
+                op.hash = unsafe { (*op.key).hash };
+            }
+            estate.remove(id, number, retired);
+        }
     }
     op
 }
@@ -474,7 +470,10 @@ impl Changes {
     ) -> Id<T> {
         let bytes = value.bytes();
         let owned = self.replica.owned.as_ref();
-        let given = owned.and_then(|owned| owned.with_estate::<T, _>(place, Estate::give));
+        let given = owned.and_then(|owned| {
+            let give = |estate: &mut Estate<T>| estate.ids.give();
+            owned.with_estate(place, give)
+        });
         let Some((index, generation)) = given else {
             unreachable!("changes: the owner was asked before");
         };
@@ -608,7 +607,9 @@ impl Changes {
                 }
             }
             let (owned, _) = self.owned::<T>()?;
-            let _ = owned.with_estate::<T, _>(place, |estate| estate.take_back(id.index));
+            let _ = owned.with_estate::<T, _>(place, |estate| {
+                estate.ids.take_back(id.index, id.generation);
+            });
         }
         drop(old);
         Ok(())

@@ -40,7 +40,9 @@
 
 mod changes;
 mod deferred;
+mod ids;
 mod owned;
+mod places;
 mod read;
 mod replica;
 mod resource;

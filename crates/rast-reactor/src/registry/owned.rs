@@ -10,7 +10,9 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
-use super::resource::Resource;
+use super::ids::Ids;
+use super::places::{Places, Vacant};
+use super::resource::{Id, Resource};
 use super::table::{Key, Log};
 use super::wakers::Wakers;
 
@@ -20,59 +22,105 @@ use crate::primitive::sync::Arc;
 
 /// A parked reactor that is so many commits behind is woken, so that their nodes can be freed.
 const LAG: u64 = 1024;
+/// The same for one that is behind at all, when the nodes have so many bytes.
+const NODES_MAX: usize = 1 << 20;
+/// The last commit is kept until there is a later one: one with so many bytes gets a later one.
+const LAST_MAX: usize = 64 << 10;
 /// What is destroyed in one turn at most, so that a turn stays short.
 const PER_TURN: usize = 256;
 
-/// A place of a type.
+/// A resource that was committed.
 pub(super) struct Place<T: Resource> {
     pub(super) generation: u32,
     /// The commit that changed it last.
     pub(super) last: u64,
     pub(super) bytes: usize,
-    /// Null while it is free, or given out to a change that is not committed.
+    /// Null if there is none.
     pub(super) value: *mut T,
     /// Null if it has none.
     pub(super) key: *mut Key<T::Key>,
 }
 
-/// The places of a type.
+impl<T: Resource> Vacant for Place<T> {
+    const VACANT: Self = Self {
+        generation: 0,
+        last: 0,
+        bytes: 0,
+        value: core::ptr::null_mut(),
+        key: core::ptr::null_mut(),
+    };
+
+    fn is_vacant(&self) -> bool {
+        self.value.is_null()
+    }
+}
+
+/// What the owner has of a type.
 pub(super) struct Estate<T: Resource> {
-    pub(super) places: Vec<Place<T>>,
-    free: Vec<u32>,
+    /// What was committed and not removed, by the indices of the ids.
+    places: Places<Place<T>>,
+    pub(super) ids: Ids,
 }
 
 impl<T: Resource> Estate<T> {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            places: Vec::new(),
-            free: Vec::new(),
+            places: Places::new(),
+            ids: Ids::new(),
         }
     }
 
-    /// Gives out a place with a generation that it never had.
-    pub(super) fn give(&mut self) -> (u32, u32) {
-        if let Some(index) = self.free.pop() {
-            let place = &mut self.places[index as usize];
-            place.generation += 1;
-            return (index, place.generation);
-        }
-        let index = u32::try_from(self.places.len()).ok();
-        let index = index.expect("there are at most 2^32 resources of a type");
-        self.places.push(Place {
-            generation: 0,
-            last: 0,
-            bytes: 0,
-            value: core::ptr::null_mut(),
-            key: core::ptr::null_mut(),
-        });
-        (index, 0)
+    /// The last commit that changed a resource; `None` if there is no such resource any more.
+    pub(super) fn last(&self, id: Id<T>) -> Option<u64> {
+        let place = self.places.get(id.index)?;
+        (!place.is_vacant() && place.generation == id.generation).then_some(place.last)
     }
 
-    /// Takes a place back. One that has had all generations is not given out again.
-    pub(super) fn take_back(&mut self, index: u32) {
-        if self.places[index as usize].generation < u32::MAX {
-            self.free.push(index);
+    /// Puts a value into its place; retires what it replaces. A key is that of a new resource.
+    pub(super) fn put(
+        &mut self,
+        id: Id<T>,
+        (value, bytes): (Box<T>, usize),
+        key: Option<Box<Key<T::Key>>>,
+        number: u64,
+        retired: &mut Retired,
+    ) -> NonNull<T> {
+        let value = NonNull::from(Box::leak(value));
+        if let Some(place) = self.places.get_mut(id.index)
+            && !place.is_vacant()
+        {
+            place.retire_value(number, retired);
+            (place.value, place.bytes, place.last) = (value.as_ptr(), bytes, number);
+            return value;
         }
+        let place = Place {
+            generation: id.generation,
+            last: number,
+            bytes,
+            value: value.as_ptr(),
+            key: key.map_or(core::ptr::null_mut(), Box::into_raw),
+        };
+        self.places.put(id.index, place);
+        value
+    }
+
+    /// The key of a resource; null if it has none.
+    pub(super) fn key(&self, id: Id<T>) -> *const Key<T::Key> {
+        let place = self.places.get(id.index);
+        place.map_or(core::ptr::null(), |place| place.key.cast_const())
+    }
+
+    /// Removes a resource, and retires it and its key.
+    pub(super) fn remove(&mut self, id: Id<T>, number: u64, retired: &mut Retired) {
+        let mut place = self.places.take(id.index);
+        place.retire_value(number, retired);
+        place.retire_key(number, retired);
+        self.ids.take_back(id.index, id.generation);
+    }
+
+    /// Gives memory back, after far more was removed than is left.
+    pub(super) fn fit(&mut self) {
+        self.places.fit();
     }
 }
 
@@ -107,7 +155,7 @@ pub(super) trait AnyEstate {
 
 impl<T: Resource> AnyEstate for Estate<T> {
     fn retire(&mut self, retired: &mut Retired) {
-        for place in &mut self.places {
+        for mut place in core::mem::replace(&mut self.places, Places::new()).into_values() {
             place.retire_value(0, retired);
             place.retire_key(0, retired);
         }
@@ -228,6 +276,9 @@ impl Owned {
     pub(super) fn turn(&self) {
         if !self.is_idle() {
             self.collect(PER_TURN);
+        } else if self.last_bytes.get() > LAST_MAX {
+            // All reactors have applied it. An empty one takes its place in the list.
+            self.push(Log::new(), 0);
         }
     }
 
@@ -243,8 +294,9 @@ impl Owned {
             let freed = writer.free(scan);
             self.node_bytes
                 .set(self.node_bytes.get().saturating_sub(freed));
-            let is_half_full = self.retired_bytes() >= self.limit / 2;
-            let lag = if is_half_full { 1 } else { LAG };
+            let has_much =
+                self.retired_bytes() >= self.limit / 2 || self.node_bytes.get() >= NODES_MAX;
+            let lag = if has_much { 1 } else { LAG };
             if writer.has_nodes() {
                 for reactor in writer.sleepers_behind(lag) {
                     self.wakers.wake(reactor);

@@ -111,7 +111,9 @@ impl Read {
 
     /// A resource by its id; `None` if it was deleted, or added later.
     ///
-    /// Wait-free; the id's place is looked at directly.
+    /// Wait-free. Cost: two comparisons, the slot of the id, the resource. An id that is far behind
+    /// the others, because most were deleted, and a resource that a commit has changed since, are
+    /// looked for in a map.
     ///
     /// # Panics
     ///
@@ -124,7 +126,8 @@ impl Read {
 
     /// A resource by its key, with its id.
     ///
-    /// Cost: a hash and a search in a map of this reactor.
+    /// Cost: a hash and a search in a map of this reactor; a list of all keys of the same hash, if
+    /// the first of them is another key.
     ///
     /// # Panics
     ///
@@ -184,7 +187,7 @@ impl<'a, T: Resource> View<'a, T> {
         let value = self.table.get(id, self.epoch)?;
         // SAFETY: the transaction that `'a` borrows sees the value, so no commit that replaced it
         // has passed this reactor, and its owner keeps it; no thread changes a committed value.
-        Some(unsafe { &*value })
+        Some(unsafe { value.as_ref() })
     }
 
     /// As [`Read::find`].
@@ -198,17 +201,18 @@ impl<'a, T: Resource> View<'a, T> {
         // SAFETY: the transaction that `'a` borrows is open.
         let (id, value) = unsafe { self.table.find(key, self.epoch) }?;
         // SAFETY: as in `get`.
-        Some((id, unsafe { &*value }))
+        Some((id, unsafe { value.as_ref() }))
     }
 
-    /// All resources, in no order that means anything. Cost: a look at each place that there ever
-    /// was.
+    /// All resources, in no order that means anything. Cost: a look at each place of the table,
+    /// which is a small multiple of the resources; a list of the indices that are far behind the
+    /// others, if there are such.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &'a T)> + use<'a, T> {
         let (table, epoch) = (self.table, self.epoch);
-        (0..table.places()).filter_map(move |place| {
-            let (id, value) = table.at(place, epoch)?;
+        table.indices(epoch).filter_map(move |index| {
+            let (id, value) = table.at(index, epoch)?;
             // SAFETY: as in `get`.
-            Some((id, unsafe { &*value }))
+            Some((id, unsafe { value.as_ref() }))
         })
     }
 }

@@ -15,6 +15,7 @@
 
 use core::any::TypeId;
 use core::cell::{Cell, RefCell};
+use core::mem::ManuallyDrop;
 use core::panic::Location;
 use core::task::Waker;
 use core::time::Duration;
@@ -91,26 +92,34 @@ pub(crate) struct Replica {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
-    static CURRENT: RefCell<Option<Rc<Replica>>> = const { RefCell::new(None) };
+    /// That of the call of `enter` that the thread is in; null outside of one. Without a
+    /// destructor, so a read of it is one load.
+    static CURRENT: Cell<*const Replica> = const { Cell::new(core::ptr::null()) };
 }
 // The models' thread-locals know no `const`.
 #[cfg(any(rast_loom, rast_shuttle))]
 primitive::thread_local! {
-    static CURRENT: RefCell<Option<Rc<Replica>>> = RefCell::new(None);
+    static CURRENT: Cell<*const Replica> = Cell::new(core::ptr::null());
 }
 
 /// Calls `f` with the replica of the calling thread's reactor.
 #[inline]
 pub(super) fn with_current<R>(f: impl FnOnce(Option<&Rc<Replica>>) -> R) -> R {
-    CURRENT.with(|current| f(current.borrow().as_ref()))
+    let current = CURRENT.try_with(Cell::get).unwrap_or(core::ptr::null());
+    if current.is_null() {
+        return f(None);
+    }
+    // SAFETY: `enter` got the pointer from an `Rc` that it borrows, and takes it away before it
+    // returns. It is beneath this call on the thread, and this count is given up without a drop.
+    let replica = ManuallyDrop::new(unsafe { Rc::from_raw(current) });
+    f(Some(&replica))
 }
 
 /// A poll of the task `origin` has ended: it is the task of what that left open.
 #[inline]
 pub(crate) fn polled(origin: &Origin) {
-    // A destructor of the thread may run after the thread-local is gone: nothing is open then.
-    let _ = CURRENT.try_with(|current| {
-        if let Some(replica) = &*current.borrow() {
+    with_current(|replica| {
+        if let Some(replica) = replica {
             let mut open = replica.open.borrow_mut();
             open.left_open(origin, || replica.clock.now());
         }
@@ -146,11 +155,10 @@ impl Replica {
         struct Leave;
         impl Drop for Leave {
             fn drop(&mut self) {
-                let replica = CURRENT.try_with(|current| current.borrow_mut().take());
-                drop(replica);
+                let _ = CURRENT.try_with(|current| current.set(core::ptr::null()));
             }
         }
-        CURRENT.with(|current| *current.borrow_mut() = Some(Rc::clone(self)));
+        CURRENT.with(|current| current.set(Rc::as_ptr(self)));
         let _leave = Leave;
         f()
     }

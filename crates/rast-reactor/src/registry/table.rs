@@ -8,7 +8,7 @@
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `slots`, `keys` | when a commit is applied | by every read |
+//! | `slots`, `keys` | when a commit is applied | by every read; slots of low places are a vector, see `places` |
 //! | `changed` | with them: the epoch | by every read: at or below the transaction's epoch, the slots are what it sees |
 //! | `old_slots`, `old_keys` | when a commit is applied while a transaction is open | by transactions that were opened before |
 //!
@@ -20,18 +20,29 @@
 //!    key is found by its address.
 //! 3. A key belongs to one id from its insertion to its removal. So a transaction that finds a key
 //!    sees its resource if it sees the id, and only removed keys have a past.
+//!
+//! A read by id of what no later commit has touched is: a comparison of epochs, one of the bound,
+//! the slot, whose generation is compared, and the value.
+//!
+//! Keys with one hash are all looked at once. The first one is compared in its place; the others
+//! are listed first, because a comparison is code of the user.
 
 use core::any::Any;
 use core::borrow::Borrow;
 use core::hash::{BuildHasher, Hash};
+use core::ptr::NonNull;
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
+use super::places::{Places, Vacant};
 use super::resource::{Id, Resource};
 use crate::primitive::cell::UnsafeCell;
+
+/// What a table may keep of its past, or of keys, whatever it holds.
+const SMALL: usize = 256;
 
 /// A key, in memory of the owner.
 pub(super) struct Key<K> {
@@ -42,8 +53,8 @@ pub(super) struct Key<K> {
 /// What a commit does to one resource.
 pub(super) struct Op<T: Resource> {
     pub(super) id: Id<T>,
-    /// Null: the resource is removed.
-    pub(super) value: *const T,
+    /// `None`: the resource is removed.
+    pub(super) value: Option<NonNull<T>>,
     /// The key that is bound with a value, or removed without one; null if neither.
     pub(super) key: *const Key<T::Key>,
     /// Of the key.
@@ -62,7 +73,7 @@ unsafe impl<T: Resource> Sync for Ops<T> {}
 pub(crate) type Log = Vec<(usize, Box<dyn Any + Send + Sync>)>;
 
 struct Slot<T> {
-    value: *const T,
+    value: Option<NonNull<T>>,
     generation: u32,
 }
 
@@ -73,6 +84,29 @@ impl<T> Clone for Slot<T> {
 }
 
 impl<T> Copy for Slot<T> {}
+
+impl<T> Vacant for Slot<T> {
+    const VACANT: Self = Self {
+        value: None,
+        generation: 0,
+    };
+
+    fn is_vacant(&self) -> bool {
+        self.value.is_none()
+    }
+}
+
+impl<T> Slot<T> {
+    /// The value, if the slot has that generation.
+    #[inline(always)]
+    fn of(self, generation: u32) -> Option<NonNull<T>> {
+        if self.generation == generation {
+            self.value
+        } else {
+            None
+        }
+    }
+}
 
 struct Named<K> {
     hash: u64,
@@ -87,7 +121,7 @@ enum Old<K> {
 }
 
 struct State<T: Resource> {
-    slots: Vec<Slot<T>>,
+    slots: Places<Slot<T>>,
     keys: HashTable<Named<T::Key>>,
     changed: u64,
     /// By place: what was there, with the epoch from which on it is not.
@@ -114,41 +148,70 @@ pub(super) trait AnyTable {
 }
 
 impl<T: Resource> State<T> {
-    fn slot(&self, index: u32, epoch: u64) -> Option<Slot<T>> {
-        if self.changed > epoch {
-            return self.slot_slow(index, epoch);
+    #[inline(always)]
+    fn get(&self, id: Id<T>, epoch: u64) -> Option<NonNull<T>> {
+        if self.changed <= epoch
+            && let Some(slot) = self.slots.near().get(id.index as usize)
+        {
+            return slot.of(id.generation);
         }
-        self.slots.get(index as usize).copied()
+        self.get_slow(id, epoch)
     }
 
     #[cold]
-    fn slot_slow(&self, index: u32, epoch: u64) -> Option<Slot<T>> {
-        if let Some(old) = self.old_slots.get(&index) {
+    fn get_slow(&self, id: Id<T>, epoch: u64) -> Option<NonNull<T>> {
+        self.slot(id.index, epoch).of(id.generation)
+    }
+
+    /// The slot as a transaction of `epoch` sees it.
+    fn slot(&self, index: u32, epoch: u64) -> Slot<T> {
+        if self.changed > epoch
+            && let Some(old) = self.old_slots.get(&index)
+        {
             let at = old.partition_point(|&(until, _)| until <= epoch);
             if let Some(&(_, slot)) = old.get(at) {
-                return Some(slot);
+                return slot;
             }
         }
-        self.slots.get(index as usize).copied()
+        self.slots.get(index).copied().unwrap_or(Slot::VACANT)
+    }
+
+    /// Makes room for what a commit adds.
+    fn reserve(&mut self, ops: &[Op<T>]) {
+        let added = ops.iter().filter(|op| op.value.is_some());
+        let indices = added.map(|op| op.id.index);
+        if let (more @ 2.., Some(last)) = (indices.clone().count(), indices.max()) {
+            self.slots.reserve(more, last);
+        }
+    }
+
+    /// Gives memory back, after far more was removed than is left.
+    fn fit(&mut self) {
+        self.slots.fit();
+        let keys = self.keys.len();
+        if self.keys.capacity() > 8 * keys + SMALL {
+            self.keys.shrink_to(2 * keys, |named| named.hash);
+        }
+    }
+
+    /// Gives the memory of a past back that is over.
+    fn forget(&mut self) {
+        if self.past.is_empty() && self.past.capacity() > SMALL {
+            self.past = VecDeque::new();
+            self.old_slots = HashMap::new();
+            self.old_keys = HashTable::new();
+        }
     }
 
     fn apply(&mut self, op: &Op<T>, epoch: u64, is_read: bool) {
         let Id {
             index, generation, ..
         } = op.id;
-        let none = Slot {
-            value: core::ptr::null(),
-            generation: 0,
-        };
-        if index as usize >= self.slots.len() {
-            self.slots.resize(index as usize + 1, none);
-        }
-        let slot = &mut self.slots[index as usize];
         let new = Slot {
             value: op.value,
             generation,
         };
-        let before = core::mem::replace(slot, new);
+        let before = self.slots.put(index, new);
         if is_read {
             let old = self.old_slots.entry(index).or_default();
             old.push_back((epoch, before));
@@ -157,7 +220,7 @@ impl<T: Resource> State<T> {
         if op.key.is_null() {
             return;
         }
-        if !op.value.is_null() {
+        if op.value.is_some() {
             let named = Named {
                 hash: op.hash,
                 key: op.key,
@@ -203,25 +266,41 @@ impl<T: Resource> State<T> {
             }
             self.past.pop_front();
         }
+        self.forget();
+    }
+
+    /// The names of a hash.
+    #[inline(always)]
+    fn named(&self, hash: u64) -> impl Iterator<Item = Candidate<T>> {
+        let named = self.keys.iter_hash(hash);
+        named
+            .filter(move |named| named.hash == hash)
+            .map(Named::candidate)
+    }
+
+    /// The names of a hash that were removed after `epoch`.
+    fn once_named(&self, hash: u64, epoch: u64) -> impl Iterator<Item = Candidate<T>> {
+        let old = self.old_keys.iter_hash(hash);
+        old.filter(move |(until, named)| *until > epoch && named.hash == hash)
+            .map(|(_, named)| named.candidate())
     }
 }
 
-/// The `nth` of these names that has the hash: its key and its id.
-#[inline(always)]
-fn candidate<'a, T: Resource>(
-    names: impl Iterator<Item = &'a Named<T::Key>>,
-    hash: u64,
-    nth: usize,
-) -> Option<(*const Key<T::Key>, Id<T>)> {
-    let named = names.filter(|named| named.hash == hash).nth(nth)?;
-    Some((named.key, Id::new(named.index, named.generation)))
+/// A key and its id.
+type Candidate<T> = (*const Key<<T as Resource>::Key>, Id<T>);
+
+impl<K> Named<K> {
+    #[inline(always)]
+    fn candidate<T: Resource<Key = K>>(&self) -> Candidate<T> {
+        (self.key, Id::new(self.index, self.generation))
+    }
 }
 
 impl<T: Resource> Table<T> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Self {
         Self {
             state: UnsafeCell::new(State {
-                slots: Vec::new(),
+                slots: Places::new(),
                 keys: HashTable::new(),
                 changed: 0,
                 old_slots: HashMap::new(),
@@ -248,10 +327,9 @@ impl<T: Resource> Table<T> {
     }
 
     /// The resource of `id`, as a transaction of `epoch` sees it; the caller has that one open.
-    #[inline]
-    pub(super) fn get(&self, id: Id<T>, epoch: u64) -> Option<*const T> {
-        let slot = self.with(|state| state.slot(id.index, epoch))?;
-        (slot.generation == id.generation && !slot.value.is_null()).then_some(slot.value)
+    #[inline(always)]
+    pub(super) fn get(&self, id: Id<T>, epoch: u64) -> Option<NonNull<T>> {
+        self.with(|state| state.get(id, epoch))
     }
 
     /// The id of a key, and its resource.
@@ -259,68 +337,101 @@ impl<T: Resource> Table<T> {
     /// # Safety
     ///
     /// A transaction of `epoch` is open on this reactor during the call.
-    pub(super) unsafe fn find<Q>(&self, key: &Q, epoch: u64) -> Option<(Id<T>, *const T)>
+    #[inline]
+    pub(super) unsafe fn find<Q>(&self, key: &Q, epoch: u64) -> Option<(Id<T>, NonNull<T>)>
     where
         T::Key: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let now = |state: &State<T>, nth| candidate(state.keys.iter_hash(hash), hash, nth);
-        // SAFETY: as the caller promises; a key in `keys` was not removed before the transaction
-        // began.
-        let found = unsafe { self.look(key, epoch, now) };
-        if found.is_some() || self.with(|state| state.changed <= epoch) {
-            return found;
-        }
-        let then = |state: &State<T>, nth| {
-            let old = state.old_keys.iter_hash(hash);
-            let old = old.filter(|&&(until, _)| until > epoch);
-            candidate(old.map(|(_, named)| named), hash, nth)
+        // Nearly always the first one is the one, and nothing is removed that is still read.
+        let (first, is_new) = self.with(|state| (state.named(hash).next(), state.changed <= epoch));
+        let Some(first) = first else {
+            if is_new {
+                return None;
+            }
+            // SAFETY: by the caller.
+            return unsafe { self.find_slow(hash, key, epoch) };
         };
-        // SAFETY: as the caller promises; these keys were removed after the transaction began.
-        unsafe { self.look(key, epoch, then) }
+        // SAFETY: by the caller; a key in `keys` was not removed before the transaction began.
+        match unsafe { self.compare(first, key, epoch) } {
+            None => {
+                // SAFETY: by the caller.
+                unsafe { self.find_slow(hash, key, epoch) }
+            }
+            found => found,
+        }
     }
 
-    /// The first of some candidates that is of this key and seen by the transaction.
+    /// As [`find`](Self::find), by a look at all keys of the hash.
     ///
     /// # Safety
     ///
-    /// As for `find`; the transaction began before the commits that removed the candidates, if any
-    /// did.
-    #[inline]
-    unsafe fn look<Q>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        candidate: impl Fn(&State<T>, usize) -> Option<(*const Key<T::Key>, Id<T>)>,
-    ) -> Option<(Id<T>, *const T)>
+    /// As for `find`.
+    #[cold]
+    unsafe fn find_slow<Q>(&self, hash: u64, key: &Q, epoch: u64) -> Option<(Id<T>, NonNull<T>)>
     where
         T::Key: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        for nth in 0.. {
-            let (named, id) = self.with(|state| candidate(state, nth))?;
-            // SAFETY: as the caller promises, the removal of the key, if there is one, has not
-            // passed this reactor, and so the owner keeps the key.
-            let named = unsafe { &*named };
-            if named.key.borrow() == key
-                && let Some(value) = self.get(id, epoch)
-            {
-                return Some((id, value));
-            }
+        let candidates: Vec<Candidate<T>> = self.with(|state| {
+            let now = state.named(hash);
+            now.chain(state.once_named(hash, epoch)).collect()
+        });
+        let mut candidates = candidates.into_iter();
+        candidates.find_map(|candidate| {
+            // SAFETY: by the caller; these keys are there, or were removed after the transaction
+            // began.
+            unsafe { self.compare(candidate, key, epoch) }
+        })
+    }
+
+    /// The resource of a candidate, if it is of this key and the transaction sees it.
+    ///
+    /// # Safety
+    ///
+    /// As for `find`; the transaction began before the commit that removed the candidate, if one
+    /// did.
+    #[inline(always)]
+    unsafe fn compare<Q>(
+        &self,
+        (named, id): Candidate<T>,
+        key: &Q,
+        epoch: u64,
+    ) -> Option<(Id<T>, NonNull<T>)>
+    where
+        T::Key: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // SAFETY: as the caller promises, the removal of the key, if there is one, has not passed
+        // this reactor, and so the owner keeps the key.
+        let named = unsafe { &*named };
+        if named.key.borrow() != key {
+            return None;
         }
-        None
+        Some((id, self.get(id, epoch)?))
     }
 
-    /// How many places there are.
-    pub(super) fn places(&self) -> u32 {
-        self.with(|state| state.slots.len() as u32)
+    /// The indices at which a transaction of `epoch` may see a resource.
+    pub(super) fn indices(&self, epoch: u64) -> impl Iterator<Item = u32> + use<T> {
+        let (near, far) = self.with(|state| {
+            let near = state.slots.near().len() as u32;
+            let mut far: Vec<u32> = state.slots.far().collect();
+            if state.changed > epoch {
+                let old = state.old_slots.keys().copied();
+                far.extend(old.filter(|&index| index >= near));
+                far.sort_unstable();
+                far.dedup();
+            }
+            (near, far)
+        });
+        (0..near).chain(far)
     }
 
-    /// The resource at a place, as a transaction of `epoch` sees it.
-    pub(super) fn at(&self, index: u32, epoch: u64) -> Option<(Id<T>, *const T)> {
-        let slot = self.with(|state| state.slot(index, epoch))?;
-        (!slot.value.is_null()).then(|| (Id::new(index, slot.generation), slot.value))
+    /// The resource at an index, as a transaction of `epoch` sees it.
+    pub(super) fn at(&self, index: u32, epoch: u64) -> Option<(Id<T>, NonNull<T>)> {
+        let slot = self.with(|state| state.slot(index, epoch));
+        Some((Id::new(index, slot.generation), slot.value?))
     }
 }
 
@@ -330,9 +441,11 @@ impl<T: Resource> AnyTable for Table<T> {
             unreachable!("table: a commit names each type by its place");
         };
         self.with_mut(|state| {
+            state.reserve(ops);
             for op in ops {
                 state.apply(op, epoch, is_read);
             }
+            state.fit();
             state.changed = epoch;
         });
     }

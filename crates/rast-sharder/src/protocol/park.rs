@@ -85,13 +85,7 @@ impl ThreadPark {
 
 impl Park for ThreadPark {
     fn park(&self, timeout: Option<Duration>, _: &mut dyn FnMut(ShardId)) {
-        let parker = self.parker.lock();
-        match timeout {
-            Some(timeout) => {
-                parker.park_timeout(timeout);
-            }
-            None => parker.park(),
-        }
+        self.parker.lock().park_for(timeout);
     }
 
     fn unpark(&self) {

@@ -10,12 +10,12 @@ use std_alloc::rc::Rc;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 
-use super::op::Target;
+use super::op::{Target, descriptor};
 use super::ring::Ring;
 use super::slots::Kind;
 use crate::io::buffer::{Buffer, BufferMut};
 use crate::io::faults::Attempt;
-use crate::io::file::OpenOptions;
+use crate::io::options::OpenOptions;
 
 /// The most bytes of one operation; the kernel counts them in 31 bits.
 const MOST: usize = 1 << 30;
@@ -46,7 +46,7 @@ impl File {
         };
         // SAFETY: the path is on the heap, and keeps its address.
         let (opened, _) = unsafe { target.run(path, 0, entry) }.await;
-        let fd = super::descriptor(opened? as i32);
+        let fd = descriptor(opened? as i32);
         Ok(Self::new(ring, fd))
     }
 

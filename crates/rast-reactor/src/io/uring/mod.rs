@@ -22,12 +22,11 @@ mod stream;
 use core::task::Waker;
 use core::time::Duration;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::sync::Arc;
 
-use rast_executor::{Bell, Driver, ParkerDriver};
+use rast_executor::{Bell, Driver};
 
 use crate::primitive::Parker;
 
@@ -37,12 +36,6 @@ pub(crate) use poll::readable;
 pub(crate) use provided::Provided;
 pub(crate) use ring::Ring;
 pub(crate) use stream::{Listener, Stream};
-
-/// A descriptor that the kernel made for an operation.
-fn descriptor(fd: i32) -> OwnedFd {
-    // SAFETY: the result of an operation is taken once, and nothing else has the descriptor.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
 
 type Interrupt = Box<dyn Fn() + Send + Sync>;
 
@@ -80,8 +73,9 @@ impl Driver for RingDriver {
     fn park(&mut self, timeout: Option<Duration>) {
         let ring = &self.ring;
         if !ring.is_busy() {
-            self.bell
-                .park(|| ParkerDriver::park_in(&self.parker, timeout));
+            self.bell.park(|| {
+                self.parker.park_for(timeout);
+            });
         } else if !self.bell.poll(|| ring.wait(timeout)) {
             ring.submit();
         }

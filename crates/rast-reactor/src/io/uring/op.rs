@@ -3,7 +3,7 @@
 use core::future::poll_fn;
 use core::task::{Context, Poll};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 
@@ -14,6 +14,12 @@ use super::ring::Ring;
 use super::slots::{Done, Key, Kind};
 use crate::io::faults::{Attempt, Fault};
 use crate::waker_id::WakerId;
+
+/// A descriptor that the kernel made for an operation.
+pub(super) fn descriptor(fd: i32) -> OwnedFd {
+    // SAFETY: the result of an operation is taken once, and nothing else has the descriptor.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
 
 /// Where an operation goes.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use std::io;
 use io_uring::types::BufRingEntry;
 use io_uring::{IoUring, cqueue};
 
-use super::super::chunk::Pages;
+use crate::io::pages::Pages;
 use crate::primitive::sync::atomic::{AtomicU16, Ordering};
 
 /// The group of the buffers; a ring has one.

@@ -1,4 +1,4 @@
-//! The operations of a ring, by the number that their completions carry.
+//! The operations of a ring, found by the `user_data` of their completions.
 //!
 //! ```text
 //!   user_data  63 ─── generation ─── 32 │ 31 ─── index ─── 0
@@ -12,12 +12,17 @@
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `generation` | the end of an operation | a number of an operation that is over names nothing |
+//! | `generation` | `free` | number of earlier uses of the slot, so that their `user_data` finds no operation |
 //! | `is_in_flight` | start, last completion | the kernel may use the operation's memory |
 //! | `is_abandoned` | abandon | what completes is cleaned up: descriptors closed, buffers given back |
 //! | `fd` | start, last completion | keeps the descriptor's number from being used again |
 //! | `keep` | abandon, last completion | the memory of an operation whose future was dropped |
 //! | `results` | completions | what was not taken yet |
+//!
+//! A free slot keeps the memory of its lists for the next operation. After a burst, when far fewer
+//! operations are left than there are slots, most of the free slots are given back, and the lowest
+//! indices are taken first from then on, so that the table can end with the last operation. A slot
+//! that is made at an index again begins at a generation that no slot given back has reached.
 
 use core::any::Any;
 use core::task::Waker;
@@ -74,6 +79,7 @@ impl Key {
 /// An operation.
 pub(crate) struct Slot {
     generation: u32,
+    is_free: bool,
     pub(crate) kind: Kind,
     pub(crate) is_in_flight: bool,
     pub(crate) is_abandoned: bool,
@@ -88,33 +94,37 @@ pub(crate) struct Slot {
 /// The operations.
 #[derive(Default)]
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    /// By index; `None` where a slot was given back.
+    slots: Vec<Option<Box<Slot>>>,
+    /// The indices without an operation; the last one is taken first.
     free: Vec<u32>,
     in_flight: usize,
+    /// How many slots there are.
+    made: usize,
+    /// The generation of a slot that is made.
+    floor: u32,
+    /// So many more operations end before the next look at where the table can end.
+    looks_in: usize,
 }
 
 /// The most operations: numbers above it are for the ring itself.
 const MOST: usize = 1 << 31;
+/// Slots that a table may have whatever is in flight.
+const SMALL: usize = 256;
 
 impl Slots {
     /// Takes a slot for an operation that is about to be in flight.
     pub(crate) fn start(&mut self, kind: Kind, fd: Option<&Rc<OwnedFd>>) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             assert!(self.slots.len() < MOST, "io: at most 2^31 operations");
-            self.slots.push(Slot {
-                generation: 0,
-                kind,
-                is_in_flight: false,
-                is_abandoned: false,
-                is_cancelled: false,
-                fd: None,
-                keep: None,
-                results: VecDeque::new(),
-                wakers: Vec::new(),
-            });
+            self.slots.push(None);
             (self.slots.len() - 1) as u32
         });
-        let slot = &mut self.slots[index as usize];
+        let slot = self.slots[index as usize].get_or_insert_with(|| {
+            self.made += 1;
+            Box::new(Slot::new(self.floor))
+        });
+        slot.is_free = false;
         slot.kind = kind;
         slot.is_in_flight = true;
         slot.is_abandoned = false;
@@ -126,8 +136,8 @@ impl Slots {
 
     /// The slot of an operation; `None` if the operation is over.
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(key.index())?;
-        (slot.generation == key.generation()).then_some(slot)
+        let slot = self.slots.get_mut(key.index())?.as_deref_mut()?;
+        (!slot.is_free && slot.generation == key.generation()).then_some(slot)
     }
 
     /// The kernel is done with the operation.
@@ -146,12 +156,44 @@ impl Slots {
         debug_assert!(!slot.is_in_flight, "the kernel may still use its memory");
         debug_assert!(slot.results.is_empty(), "its results were taken");
         slot.generation = slot.generation.wrapping_add(1);
+        slot.is_free = true;
         debug_assert!(
             slot.fd.is_none() && slot.keep.is_none(),
             "the last completion took them"
         );
         wakers.append(&mut slot.wakers);
         self.free.push(key.index() as u32);
+        let used = self.slots.len() - self.free.len();
+        let most = 8 * used + SMALL;
+        self.looks_in = self.looks_in.saturating_sub(1);
+        if self.made > most || (self.looks_in == 0 && self.slots.len() > most) {
+            self.give_back(2 * used + SMALL / 2);
+        }
+    }
+
+    /// Keeps the first `most` slots, and those that have an operation. Cost: a look at each index,
+    /// for which as many slots were made, or a quarter as many operations have ended, since the
+    /// last time.
+    #[cold]
+    fn give_back(&mut self, most: usize) {
+        for place in self.slots.iter_mut().skip(most) {
+            let Some(slot) = place.take_if(|slot| slot.is_free) else {
+                continue;
+            };
+            self.made -= 1;
+            // The later of the two: generations count up, and wrap.
+            if slot.generation.wrapping_sub(self.floor) < 1 << 31 {
+                self.floor = slot.generation;
+            }
+        }
+        let last = self.slots.iter().rposition(Option::is_some);
+        self.slots.truncate(last.map_or(0, |last| last + 1));
+        self.slots.shrink_to_fit();
+        let is_free = |slot: &Option<Box<Slot>>| slot.as_ref().is_none_or(|slot| slot.is_free);
+        let free = self.slots.iter().enumerate().rev();
+        let free = free.filter(|(_, slot)| is_free(slot));
+        self.free = free.map(|(index, _)| index as u32).collect();
+        self.looks_in = self.slots.len() / 4;
     }
 
     /// How many operations the kernel has.
@@ -161,7 +203,85 @@ impl Slots {
 
     /// Takes the memory that the kernel may still use.
     pub(crate) fn take_kept(&mut self) -> Vec<Box<dyn Any>> {
-        let slots = self.slots.iter_mut().filter(|slot| slot.is_in_flight);
+        let slots = self.slots.iter_mut().flatten();
+        let slots = slots.filter(|slot| slot.is_in_flight);
         slots.filter_map(|slot| slot.keep.take()).collect()
+    }
+}
+
+impl Slot {
+    fn new(generation: u32) -> Self {
+        Self {
+            generation,
+            is_free: true,
+            kind: Kind::Plain,
+            is_in_flight: false,
+            is_abandoned: false,
+            is_cancelled: false,
+            fd: None,
+            keep: None,
+            results: VecDeque::new(),
+            wakers: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(slots: &mut Slots, key: Key) {
+        slots.land(key);
+        slots.free(key, &mut Vec::new());
+    }
+
+    #[test]
+    fn slots_are_given_back_after_a_burst() {
+        const MANY: usize = 4_000;
+        let mut slots = Slots::default();
+        let burst = |slots: &mut Slots| {
+            let start = |_| slots.start(Kind::Plain, None);
+            let keys: Vec<_> = (0..MANY).map(start).collect();
+            // The last one goes on, at the highest index.
+            for &key in &keys[..MANY - 1] {
+                end(slots, key);
+            }
+            keys
+        };
+        let first = burst(&mut slots);
+        assert_eq!(slots.made, slots.slots.iter().flatten().count());
+        assert!(slots.made <= SMALL + 8, "{}", slots.made);
+        assert_eq!(slots.slots.len(), MANY, "one has an operation");
+        assert!(slots.get(first[MANY - 1]).is_some());
+        let second = burst(&mut slots);
+        for key in first.iter().take(MANY - 1).chain(&second[..MANY - 1]) {
+            assert!(slots.get(*key).is_none(), "{key:?} is over");
+        }
+        assert!(first.iter().all(|key| !second.contains(key)));
+        end(&mut slots, first[MANY - 1]);
+        end(&mut slots, second[MANY - 1]);
+        // The next operations take low indices, and the table ends after them.
+        for _ in 0..MANY {
+            let key = slots.start(Kind::Plain, None);
+            end(&mut slots, key);
+        }
+        assert!(slots.slots.len() <= SMALL, "{}", slots.slots.len());
+        assert!(
+            slots.free.capacity() <= 2 * SMALL,
+            "{}",
+            slots.free.capacity()
+        );
+        assert_eq!(slots.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_slot_is_used_again_with_its_memory() {
+        let mut slots = Slots::default();
+        let key = slots.start(Kind::Plain, None);
+        slots.get(key).unwrap().wakers.reserve(100);
+        end(&mut slots, key);
+        let again = slots.start(Kind::Descriptor, None);
+        assert!(again != key && slots.get(key).is_none());
+        assert!(slots.get(again).unwrap().wakers.capacity() >= 100);
     }
 }

@@ -20,7 +20,7 @@ use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 
 use super::held::{Held, Kept, fill};
-use super::op::{Target, wait};
+use super::op::{Target, descriptor, wait};
 use super::provided::{GROUP, buffer_of};
 use super::ring::Ring;
 use super::slots::{Done, Key, Kind};
@@ -372,7 +372,7 @@ impl Listener {
                 self.incoming.set(None);
             }
             match done.map(|done| done.result) {
-                Some(fd) if fd >= 0 => return Ok(Some(super::descriptor(fd))),
+                Some(fd) if fd >= 0 => return Ok(Some(descriptor(fd))),
                 None => {}
                 Some(error) if matches!(-error, libc::EINTR | libc::EAGAIN | libc::ECANCELED) => {}
                 Some(error) => return Err(io::Error::from_raw_os_error(-error)),
@@ -399,7 +399,7 @@ impl Listener {
         };
         // SAFETY: it has no memory.
         let (accepted, ()) = unsafe { target.run((), 0, entry) }.await;
-        accepted.map(|fd| super::descriptor(fd as i32))
+        accepted.map(|fd| descriptor(fd as i32))
     }
 
     /// As [`accept`](Self::accept), by one operation for many connections.

@@ -1,0 +1,201 @@
+//! The time of an echo in an open loop: requests are sent by a schedule, whatever the server does.
+//!
+//! 50 connections take the requests in turn. A request counts from the time at which it was due, so
+//! a server that is late with one delays the figures of those behind it. The rate is half of the
+//! peak of the slowest contender, which is measured once, in a closed loop, before the first run.
+//! The client spins on its processor.
+
+use std::cell::OnceCell;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::echo::{BYTES, Clients, MANY, start};
+#[cfg(all(rast_rivals, feature = "rivals"))]
+use super::servers::rivals;
+use super::servers::{self, Between, Serve};
+use super::{LAYER, pin_to};
+use crate::harness::Scenario;
+use crate::histogram::Histogram;
+use crate::workers::Sample;
+
+/// Requests by which a peak is measured.
+const PEAK: u64 = 20_000;
+/// Requests that warm up, and are not recorded.
+const WARM: u64 = 1_000;
+
+/// Contenders by name, and half of the least of their peaks.
+struct Field {
+    serves: Vec<(&'static str, Serve)>,
+    period: OnceCell<Duration>,
+    between: Between,
+}
+
+/// Runs `work` on the client's processor.
+fn on_client<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            pin_to(1);
+            work()
+        });
+        client.join().expect("no thread of a bench panics")
+    })
+}
+
+impl Field {
+    /// The time between two requests.
+    fn period(&self) -> Duration {
+        let slowest = || {
+            let times = self.serves.iter().map(|&(_, serve)| {
+                let (server, mut clients) = start(serve, MANY);
+                let time = on_client(|| {
+                    clients.run(PEAK / 4);
+                    let begin = Instant::now();
+                    clients.run(PEAK);
+                    begin.elapsed()
+                });
+                drop((clients, server));
+                time
+            });
+            times.max().expect("one at least") / PEAK as u32 * 2
+        };
+        *self.period.get_or_init(slowest)
+    }
+}
+
+/// Sends so many requests, one each `period`; the times from due to answered.
+fn open_loop(clients: &mut Clients, ops: u64, period: Duration) -> Histogram {
+    for stream in &clients.streams {
+        stream.set_nonblocking(true).expect("a socket option");
+    }
+    let mut histogram = Histogram::new();
+    let mut due: Vec<VecDeque<(Duration, bool)>> = vec![VecDeque::new(); MANY];
+    let mut received = [0; MANY];
+    let mut bytes = [0; 64 * BYTES];
+    let warm = WARM.min(ops / 2);
+    let begin = Instant::now();
+    let (mut sent, mut answered) = (0, 0);
+    while answered < ops {
+        while sent < ops && begin.elapsed() >= period * sent as u32 {
+            let index = sent as usize % MANY;
+            let wrote = clients.streams[index].write(&[b'.'; BYTES]);
+            assert_eq!(wrote.expect("the server reads"), BYTES);
+            due[index].push_back((period * sent as u32, sent >= warm));
+            sent += 1;
+        }
+        for index in clients.wait(0) {
+            match clients.streams[index].read(&mut bytes) {
+                Ok(count @ 1..) => received[index] += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                end => panic!("the server answers: {end:?}"),
+            }
+            let now = begin.elapsed();
+            while received[index] >= BYTES {
+                received[index] -= BYTES;
+                answered += 1;
+                let (due, is_recorded) = due[index].pop_front().expect("it was sent");
+                if is_recorded {
+                    histogram.record(now.saturating_sub(due).as_nanos() as u64);
+                }
+            }
+        }
+    }
+    for stream in &clients.streams {
+        stream.set_nonblocking(false).expect("a socket option");
+    }
+    histogram
+}
+
+/// A server in an open loop at the rate of its field; judged by that quantile.
+fn at_rate(field: &Rc<Field>, serve: Serve, judge: f64) -> impl FnMut(u64) -> Sample + 'static {
+    let field = Rc::clone(field);
+    let mut pair = None;
+    move |ops| {
+        let period = field.period();
+        let (_, clients) = pair.get_or_insert_with(|| start(serve, MANY));
+        let (histogram, elapsed) = on_client(|| {
+            let begin = Instant::now();
+            (open_loop(clients, ops, period), begin.elapsed())
+        });
+        let sample = Sample::new(ops, elapsed)
+            .judged_by(histogram.quantile(judge))
+            .with("requests/s", 1e9 / period.as_nanos() as f64)
+            .with("p50 ns", histogram.quantile(0.5))
+            .with("p99 ns", histogram.quantile(0.99))
+            .with("p99.9 ns", histogram.quantile(0.999))
+            .by(2);
+        if field.between == Between::Ends {
+            pair = None;
+        }
+        sample
+    }
+}
+
+/// A row of contenders with one rate.
+fn row(
+    name: &'static str,
+    ours: &[(&'static str, Serve)],
+    rivals: &[(&'static str, Serve)],
+    between: Between,
+    judge: f64,
+) -> Scenario {
+    let field = Rc::new(Field {
+        serves: ours.iter().chain(rivals).copied().collect(),
+        period: OnceCell::new(),
+        between,
+    });
+    let row = Scenario::new(LAYER, name, 50_000, 400);
+    let row = ours.iter().fold(row, |row, &(name, serve)| {
+        row.ours(name, at_rate(&field, serve, judge))
+    });
+    rivals.iter().fold(row, |row, &(name, serve)| {
+        row.rival(name, at_rate(&field, serve, judge))
+    })
+}
+
+/// The scenarios of this file.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let (uring_rivals, epoll_rivals): (&[(_, Serve)], &[(_, Serve)]) = (
+        &[
+            ("tokio", rivals::tokio),
+            ("monoio, io_uring", rivals::monoio),
+            ("compio, io_uring", rivals::compio),
+        ],
+        &[
+            ("tokio", rivals::tokio),
+            ("monoio, epoll", rivals::monoio_epoll),
+        ],
+    );
+    #[cfg(not(all(rast_rivals, feature = "rivals")))]
+    let (uring_rivals, epoll_rivals): (&[(_, Serve)], &[(_, Serve)]) = (&[], &[]);
+    let mut all = Vec::new();
+    if servers::has_uring() {
+        all.push(row(
+            "echo p99 by io_uring, half of the least peak",
+            &[("rast, io_uring", servers::uring)],
+            uring_rivals,
+            Between::Waits,
+            0.99,
+        ));
+    }
+    all.push(row(
+        "echo p99 by readiness, half of the least peak",
+        &[("rast, readiness", servers::readiness)],
+        epoll_rivals,
+        Between::Waits,
+        0.99,
+    ));
+    all.push(row(
+        "echo p99.9 with background tasks of 10 ms",
+        &[
+            ("rast, with tasks", servers::with_background),
+            ("rast, without", servers::best),
+        ],
+        &[],
+        Between::Ends,
+        0.999,
+    ));
+    all
+}

@@ -1,0 +1,93 @@
+//! The turns of a worker.
+//!
+//! One turn:
+//!
+//! 1. Move the tasks from other threads to their list.
+//! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
+//!    worker: its queued tasks are taken if it is in the same poll as at the last check.
+//! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
+//!    the queue; else search.
+//! 4. Run it.
+//!
+//! So of 35 turns at least 32 serve the lists, and the bounds of `lists.rs` count only those turns.
+
+use crate::budget;
+use crate::context::{self, Context, Place};
+use crate::runtime::lane::Lane;
+use crate::runtime::worker::Worker;
+use crate::task::{Poller, Ran, Task};
+
+/// Number of turns between two checks of the timers.
+const LOOK_EVERY: u32 = 16;
+/// Number of turns between two checks of the sockets.
+const SOCKETS_EVERY: u32 = 64;
+/// Number of turns between two checks of another worker.
+const OTHERS_EVERY: u32 = 256;
+
+impl Worker {
+    /// Runs tasks until the runtime stops.
+    pub(crate) fn run(&self) {
+        let context = Context::new(Place::Worker(self), &self.shared.timers, self.index);
+        context::enter(&context, || {
+            let mut again = None;
+            while !self.shared.is_stopping() {
+                again = self.turn(&context, again);
+            }
+            if let Some(task) = again {
+                self.shared.queues[self.index].push(task);
+            }
+        });
+        // The last worker cancels tasks, whose destructors must not wait for other tasks.
+        context::enter(&Lane::outside(&self.lane), || self.shared.leave());
+    }
+
+    /// Runs one turn; returns the task that must be queued again.
+    fn turn(&self, context: &Context<'_>, again: Option<Task>) -> Option<Task> {
+        let turn = self.turn.get().wrapping_add(1);
+        self.turn.set(turn);
+        let queue = &*self.shared.queues[self.index];
+        if let Some(chain) = self.shared.injector.take() {
+            let len = chain.len();
+            queue.push_outside(chain);
+            self.counters().add_injected(len);
+            if len > 1 {
+                self.shared.notify();
+            }
+        }
+        if turn.is_multiple_of(LOOK_EVERY) {
+            self.shared.timers.fire();
+            if turn.is_multiple_of(SOCKETS_EVERY) {
+                self.shared.driver.look(&mut self.wakers.borrow_mut());
+                self.wake_ready();
+            }
+            if turn.is_multiple_of(OTHERS_EVERY) {
+                self.relieve((turn / OTHERS_EVERY) as usize % self.watched.len());
+            }
+        }
+        let task = match self.next(turn, again) {
+            Some(task) => task,
+            None => self.search()?,
+        };
+        if self.is_searching.get() {
+            self.found();
+        }
+        if let Some(at) = task.take_queued() {
+            let now = self.shared.timers.now().as_nanos();
+            self.counters().latencies.record(now.saturating_sub(at));
+        }
+        self.counters().begin_poll();
+        context.task.set(task.address());
+        budget::replace(self.shared.budget);
+        let poller = Poller {
+            yielded: &context.yielded,
+        };
+        let ran = task.run(poller);
+        self.counters().end_poll();
+        context.task.set(core::ptr::null());
+        budget::replace(budget::UNLIMITED);
+        match ran {
+            Ran::Again(task) => Some(task),
+            Ran::Rests => None,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A Treiber stack of linked nodes: any thread pushes, and all nodes are taken at once.
+//!
+//! ```text
+//!   any thread    newest ─► node ─► oldest ┄┄► ┌─────┐
+//!                 one exchange per chain       │ top │ ─► node ─► node ─► null      taken by one swap
+//!                                              └─────┘
+//! ```
+//!
+//! | value of `top` | meaning | changed by |
+//! | --- | --- | --- |
+//! | null | empty | a push, a close |
+//! | a node | the newest node | a push, a take, a close |
+//! | 1 | closed for ever, and empty; only if the stack can be closed | no thread |
+//!
+//! Rules:
+//!
+//! 1. A node belongs to the pushing thread until the compare-exchange that pushes its chain, then
+//!    to the stack until the swap that takes it, then to the taking thread.
+//! 2. No thread reads a node that belongs to another thread or to the stack, so a reused address
+//!    (ABA) does no harm. A push stores the value of `top` in its oldest node and then compares
+//!    `top` with it, so the link is correct for any node at that address.
+//!
+//! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: nodes are
+//! taken only as a whole, which needs no count against ABA, and a stack can be closed.
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+use crate::sync::atomic::{AtomicPtr, Ordering};
+
+/// A node of a [`LinkStack`]: a value with room for a link.
+///
+/// # Safety
+///
+/// 1. [`set_next`](Self::set_next) writes nothing but the node, and does not unwind.
+pub unsafe trait Linked {
+    /// Writes the link of a node.
+    ///
+    /// # Safety
+    ///
+    /// 1. The node is alive and belongs to the caller alone.
+    unsafe fn set_next(node: NonNull<Self>, next: *mut Self);
+}
+
+/// A stack of linked nodes, which is taken as a whole. With `CLOSES` it can be closed, after which
+/// it accepts no node.
+///
+/// It does not own its nodes: nodes that are left when it is dropped are leaked. Any thread may
+/// call any function, except where it says otherwise. Nothing is allocated.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::{LinkStack, Linked};
+/// use std::ptr::{self, NonNull};
+///
+/// struct Node {
+///     next: *mut Node,
+///     value: u32,
+/// }
+///
+/// // SAFETY: 1. Only the link is written.
+/// unsafe impl Linked for Node {
+///     unsafe fn set_next(mut node: NonNull<Self>, next: *mut Self) {
+///         // SAFETY: by the caller the node is alive and its own.
+///         unsafe { node.as_mut() }.next = next;
+///     }
+/// }
+///
+/// let stack = LinkStack::<Node>::new();
+/// for value in 1..=2 {
+///     let node = NonNull::from(Box::leak(Box::new(Node { next: ptr::null_mut(), value })));
+///     // SAFETY: 1, 2. It is a chain of one node, which lives until it is freed below.
+///     let was_empty = unsafe { stack.push(node, node) };
+///     assert_eq!(was_empty, value == 1);
+/// }
+/// let mut values = Vec::new();
+/// let mut at = stack.take();
+/// while !at.is_null() {
+///     // SAFETY: the nodes that were taken belong to this thread, and are boxes.
+///     let node = unsafe { Box::from_raw(at) };
+///     values.push(node.value);
+///     at = node.next;
+/// }
+/// assert_eq!(values, [2, 1]);
+/// assert!(stack.is_empty());
+/// ```
+pub struct LinkStack<T, const CLOSES: bool = false> {
+    top: AtomicPtr<T>,
+}
+
+impl<T, const CLOSES: bool> LinkStack<T, CLOSES> {
+    /// The top of a closed stack; no node has an odd address.
+    const CLOSED: *mut T = {
+        assert!(!CLOSES || align_of::<T>() > 1);
+        ptr::without_provenance_mut(1)
+    };
+
+    /// Makes an empty stack.
+    #[cfg(not(rast_loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            top: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Makes an empty stack.
+    #[cfg(rast_loom)]
+    pub fn new() -> Self {
+        Self {
+            top: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Returns `true` if there is no node. A hint, unless other synchronisation orders it;
+    /// wait-free.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: only compared; nodes are acquired by a take or a close. [LS1]
+        let top = self.top.load(Ordering::Relaxed);
+        top.is_null() || CLOSES && top == Self::CLOSED
+    }
+
+    /// Pushes a chain; returns whether the stack was empty, or `None` if it is closed.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](LinkStack::push).
+    #[inline(always)]
+    unsafe fn link(&self, newest: NonNull<T>, oldest: NonNull<T>) -> Option<bool>
+    where
+        T: Linked,
+    {
+        // Relaxed: the compare-exchange below checks it; no thread follows it. [LS2]
+        let mut top = self.top.load(Ordering::Relaxed);
+        while !CLOSES || top != Self::CLOSED {
+            // SAFETY: by 1; the compare-exchange has not succeeded yet.
+            unsafe { T::set_next(oldest, top) };
+            // Release: pairs with the Acquire in take_nodes and close; publishes the nodes and what
+            // was done to them. Earlier pushes stay published, because this continues their release
+            // sequences. [LS3]
+            match self.top.compare_exchange_weak(
+                top,
+                newest.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(top.is_null()),
+                Err(now) => top = now,
+            }
+        }
+        None
+    }
+
+    /// Takes all nodes of an open stack.
+    #[inline(always)]
+    fn take_nodes(&self) -> *mut T {
+        // Acquire: pairs with the Release in link; the nodes are visible. [LS4]
+        self.top.swap(ptr::null_mut(), Ordering::Acquire)
+    }
+}
+
+impl<T: Linked> LinkStack<T> {
+    /// Pushes a chain of nodes; returns whether the stack was empty.
+    ///
+    /// Lock-free: a compare-exchange fails only because another thread's succeeded.
+    ///
+    /// # Safety
+    ///
+    /// 1. From `newest` on, the links lead to `oldest`, whose link need not be written. All nodes
+    ///    are alive and belong to the caller.
+    /// 2. They stay alive until they are taken.
+    #[inline]
+    pub unsafe fn push(&self, newest: NonNull<T>, oldest: NonNull<T>) -> bool {
+        // SAFETY: by the caller.
+        let was_empty = unsafe { self.link(newest, oldest) };
+        was_empty == Some(true)
+    }
+
+    /// Takes all nodes, newest first; null if there is none. They belong to the caller then.
+    /// Wait-free.
+    #[inline]
+    #[must_use]
+    pub fn take(&self) -> *mut T {
+        self.take_nodes()
+    }
+}
+
+impl<T: Linked> LinkStack<T, true> {
+    /// Pushes a chain of nodes. Returns whether the stack was empty, or `None` if the stack is
+    /// closed; the nodes then still belong to the caller, and the link of `oldest` means nothing.
+    /// The close happens-before the return of `None`.
+    ///
+    /// Lock-free: a compare-exchange fails only because another thread's succeeded.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](LinkStack::push).
+    #[inline(always)]
+    pub unsafe fn try_push(&self, newest: NonNull<T>, oldest: NonNull<T>) -> Option<bool> {
+        // SAFETY: by the caller.
+        let pushed = unsafe { self.link(newest, oldest) };
+        if pushed.is_none() {
+            let is_closed = self.is_closed();
+            debug_assert!(is_closed, "a stack that is closed stays closed");
+        }
+        pushed
+    }
+
+    /// Takes all nodes, newest first; null if there is none. They belong to the caller then.
+    /// Wait-free.
+    ///
+    /// # Safety
+    ///
+    /// 1. No other thread closes the stack at the same time.
+    #[inline]
+    #[must_use]
+    pub unsafe fn take(&self) -> *mut T {
+        if self.is_empty() {
+            return ptr::null_mut();
+        }
+        // It is not closed: by 1 it stays open after the check.
+        self.take_nodes()
+    }
+
+    /// Closes the stack and takes all nodes, by one swap; `None` if it was closed. Wait-free.
+    pub fn close(&self) -> Option<*mut T> {
+        // AcqRel: pairs with the Release in link, as take_nodes does, and with the Acquire in
+        // is_closed; the close happens-before a thread finds the stack closed. [LS5]
+        let top = self.top.swap(Self::CLOSED, Ordering::AcqRel);
+        (top != Self::CLOSED).then_some(top)
+    }
+
+    /// Returns `true` if the stack is closed; the close happens-before the return. Wait-free.
+    #[inline]
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        // Acquire: pairs with the release half in close. [LS6]
+        self.top.load(Ordering::Acquire) == Self::CLOSED
+    }
+}
+
+impl<T, const CLOSES: bool> Default for LinkStack<T, CLOSES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T, const CLOSES: bool> fmt::Debug for LinkStack<T, CLOSES> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkStack")
+            .field("is_empty", &self.is_empty())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,266 @@
+//! Values by the index of their id: a vector for the low indices, and a map for the few far ones.
+//!
+//! ```text
+//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector: at least a quarter of it has values when
+//!                                             it is made, an eighth before it is made smaller
+//!   far   900000 ──► d                        a map: indices behind the vector
+//! ```
+//!
+//! The owner and each reactor have such a table. Indices are given out from the lowest on, so a
+//! table whose resources live is a vector. Where most were deleted, the vector ends after those
+//! that fill it to a quarter, and the others move to the map. So the memory of a table is a small
+//! multiple of what lives in it, whatever it had before, and a look-up at a low index is one
+//! comparison and one load.
+//!
+//! Rules:
+//!
+//! 1. A value of the map has an index that is not below the length of the vector.
+//! 2. The vector has at most `FILL` times as many places as there are values, and `SMALL` more,
+//!    when it is made longer; [`fit`](Places::fit) keeps it below twice that.
+
+use std_alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+/// Places of the vector for each value, when it is made longer.
+const FILL: usize = 4;
+/// Places that a table may have whatever it holds.
+const SMALL: usize = 256;
+
+/// What a place holds: a value, or a mark that there is none.
+pub(super) trait Vacant {
+    /// No value.
+    const VACANT: Self;
+
+    fn is_vacant(&self) -> bool;
+}
+
+/// The values of one type.
+pub(super) struct Places<V> {
+    near: Vec<V>,
+    far: HashMap<u32, V>,
+    /// How many places of the vector are not vacant.
+    near_used: usize,
+}
+
+impl<V: Vacant> Places<V> {
+    pub(super) fn new() -> Self {
+        Self {
+            near: Vec::new(),
+            far: HashMap::new(),
+            near_used: 0,
+        }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        self.near_used + self.far.len()
+    }
+
+    /// The vector: its place `n` is that of index `n`. Higher indices are in the map.
+    #[inline(always)]
+    pub(super) fn near(&self) -> &[V] {
+        &self.near
+    }
+
+    /// The indices of the map, in no order.
+    pub(super) fn far(&self) -> impl Iterator<Item = u32> {
+        self.far.keys().copied()
+    }
+
+    /// The value at an index; it may be vacant.
+    pub(super) fn get(&self, index: u32) -> Option<&V> {
+        match self.near.get(index as usize) {
+            None => self.far.get(&index),
+            near => near,
+        }
+    }
+
+    /// As [`get`](Self::get), to change a value in its place. A change does not make it vacant.
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut V> {
+        match self.near.get_mut(index as usize) {
+            None => self.far.get_mut(&index),
+            near => near,
+        }
+    }
+
+    /// All values.
+    pub(super) fn into_values(self) -> impl Iterator<Item = V> {
+        let near = self.near.into_iter().filter(|value| !value.is_vacant());
+        near.chain(self.far.into_values())
+    }
+
+    /// Makes room for `more` values up to an index, which then come in any order at one cost.
+    pub(super) fn reserve(&mut self, more: usize, index: u32) {
+        let len = (index as usize).saturating_add(1);
+        let most = (self.len() + more).saturating_mul(FILL) + SMALL;
+        if len <= self.near.len() || len > most {
+            return;
+        }
+        let before = self.near.len();
+        self.near.resize_with(len, || V::VACANT);
+        if self.far.is_empty() {
+            return;
+        }
+        let near = &mut self.near[before..];
+        if near.len() < self.far.len() {
+            for (value, index) in near.iter_mut().zip(before as u32..) {
+                if let Some(far) = self.far.remove(&index) {
+                    *value = far;
+                    self.near_used += 1;
+                }
+            }
+        } else {
+            let moved = self.far.extract_if(|&index, _| (index as usize) < len);
+            for (index, far) in moved {
+                near[index as usize - before] = far;
+                self.near_used += 1;
+            }
+        }
+    }
+
+    /// Puts a value in its place; returns what was there. A vacant one removes.
+    pub(super) fn put(&mut self, index: u32, value: V) -> V {
+        let is_vacant = value.is_vacant();
+        if !is_vacant {
+            self.reserve(1, index);
+        }
+        let Some(place) = self.near.get_mut(index as usize) else {
+            let before = if is_vacant {
+                self.far.remove(&index)
+            } else {
+                self.far.insert(index, value)
+            };
+            return before.unwrap_or(V::VACANT);
+        };
+        let before = core::mem::replace(place, value);
+        self.near_used += usize::from(!is_vacant);
+        self.near_used -= usize::from(!before.is_vacant());
+        before
+    }
+
+    /// Removes a value.
+    pub(super) fn take(&mut self, index: u32) -> V {
+        self.put(index, V::VACANT)
+    }
+
+    /// Gives memory back, if far fewer values are left than there were. Cost: nothing then, or a
+    /// look at each place, which as many removals as an eighth of the places have paid.
+    pub(super) fn fit(&mut self) {
+        let most = self.near_used * 2 * FILL + 2 * SMALL;
+        if self.near.len() > most {
+            self.fit_slow();
+        }
+        if self.far.capacity() > self.far.len() * 8 + SMALL {
+            self.far.shrink_to(self.far.len() * 2);
+        }
+    }
+
+    #[cold]
+    fn fit_slow(&mut self) {
+        let (mut used, mut keep, mut kept) = (0, 0, 0);
+        for (at, value) in self.near.iter().enumerate() {
+            if !value.is_vacant() {
+                used += 1;
+                if at < used * FILL + SMALL {
+                    (keep, kept) = (at + 1, used);
+                }
+            }
+        }
+        let far = self.near.drain(keep..).zip(keep as u32..);
+        let far = far.filter(|(value, _)| !value.is_vacant());
+        self.far.extend(far.map(|(value, index)| (index, value)));
+        self.near_used = kept;
+        self.near.shrink_to_fit();
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use std_alloc::collections::BTreeMap;
+
+    use super::*;
+    use crate::primitive::Random;
+
+    impl Vacant for Option<u64> {
+        const VACANT: Self = None;
+
+        fn is_vacant(&self) -> bool {
+            self.is_none()
+        }
+    }
+
+    type Model = BTreeMap<u32, u64>;
+
+    fn check(places: &Places<Option<u64>>, model: &Model) {
+        assert_eq!(places.len(), model.len());
+        let near = places.near().iter().flatten().count();
+        assert_eq!(near, places.near_used);
+        assert!(
+            places
+                .far()
+                .all(|index| index as usize >= places.near().len())
+        );
+        for (&index, &value) in model {
+            assert_eq!(places.get(index).copied().flatten(), Some(value), "{index}");
+        }
+        let most = 2 * FILL * model.len() + 2 * SMALL;
+        assert!(places.near().len() <= most, "{}", places.near().len());
+        assert!(places.far.capacity() <= 2 * (8 * model.len() + SMALL));
+    }
+
+    #[test]
+    fn a_table_is_what_a_map_is() {
+        let mut random = Random::new(7);
+        let (mut places, mut model) = (Places::new(), Model::new());
+        // Phases of growth and of removal, at indices of several magnitudes.
+        for phase in 0..24 {
+            let spread = [40, 3_000, 200_000, u64::from(u32::MAX)][phase % 4];
+            for step in 0..3_000 {
+                let index = random.below(spread as usize) as u32;
+                if phase % 3 == 2 || random.below(4) == 0 {
+                    let live = model.keys().copied().nth(random.below(1 + model.len() / 8));
+                    let index = live.unwrap_or(index);
+                    assert_eq!(places.take(index), model.remove(&index));
+                } else {
+                    let before = places.put(index, Some(step));
+                    assert_eq!(before, model.insert(index, step));
+                }
+                if step % 64 == 0 {
+                    places.fit();
+                }
+            }
+            places.fit();
+            check(&places, &model);
+        }
+        for index in model.keys() {
+            places.take(*index);
+        }
+        places.fit();
+        check(&places, &Model::new());
+    }
+
+    #[test]
+    fn values_in_any_order_are_in_the_vector_when_all_are_there() {
+        const MANY: u32 = 10_000;
+        let mut places = Places::new();
+        for n in 0..MANY {
+            let index = n * 7_919 % MANY;
+            places.put(index, Some(u64::from(index)));
+        }
+        // Those that came too early are in the vector when it grows beyond them.
+        places.put(MANY, Some(u64::from(MANY)));
+        let sizes = |places: &Places<_>| (places.near().len(), places.far().count());
+        assert_eq!(sizes(&places), (MANY as usize + 1, 0));
+        // One that is left far behind moves to the map, and back when there is room.
+        for index in 0..MANY {
+            places.take(index);
+        }
+        places.fit();
+        assert_eq!(sizes(&places), (0, 1));
+        assert_eq!(places.get(MANY), Some(&Some(u64::from(MANY))));
+        places.reserve(MANY as usize, MANY);
+        assert_eq!(sizes(&places), (MANY as usize + 1, 0));
+        assert_eq!(places.get(MANY), Some(&Some(u64::from(MANY))));
+    }
+}
