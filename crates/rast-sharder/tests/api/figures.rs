@@ -165,7 +165,7 @@ fn check(shards: usize, workers: usize, moves: usize, decisions: u64, seed: u64)
     })
     .shards((0..shards).map(|_| Random::new(random.draw())).collect())
     .workers(workers)
-    .wait(if seed % 2 == 0 {
+    .wait(if seed.is_multiple_of(2) {
         WaitStrategy::Park
     } else {
         WaitStrategy::Adaptive
