@@ -3,12 +3,12 @@
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rast_sharder::primitive::{Random, WaitStrategy};
 use rast_sharder::{
-    Assignment, Balancer, Controller, Decision, LoadReport, LoadView, Move, PanicPayload,
+    Assignment, Balancer, Controller, Decision, Handle, LoadReport, LoadView, Move, PanicPayload,
     PanicPolicy, Progress, ShardId, Sharder, WorkerCx, WorkerId,
 };
 
@@ -158,7 +158,11 @@ fn check(shards: usize, workers: usize, moves: usize, decisions: u64, seed: u64)
         ..Counts::default()
     });
     let mut random = Random::new(seed);
-    let outcome = Sharder::builder(Checked {
+    let handle = Arc::new(OnceLock::<Handle>::new());
+    let seen = Arc::clone(&handle);
+    // Each shard of worker 0 has a turn when it is acquired.
+    let turns = shards.div_ceil(workers) as u64;
+    let sharder = Sharder::builder(Checked {
         shards,
         panics: 500,
         counts: counts.clone(),
@@ -176,10 +180,17 @@ fn check(shards: usize, workers: usize, moves: usize, decisions: u64, seed: u64)
         moves,
         counts: counts.clone(),
     })
+    .on_worker_start(move |worker| {
+        // Worker 1 comes late.
+        let handle = seen.wait();
+        while worker == WorkerId(1) && handle.stats().workers[0].turns < turns {
+            std::thread::yield_now();
+        }
+    })
     .build()
-    .expect("it builds")
-    .run()
-    .expect("it runs");
+    .expect("it builds");
+    handle.set(sharder.handle()).expect("it is set once");
+    let outcome = sharder.run().expect("it runs");
     let wrong = outcome
         .report
         .panics
