@@ -160,7 +160,8 @@ pub(super) struct Rates {
     /// What all have taken in before this window, and with it.
     passed: Seen,
     passing: Seen,
-    /// Number of shards that were used in this window, and are still unknown.
+    /// Number of active shards that are still unknown after this window. All others are known:
+    /// each shard is used in its first window, and stays active until it was measured.
     unknown_used: usize,
     /// Windows taken in, up to [`PATIENCE`].
     windows: u32,
@@ -352,10 +353,7 @@ impl Rates {
         if let Some(demand) = measured {
             self.take_load(shard, demand);
         } else if !self.known[shard] {
-            match is_idle && self.passing.windows != self.passed.windows {
-                true => self.known[shard] = true,
-                false => self.unknown_used += 1,
-            }
+            self.unknown_used += 1;
         }
         self.seen[shard] = self.passing;
         self.totals[2] += self.loads[shard];
@@ -513,6 +511,22 @@ mod tests {
         };
         assert_eq!(rates.ties[0], [tie(1, 0.0, 100.0)]);
         assert_eq!(rates.ties[1], [tie(0, 100.0, 0.0)]);
+    }
+
+    #[test]
+    fn an_idle_shard_of_a_worker_with_a_short_window_stays_unknown() {
+        const SHORT: Nanos = Nanos::from_nanos(1);
+        let mut rates = Rates::default();
+        let mut view = LoadView::new(2, 2);
+        view.set(ShardId(1), 0.0, SHORT);
+        for (window, is_known) in [(SHORT, false), (SHORT, false), (WINDOW, true)] {
+            view.set(ShardId(0), 0.5, WINDOW);
+            view.set_worker_window(WorkerId(0), WINDOW);
+            view.set_worker_window(WorkerId(1), window);
+            assert_eq!(update(&mut rates, &view), Some(is_known));
+            // Shard 1 is idle from here on.
+            view.clear();
+        }
     }
 
     /// The same rates by going through all shards in each window.
