@@ -151,6 +151,16 @@ impl LoadView {
         };
     }
 
+    /// Sets the load of a shard to one that another view has: for balancers that give a part of
+    /// what they see to another balancer.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such shard.
+    pub fn set_load(&mut self, shard: ShardId, load: ShardLoad) {
+        self.loads[shard.index()] = load;
+    }
+
     /// Adds traffic between two shards, in messages per second: for
     /// balancers under test.
     pub fn add_traffic(&mut self, from: ShardId, to: ShardId, per_second: f64) {
@@ -162,7 +172,7 @@ impl LoadView {
     }
 
     /// Forgets all figures, and keeps pins and memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.loads.fill(ShardLoad::default());
         self.traffic.clear();
     }
