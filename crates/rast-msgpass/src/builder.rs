@@ -112,6 +112,11 @@ pub enum BuildError {
         /// The least capacity.
         least: usize,
     },
+    /// A [`Restart`] has a limit within a time of zero, in which no restart would count.
+    RestartWindow {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+    },
     /// `workers(0)`.
     NoWorkers,
     /// `batch(0)`.
@@ -153,6 +158,11 @@ impl fmt::Display for BuildError {
                 "the edge {edge} has an inbox per receiver with room for {}; \
                  its senders need at least {least}: declare `cap = {least}`",
                 edge.capacity
+            ),
+            Self::RestartWindow { processor } => write!(
+                f,
+                "the restarts of processor `{processor}` are limited within a time of zero, in \
+                 which none counts: give `limit` a longer time, or use `without_limit`"
             ),
             Self::NoWorkers => f.write_str("a graph needs one worker at least"),
             Self::NoBatch => f.write_str("a batch holds one message at least"),
@@ -553,6 +563,12 @@ impl<G: Graph> Builder<G> {
         let mut batches = self.batches.iter().map(|(_, batch)| batch);
         if self.batch.messages == 0 || batches.any(|batch| batch.messages == 0) {
             return Err(BuildError::NoBatch);
+        }
+        for (node, policy, _) in &self.policies {
+            if matches!(policy, Policy::Restart(restart) if restart.counts_none()) {
+                let processor = G::PROCESSORS[*node].name;
+                return Err(BuildError::RestartWindow { processor });
+            }
         }
         let workers = self.worker_count();
         if workers > sharder::MAX_WORKERS {
