@@ -116,7 +116,8 @@
 //!   earlier ones wrote, whatever threads they are on.
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded
 //!   edges and at ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock
-//!   for each pair, which is held for the time of a move. Other edges of up to [`PAIRS_MAX`]
+//!   for each pair, which is held for the time of a move; the first message of a pair allocates its
+//!   `cap` slots. Other edges of up to [`PAIRS_MAX`]
 //!   pairs of instances are
 //!   single-producer rings owned by their ends: no lock and no atomic
 //!   read-modify-write. Others have one inbox per receiver: one read-modify-write
