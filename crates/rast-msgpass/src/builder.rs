@@ -6,6 +6,7 @@ use std::any::Any;
 use std::io;
 
 use crate::batch::Batch;
+use crate::clock::GraphClock;
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node};
 use crate::handle::{Handle, Run};
 use crate::policy::{Factory, Failure, OnPanic, Policy, Restart};
@@ -14,7 +15,7 @@ use crate::primitive::{WaitStrategy, thread};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{GraphClock, Hooks, Layout, Shared};
+use crate::shared::{Hooks, Layout, Shared};
 #[cfg(feature = "testing")]
 use crate::testing::TestGraph;
 #[cfg(feature = "testing")]

@@ -54,7 +54,6 @@ use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
 #[cfg(feature = "testing")]
 use crate::testing::LaneTap;
-use crate::wait_any::sealed;
 use crate::waiting::{Pace, Waiting};
 
 /// Calls an event loop.
@@ -352,6 +351,18 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     listener: Option<Arc<EventCount>>,
     /// What a task had put in as the waker.
     task: Option<task::Waker>,
+}
+
+pub(crate) mod sealed {
+    use super::{Arc, EventCount};
+
+    /// What a wait needs of a lane.
+    pub trait Lane {
+        /// Has the event notified when the lane may have got something.
+        fn listen(&mut self, event: &Arc<EventCount>);
+        /// Returns whether there is a message, or none will ever come.
+        fn is_ready(&mut self) -> bool;
+    }
 }
 
 /// How many messages in a row come from one sender while others wait.

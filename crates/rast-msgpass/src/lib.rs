@@ -157,6 +157,7 @@ mod buffer;
 mod builder;
 mod calm;
 mod check;
+mod clock;
 mod consistent;
 mod counter;
 mod credit;

@@ -16,7 +16,7 @@ use std::ops::Range;
 const LEFT: &[(&str, usize)] = &[
     ("crates/rast-executor/src/task/cell.rs", 15),
     ("crates/rast-executor/src/runtime/mod.rs", 2),
-    ("crates/rast-msgpass/src/check.rs", 23),
+    ("crates/rast-msgpass/src/check.rs", 21),
     ("crates/rast-msgpass/src/drain.rs", 2),
     ("crates/rast-reactor/src/pool.rs", 6),
     ("crates/rast-reactor/src/io/uring/mod.rs", 3),
