@@ -191,6 +191,7 @@ mod shared;
 mod stack;
 mod stages;
 mod states;
+mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;
