@@ -306,6 +306,8 @@ impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
 /// the receiver is dropped before, what is sent counts as undelivered and holds
 /// no thread up. A panic of the destructor of a message that it drops is contained.
 ///
+/// Several threads or tasks receive from one lane by [`share`](Self::share).
+///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
 /// # struct Echo;

@@ -95,7 +95,8 @@
 //!   answered later. One that does neither, and a token that is dropped, gives
 //!   the client its credit back without an answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
-//!   out. Both are bounded, and both can wait, as threads or as tasks.
+//!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
+//!   many threads and tasks receive from one lane.
 //! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
 //!   [`Ask`].
 //! - A [`Viewer`] reads counts, report and assignment from any thread.
@@ -138,8 +139,8 @@
 //! # Features
 //!
 //! `affinity`: `Builder::pin_threads`.
-//! `async`: an [`EgressReceiver`] is a `Stream` of futures-core, its one dependency. Futures need
-//! no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
+//! `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, its one
+//! dependency. Futures need no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
 //! [`EgressReceiver::recv_async`]. None is bound to a runtime.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
 //! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
@@ -188,6 +189,7 @@ mod rings;
 mod runtime;
 mod sends;
 mod shared;
+mod shared_receiver;
 mod stack;
 mod stages;
 mod states;
@@ -228,6 +230,7 @@ pub use report::{
 };
 pub use sends::{Sends, SendsTo};
 pub use sharder::WorkerStats;
+pub use shared_receiver::{Receiving, SharedReceiver};
 pub use timer::{Timer, TimerId};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};

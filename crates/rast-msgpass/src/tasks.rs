@@ -92,6 +92,11 @@ impl Tasks {
         drop(before);
     }
 
+    /// Returns `true` if the task is in the list: it has entered and was not woken since.
+    pub(crate) fn holds(&self, task: Option<u64>) -> bool {
+        task.is_some_and(|own| self.list.lock().find(own).is_some())
+    }
+
     /// Leaves the list. Returns `true` if a wake-up had taken the task out of it, which is now the
     /// caller's to pass on.
     pub(crate) fn leave(&self, task: &mut Option<u64>) -> bool {

@@ -41,12 +41,16 @@ mod rest;
 mod rotate;
 #[path = "api/routing.rs"]
 mod routing;
+#[path = "api/shared.rs"]
+mod shared;
 #[path = "api/sizes.rs"]
 mod sizes;
 #[path = "api/supervision.rs"]
 mod supervision;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "support/task.rs"]
+mod task;
 #[path = "api/time.rs"]
 mod time;
 #[path = "api/tokens.rs"]
