@@ -139,8 +139,9 @@
 //! # Features
 //!
 //! `affinity`: `Builder::pin_threads`.
-//! `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, its one
-//! dependency. Futures need no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
+//! `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
+//! `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. Futures
+//! need no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
 //! [`EgressReceiver::recv_async`]. None is bound to a runtime.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
 //! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
@@ -190,6 +191,8 @@ mod runtime;
 mod sends;
 mod shared;
 mod shared_receiver;
+#[cfg(feature = "async")]
+mod sink;
 mod stack;
 mod stages;
 mod states;
@@ -231,6 +234,8 @@ pub use report::{
 pub use sends::{Sends, SendsTo};
 pub use sharder::WorkerStats;
 pub use shared_receiver::{Receiving, SharedReceiver};
+#[cfg(feature = "async")]
+pub use sink::IngressSink;
 pub use timer::{Timer, TimerId};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};

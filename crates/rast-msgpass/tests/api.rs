@@ -43,6 +43,9 @@ mod rotate;
 mod routing;
 #[path = "api/shared.rs"]
 mod shared;
+#[cfg(feature = "async")]
+#[path = "api/sink.rs"]
+mod sink;
 #[path = "api/sizes.rs"]
 mod sizes;
 #[path = "api/supervision.rs"]
