@@ -15,7 +15,7 @@
 //! # When not
 //!
 //! Parts that come and go by the thousand (use an async runtime or an actor
-//! library); handlers that block (they delay everything on their thread); a
+//! library); handlers that block, unless they run on workers of their own; a
 //! request that wants its answer in the next line.
 //!
 //! # Example
@@ -97,6 +97,7 @@
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
 //!   many threads and tasks receive from one lane.
+//! - Handlers that [block](Builder::blocking) run on workers of their own.
 //! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
 //!   [`Ask`].
 //! - A [`Viewer`] reads counts, report and assignment from any thread.
@@ -155,6 +156,7 @@
 
 mod ask;
 mod batch;
+mod blocking;
 mod buffer;
 mod builder;
 mod calm;

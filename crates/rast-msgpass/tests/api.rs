@@ -5,6 +5,8 @@
 mod ask;
 #[path = "api/attack.rs"]
 mod attack;
+#[path = "api/blocking.rs"]
+mod blocking;
 #[path = "api/ceiling.rs"]
 mod ceiling;
 #[path = "api/corners.rs"]

@@ -10,6 +10,7 @@ use super::probe::Passed;
 use super::stub::{Around, LaneTap, Seen, Stub};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
+use crate::blocking::Places;
 use crate::clock::GraphClock;
 use crate::door::Doors;
 use crate::ending::EndedBy;
@@ -175,6 +176,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
+            places: Places::new(&counts, &[], 1),
         };
         let sharder = Sharder::builder(runtime)
             .shards(instances)
