@@ -50,6 +50,10 @@ mod shared;
 mod sink;
 #[path = "api/sizes.rs"]
 mod sizes;
+#[path = "support/storm.rs"]
+mod storm;
+#[path = "api/storm.rs"]
+mod storms;
 #[path = "api/supervision.rs"]
 mod supervision;
 #[path = "api/tables.rs"]
