@@ -17,7 +17,7 @@ use rast_msgpass::{
 };
 
 use crate::LONG;
-use crate::task::{bell, block_on, until};
+use crate::task::{bell, block_on};
 
 struct Deaf;
 
@@ -333,6 +333,7 @@ fn shared_receivers_are_for_any_thread() {
 #[cfg(feature = "async")]
 mod streams {
     use super::*;
+    use crate::task::until;
     use futures::StreamExt;
 
     #[test]
