@@ -56,6 +56,9 @@ impl Line {
     }
 
     fn wake(&self, most: usize) {
+        if most == 0 {
+            return;
+        }
         self.tasks.wake(most, || {
             // Relaxed: under the lock of the list, as the store above.
             self.is_waited.store(false, Ordering::Relaxed);
