@@ -250,14 +250,29 @@ impl<M> LaneRing<M> {
     }
 }
 
-impl<M> Drop for LaneRing<M> {
-    fn drop(&mut self) {
-        // Its slots return with the end of the ring, so these are at most its capacity.
+impl<M> LaneRing<M> {
+    /// Drops the messages. Returns how many, or zero if their sender is gone: it has ended, and
+    /// counts nothing any more.
+    fn clear(&mut self) -> u64 {
+        let has_sender = !self.0.is_closed();
+        let mut dropped = 0;
+        // The slots return with the end of the ring, so these are at most its capacity.
         while let Some(message) = self.0.take() {
             discard(message);
+            dropped += 1;
         }
+        if has_sender { dropped } else { 0 }
     }
 }
+
+impl<M> Drop for LaneRing<M> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Counts messages that a receiver dropped.
+pub(crate) type Lost = Box<dyn Fn(u64) + Send>;
 
 /// The rings into one lane, before their receiver is handed out.
 pub(crate) struct LaneParts<M> {
@@ -269,6 +284,7 @@ pub(crate) struct LaneParts<M> {
     /// The shard of the sender of the first ring; the others follow.
     pub(crate) first: usize,
     pub(crate) burst: usize,
+    pub(crate) lost: Lost,
 }
 
 /// The rings into one lane, whose message type is not known.
@@ -353,6 +369,7 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     listener: Option<Arc<EventCount>>,
     /// What a task had put in as the waker.
     task: Option<task::Waker>,
+    lost: Option<Lost>,
 }
 
 pub(crate) mod sealed {
@@ -376,6 +393,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         receiver.number = parts.number;
         receiver.waiting = parts.waiting;
         receiver.first = parts.first;
+        receiver.lost = Some(parts.lost);
         receiver
     }
 
@@ -405,6 +423,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             strategy: WaitStrategy::Park,
             listener: None,
             task: None,
+            lost: None,
         }
     }
 
@@ -741,6 +760,10 @@ impl<M, W: Wake> Drop for Freed<'_, M, W> {
 
 impl<M, W: Wake> Drop for EgressReceiver<M, W> {
     fn drop(&mut self) {
+        let lost: u64 = self.rings.iter_mut().map(|(ring, _)| ring.clear()).sum();
+        if let Some(count) = &self.lost {
+            count(lost);
+        }
         // The rings close first, so that a woken sender sees it.
         self.rings.clear();
         self.waiting.look(self.number, true, |sender| {

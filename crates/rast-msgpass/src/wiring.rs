@@ -403,6 +403,10 @@ impl Wiring {
                 waiting: Arc::clone(&waiting),
                 first: senders.start,
                 burst: burst.max(1),
+                lost: {
+                    let shared = Arc::clone(&self.shared);
+                    Box::new(move |lost| shared.count_undelivered(id, lost))
+                },
             })));
         }
         for (slot, rings) in ways.into_iter().enumerate() {
