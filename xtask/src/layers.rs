@@ -225,9 +225,21 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast",
+        "httparse",
+        Kind::Dev,
+        "heads of requests and chunk lengths in the adserver example",
+    ),
+    (
+        "rast",
         "hyper",
         Kind::Dev,
         "the server of the http-hello example",
+    ),
+    (
+        "rast",
+        "libc",
+        Kind::Dev,
+        "the lowest scheduling class, on Linux, in the adserver example",
     ),
     (
         "rast",
@@ -246,6 +258,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "signal-hook",
         Kind::Dev,
         "SIGINT and SIGTERM in the kv example",
+    ),
+    (
+        "rast",
+        "simd-json",
+        Kind::Dev,
+        "documents of the adserver example",
     ),
     (
         "rast",

@@ -9,7 +9,7 @@
 //! The shards of such a processor are pinned, so no balancer moves them off. [`Reserved`] shows the
 //! balancer the shared workers alone, so it moves no other shard onto a dedicated worker.
 
-use crate::sharder::{Assignment, Balancer, Decision, LoadView, ShardId, WorkerId};
+use crate::sharder::{Assignment, Balancer, Decision, LoadView, Move, ShardId, WorkerId};
 
 /// Which worker has which shard at the start, and which stay there.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ fn assignment(owners: Vec<WorkerId>, workers: usize) -> Assignment {
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Copies the loads from this shard on.
+    /// Copies the loads of used shards from this entry on.
     Loads(usize),
     /// Copies the traffic from this entry on.
     Traffic(usize),
@@ -156,14 +156,35 @@ impl Reserved {
                 // The sharder refuses it.
                 _ => next,
             }),
+            Decision::Move(moves) => {
+                let moves = moves.into_iter();
+                let moves = moves.filter(|one| {
+                    let shards = &self.places.dedicated;
+                    // One that does not exist is for the sharder to refuse.
+                    !matches!(shards.get(one.shard.index()), Some(Some(_)))
+                });
+                // So is a worker that the other balancer does not see.
+                let meant = |one: Move| match one.to.index() < self.places.shared {
+                    true => one,
+                    false => Move {
+                        to: WorkerId::from_index(self.places.workers),
+                        ..one
+                    },
+                };
+                Decision::Move(moves.map(meant).collect())
+            }
             other => other,
         }
     }
 }
 
 impl Balancer for Reserved {
-    fn begin(&mut self, _: &LoadView, _: &Assignment) {
+    fn begin(&mut self, view: &LoadView, _: &Assignment) {
         self.view.clear();
+        for worker in (0..self.places.shared).map(WorkerId::from_index) {
+            let window = view.worker_window(worker);
+            self.view.set_worker_window(worker, window);
+        }
         self.stage = Stage::Loads(0);
     }
 
@@ -173,13 +194,14 @@ impl Balancer for Reserved {
         }
         match self.stage {
             Stage::Loads(next) => {
-                let end = view.shards().min(next.saturating_add(budget));
-                for shard in (next..end).map(ShardId::from_index) {
+                let used = view.used();
+                let end = used.len().min(next.saturating_add(budget));
+                for &(shard, load) in &used[next..end] {
                     if !self.places.is_dedicated(shard) {
-                        self.view.set_load(shard, view.loads()[shard.index()]);
+                        self.view.set_load(shard, load);
                     }
                 }
-                self.stage = match end == view.shards() {
+                self.stage = match end == used.len() {
                     true => Stage::Traffic(0),
                     false => Stage::Loads(end),
                 };
@@ -257,9 +279,8 @@ mod tests {
         let view = LoadView::new(5, 8);
         let mut balancer = Reserved::new(Box::new(Rotate { is_wrong: false }), places, &[]);
         for turn in 1..5 {
-            let Decision::Adopt(next) = decide(&mut balancer, &view, &current) else {
-                panic!("it adopts an assignment");
-            };
+            let next = decide(&mut balancer, &view, &current).next(&current);
+            let next = next.expect("it fits").expect("it is another one");
             let (one, other) = (turn % 2, (turn + 1) % 2);
             assert_eq!(numbers(&next), [one, other, 2, 3, 2, one, 4, 4]);
             current = next;
