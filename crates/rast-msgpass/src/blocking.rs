@@ -300,6 +300,35 @@ mod tests {
         assert_ne!(next.shards(), current.shards());
     }
 
+    /// Moves a shard, one of a dedicated worker, and one to a worker that it does not see.
+    struct Nudge;
+
+    fn moved(shard: u32, to: u16) -> Move {
+        Move {
+            shard: ShardId(shard),
+            to: WorkerId(to),
+        }
+    }
+
+    impl Balancer for Nudge {
+        fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+        fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
+            Decision::Move(vec![moved(0, 1), moved(2, 0), moved(1, 2)])
+        }
+    }
+
+    #[test]
+    fn moves_of_dedicated_shards_are_left_out_and_wrong_ones_go_on_to_be_refused() {
+        let places = Places::new(&[2, 1], &[(1, 1)], 2);
+        let current = places.first();
+        let view = LoadView::new(3, 3);
+        let mut balancer = Reserved::new(Box::new(Nudge), places, &[]);
+        let decision = decide(&mut balancer, &view, &current);
+        assert_eq!(decision, Decision::Move(vec![moved(0, 1), moved(1, 3)]));
+        assert!(decision.next(&current).is_err());
+    }
+
     #[test]
     fn a_graph_of_blocking_processors_alone_has_nothing_to_decide() {
         let places = Places::new(&[2], &[(0, 2)], 0);
