@@ -12,6 +12,9 @@
 //! 2. A gated sender sets `is_waited` in the critical section in which it finds too little room.
 //!    The take that makes enough room clears it and wakes the sender: both are under the lock.
 //! 3. Messages are dropped, and weighed, outside of the lock: that is user code.
+//! 4. A queue allocates its slots with its first message: `cap` slots, each of the size of a
+//!    message and a word. There is a queue for every pair of instances, however many, so a pair
+//!    that never exchanges a message costs some 100 bytes.
 
 use std::collections::VecDeque;
 
@@ -46,7 +49,10 @@ impl<M> Inner<M> {
         bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes)
     }
 
-    fn push(&mut self, weight: usize, message: M) {
+    fn push(&mut self, weight: usize, message: M, bounds: &Bounds) {
+        if self.messages.capacity() == 0 {
+            self.messages.reserve_exact(bounds.messages);
+        }
         self.bytes = self.bytes.saturating_add(weight);
         self.messages.push_back((weight, message));
     }
@@ -139,7 +145,7 @@ impl<M> Buffers<M> {
     pub(crate) fn put(&mut self, index: usize, weight: usize, message: M) {
         let target = &self.targets[index];
         let mut inner = target.inner.lock();
-        inner.push(weight, message);
+        inner.push(weight, message, &target.bounds);
         let lacks = inner.lacks(&target.bounds);
         inner.is_waited |= lacks;
         drop(inner);
@@ -156,7 +162,7 @@ impl<M> Buffers<M> {
         if !inner.has_room(&target.bounds) {
             return Err(message);
         }
-        inner.push(weight, message);
+        inner.push(weight, message, &target.bounds);
         drop(inner);
         self.note_written(index);
         Ok(())
@@ -181,7 +187,7 @@ impl<M> Buffers<M> {
             if inner.has_room(&target.bounds)
                 && let Some(message) = message.take()
             {
-                inner.push(weight, message);
+                inner.push(weight, message, &target.bounds);
             }
             drop(inner);
             if let Some(oldest) = oldest {
@@ -248,7 +254,7 @@ pub(crate) fn buffers<M>(bounds: Bounds, senders: usize) -> Vec<Arc<Buffer<M>>> 
     let buffer = |_| {
         Arc::new(Buffer {
             inner: Mutex::new(Inner {
-                messages: VecDeque::with_capacity(bounds.messages),
+                messages: VecDeque::new(),
                 bytes: 0,
                 is_waited: false,
             }),
@@ -256,4 +262,32 @@ pub(crate) fn buffers<M>(bounds: Bounds, senders: usize) -> Vec<Arc<Buffer<M>>> 
         })
     };
     (0..senders).map(buffer).collect()
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_has_slots_from_its_first_message_on() {
+        let bounds = Bounds {
+            messages: 8,
+            bytes: usize::MAX,
+            burst: 0,
+        };
+        let queues = buffers::<u64>(bounds, 2);
+        let mut ends = Buffers::new(queues.clone(), None);
+        let slots = || {
+            queues
+                .iter()
+                .map(|queue| queue.inner.lock().messages.capacity())
+        };
+        assert!(slots().eq([0, 0]));
+        ends.put_evicting(1, 0, 0, drop);
+        let after_first: Vec<_> = slots().collect();
+        assert!(after_first[0] == 0 && after_first[1] >= 8);
+        (1..100).for_each(|number| ends.put_evicting(1, 0, number, drop));
+        assert!(slots().eq(after_first));
+        assert_eq!(queues[1].take().map(|(message, _)| message), Some(92));
+    }
 }

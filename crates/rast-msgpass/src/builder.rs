@@ -6,6 +6,8 @@ use std::any::Any;
 use std::io;
 
 use crate::batch::Batch;
+use crate::blocking::{Places, Reserved};
+use crate::clock::GraphClock;
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node};
 use crate::handle::{Handle, Run};
 use crate::policy::{Factory, Failure, OnPanic, Policy, Restart};
@@ -14,7 +16,7 @@ use crate::primitive::{WaitStrategy, thread};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{GraphClock, Hooks, Layout, Shared};
+use crate::shared::{Hooks, Layout, Shared};
 #[cfg(feature = "testing")]
 use crate::testing::TestGraph;
 #[cfg(feature = "testing")]
@@ -56,7 +58,7 @@ pub struct Builder<G: Graph> {
     given: Given<G>,
     workers: Option<usize>,
     period: Duration,
-    balancer: Box<dyn FnOnce(sharder::Builder<Runtime>) -> sharder::Builder<Runtime>>,
+    balancer: Box<dyn Balancer>,
     wait: WaitStrategy,
     batch: Batch,
     /// Of single processors.
@@ -69,6 +71,8 @@ pub struct Builder<G: Graph> {
     park: Option<Parks>,
     /// Processor, replica, worker.
     pins: Vec<(usize, usize, usize)>,
+    /// Processors that may block, each with its number of workers.
+    blocking: Vec<(usize, usize)>,
     on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]
     pins_threads: bool,
@@ -112,6 +116,26 @@ pub enum BuildError {
         /// The least capacity.
         least: usize,
     },
+    /// [`Builder::blocking`] was given no thread, or more threads than there are replicas.
+    Blocking {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+        /// The number of threads.
+        threads: usize,
+        /// The number of replicas given.
+        given: usize,
+    },
+    /// [`Builder::pin`] names a replica of a processor that [blocks](Builder::blocking) on
+    /// workers of its own.
+    PinnedBlocking {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+    },
+    /// A [`Restart`] has a limit within a time of zero, in which no restart would count.
+    RestartWindow {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+    },
     /// `workers(0)`.
     NoWorkers,
     /// `batch(0)`.
@@ -154,6 +178,25 @@ impl fmt::Display for BuildError {
                  its senders need at least {least}: declare `cap = {least}`",
                 edge.capacity
             ),
+            Self::Blocking {
+                processor,
+                threads,
+                given,
+            } => write!(
+                f,
+                "processor `{processor}` was given {given} replicas and blocks on {threads} \
+                 threads: give it from 1 to {given} threads"
+            ),
+            Self::PinnedBlocking { processor } => write!(
+                f,
+                "processor `{processor}` blocks on workers of its own, so no replica of it can be \
+                 pinned: remove `pin` or `blocking`"
+            ),
+            Self::RestartWindow { processor } => write!(
+                f,
+                "the restarts of processor `{processor}` are limited within a time of zero, in \
+                 which none counts: give `limit` a longer time, or use `without_limit`"
+            ),
             Self::NoWorkers => f.write_str("a graph needs one worker at least"),
             Self::NoBatch => f.write_str("a batch holds one message at least"),
             Self::Sharder(error) => write!(f, "the sharder refused: {error}"),
@@ -181,7 +224,7 @@ impl<G: Graph> Builder<G> {
             given,
             workers: None,
             period: Duration::from_millis(100),
-            balancer: Box::new(|builder| builder.balancer(Greedy::new())),
+            balancer: Box::new(Greedy::new()),
             wait: WaitStrategy::default(),
             batch: Batch::messages(64),
             batches: Vec::new(),
@@ -191,6 +234,7 @@ impl<G: Graph> Builder<G> {
             clock: None,
             park: None,
             pins: Vec::new(),
+            blocking: Vec::new(),
             on_worker_start: None,
             #[cfg(feature = "affinity")]
             pins_threads: false,
@@ -198,7 +242,8 @@ impl<G: Graph> Builder<G> {
     }
 
     /// Sets the number of worker threads; by default what the machine runs in
-    /// parallel. Never more than there are instances.
+    /// parallel. Never more than there are instances. Those of [`blocking`](Self::blocking)
+    /// are in addition.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
@@ -216,7 +261,7 @@ impl<G: Graph> Builder<G> {
     /// Sets what decides the assignment ([`Greedy`]).
     #[must_use]
     pub fn balancer(mut self, balancer: impl Balancer + 'static) -> Self {
-        self.balancer = Box::new(|builder| builder.balancer(balancer));
+        self.balancer = Box::new(balancer);
         self
     }
 
@@ -267,6 +312,57 @@ impl<G: Graph> Builder<G> {
             <G as Node<P>>::TYPE_NAME,
         );
         self.pins.push((node, replica, worker));
+        self
+    }
+
+    /// Runs the replicas of `P` on `threads` workers of their own, so that its handlers may block:
+    /// on a file, a lock, or a channel. The last call for `P` counts.
+    ///
+    /// These workers come after those of [`workers`](Self::workers), and run nothing else. Each
+    /// has the same replicas from the start to the end; no [balancer](Self::balancer) sees them.
+    /// While a handler blocks, the other replicas at its worker wait, and no other processor. A
+    /// turn of `P` handles one message of each edge, unless [`batch_of`](Self::batch_of) says
+    /// otherwise; what a handler sends is on its way when it has returned.
+    ///
+    /// A resharding, a drain and a stop wait for the handler that is running. So a handler that
+    /// never returns keeps the other processors at their workers, and the graph from its end.
+    /// If there are more workers than cores, those without work sleep at once, as under
+    /// `WaitStrategy::Park`.
+    ///
+    /// In a `TestGraph` it is a processor like any other.
+    ///
+    /// ```
+    /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+    /// use std::path::PathBuf;
+    ///
+    /// struct Disk;
+    /// graph! {
+    ///     graph App {
+    ///         processors { disk: [Disk; 2] }
+    ///         edges { ingress -> disk: PathBuf; disk -> egress: Option<String>; }
+    ///     }
+    /// }
+    /// impl Process<App> for Disk {}
+    /// impl Receive<App, Ingress, PathBuf> for Disk {
+    ///     fn receive(&mut self, path: PathBuf, cx: &mut Cx<'_, App, Self>) {
+    ///         cx.to::<Egress>().send(std::fs::read_to_string(path).ok());
+    ///     }
+    /// }
+    ///
+    /// let app = App::builder([Disk, Disk]).blocking::<Disk>(2).start()?;
+    /// let mut texts = app.egress::<Disk, Option<String>>(0);
+    /// app.ingress::<Disk, PathBuf>().at(1).send(PathBuf::from("no such file"))?;
+    /// assert_eq!(texts.recv(), Ok(None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn blocking<P>(mut self, threads: usize) -> Self
+    where
+        G: Node<P>,
+    {
+        let node = <G as Node<P>>::ID;
+        self.blocking.retain(|&(blocked, _)| blocked != node);
+        self.blocking.push((node, threads));
         self
     }
 
@@ -433,6 +529,8 @@ impl<G: Graph> Builder<G> {
     /// As [`check`](Self::check); the processors are dropped then.
     #[cfg(feature = "testing")]
     pub fn test(mut self, seed: u64) -> Result<TestGraph<G>, BuildError> {
+        self.check()?;
+        self.blocking.clear();
         let clock = ManualClock::new();
         self.clock = Some(GraphClock::new(clock.clone()));
         self.period = Duration::ZERO;
@@ -452,6 +550,9 @@ impl<G: Graph> Builder<G> {
     /// Returns what ends the batches of each processor.
     fn batches_by_node(&self) -> Vec<Batch> {
         let mut batches = vec![self.batch; G::PROCESSORS.len()];
+        for &(node, _) in &self.blocking {
+            batches[node] = Batch::messages(1);
+        }
         for &(node, batch) in &self.batches {
             batches[node] = batch;
         }
@@ -461,7 +562,9 @@ impl<G: Graph> Builder<G> {
     /// Makes all that runs.
     fn assemble(self) -> Result<(Arc<Shared>, Sharder<Runtime>, Outside), BuildError> {
         self.check()?;
-        let workers = self.worker_count();
+        let counts = self.given.counts();
+        let places = Places::new(&counts, &self.blocking, self.worker_count());
+        let workers = places.workers();
         let batches = self.batches_by_node();
         let mut policies = vec![Policy::Plain(self.on_panic); G::PROCESSORS.len()];
         let mut factories: Vec<Option<AnyFactory>> = G::PROCESSORS.iter().map(|_| None).collect();
@@ -473,7 +576,7 @@ impl<G: Graph> Builder<G> {
             policies,
             self.hooks,
             (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
-            &self.given.counts(),
+            &counts,
         );
         let Wiring {
             mut parts, outside, ..
@@ -486,6 +589,7 @@ impl<G: Graph> Builder<G> {
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
+            places: places.clone(),
         };
         let mut builder = Sharder::builder(runtime)
             .shards(instances)
@@ -506,13 +610,21 @@ impl<G: Graph> Builder<G> {
         if let Some(park) = self.park {
             builder = builder.park(park);
         }
-        for (node, replica, worker) in self.pins {
+        let pins = self.pins.into_iter().map(|(node, replica, worker)| {
             let shard = shared.shard_of(node, replica);
-            builder = builder.pin(shard, WorkerId::from_index(worker));
+            (shard, WorkerId::from_index(worker))
+        });
+        let pins: Vec<_> = pins.collect();
+        let mut balancer = self.balancer;
+        if !self.blocking.is_empty() {
+            balancer = Box::new(Reserved::new(balancer, places.clone(), &pins));
+            builder = builder.assignment(places.first());
         }
-        let sharder = (self.balancer)(builder)
-            .build()
-            .map_err(BuildError::Sharder)?;
+        for (shard, worker) in pins.into_iter().chain(places.pins()) {
+            builder = builder.pin(shard, worker);
+        }
+        let sharder = builder.balancer(balancer).build();
+        let sharder = sharder.map_err(BuildError::Sharder)?;
         Ok((shared, sharder, outside))
     }
 
@@ -554,9 +666,29 @@ impl<G: Graph> Builder<G> {
         if self.batch.messages == 0 || batches.any(|batch| batch.messages == 0) {
             return Err(BuildError::NoBatch);
         }
+        for &(node, threads) in &self.blocking {
+            let (processor, given) = (G::PROCESSORS[node].name, counts[node]);
+            if threads == 0 || threads > given {
+                return Err(BuildError::Blocking {
+                    processor,
+                    threads,
+                    given,
+                });
+            }
+            if self.pins.iter().any(|&(pinned, ..)| pinned == node) {
+                return Err(BuildError::PinnedBlocking { processor });
+            }
+        }
+        for (node, policy, _) in &self.policies {
+            if matches!(policy, Policy::Restart(restart) if restart.counts_none()) {
+                let processor = G::PROCESSORS[*node].name;
+                return Err(BuildError::RestartWindow { processor });
+            }
+        }
         let workers = self.worker_count();
-        if workers > sharder::MAX_WORKERS {
-            let cause = sharder::BuildError::TooManyWorkers(workers);
+        let dedicated: usize = self.blocking.iter().map(|(_, threads)| threads).sum();
+        if workers + dedicated > sharder::MAX_WORKERS {
+            let cause = sharder::BuildError::TooManyWorkers(workers + dedicated);
             return Err(BuildError::Sharder(cause));
         }
         for &(node, replica, worker) in &self.pins {
@@ -579,9 +711,12 @@ impl<G: Graph> Builder<G> {
         Ok(())
     }
 
-    /// Returns how many workers there will be.
+    /// Returns how many workers there will be for processors that do not block.
     fn worker_count(&self) -> usize {
-        let shards = self.given.counts().iter().sum();
+        let blocks = |node: &usize| self.blocking.iter().any(|(blocked, _)| blocked == node);
+        let counts = self.given.counts().into_iter().enumerate();
+        let counts = counts.filter(|(node, _)| !blocks(node));
+        let shards = counts.map(|(_, count)| count).sum();
         self.workers
             .unwrap_or_else(thread::available_parallelism)
             .min(shards)

@@ -15,9 +15,13 @@
 //!    see a full door that has room.
 //! 2. Closing closes the queue. A push after that gives the message back, and
 //!    its sender undoes the reservation: what `try_send` took is in the queue.
-//! 3. A closed door with a count of zero stays empty for ever.
+//! 3. A place that a sink has reserved and sends nothing by yet is counted twice, among the places
+//!    and among the held ones. Both counts are in one word.
+//! 4. A closed door whose places are all held stays empty for ever: a held place is sent by only
+//!    after it is no longer held, and then the queue refuses the message. So an idle sink holds
+//!    no drain up.
 //!
-//! A task that waits for room enters a list under a lock, and then sets a bit of the count:
+//! A task that waits for room enters a list under a lock, and then sets a bit of the word:
 //!
 //! ```text
 //!   task                                        receiver
@@ -29,17 +33,16 @@
 //! task. If R2 comes first, T2 sees the room. So tasks cost the receiver no fence.
 
 use core::fmt;
-use core::task::{Context, Poll, Waker};
-use std::collections::VecDeque;
+use core::task::{Context, Poll};
 use std::error::Error;
 use std::time::Instant;
 
 use crate::ending::{EndedBy, Ending};
-use crate::primitive::panics::{contain, discard};
-use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
-use crate::primitive::sync::{Arc, Mutex};
+use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::{self, Queue};
+use crate::tasks::{Tasks, Waiter};
 
 /// The reason why a door did not take a message; the message is in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,24 +135,24 @@ impl<M> fmt::Display for TrySendError<M> {
 
 impl<M> Error for TrySendError<M> {}
 
-/// Set in the count of a door while its list of tasks may hold one.
-const WAITED: usize = 1 << (usize::BITS - 1);
-
-/// The tasks that wait for room, each with its number.
-#[derive(Default)]
-struct Tasks {
-    next: u64,
-    waiting: VecDeque<(u64, Waker)>,
-}
+/// Set in the word of a door while its list of tasks may hold one.
+const WAITED: u64 = 1 << 63;
+/// The bits of the word that count places: more than memory holds messages.
+const PLACES: u64 = HELD - 1;
+/// One place that a sink holds; the bits from here to `WAITED` count them.
+const HELD: u64 = 1 << 40;
+/// The bits of the word that count held places.
+const ALL_HELD: u64 = !(WAITED | PLACES);
 
 /// A bounded queue from outside threads to one instance of a processor.
 pub struct Door<M> {
     queue: Queue<M>,
-    /// Reserved places: accepted and not yet taken out, and being sent; and `WAITED`.
-    count: CachePadded<AtomicUsize>,
-    capacity: usize,
+    /// Reserved places: accepted and not yet taken out, being sent, and held; those of them that
+    /// are held; and `WAITED`.
+    count: CachePadded<AtomicU64>,
+    capacity: u64,
     room: EventCount,
-    tasks: Mutex<Tasks>,
+    tasks: Tasks,
     ending: Arc<Ending>,
 }
 
@@ -165,11 +168,10 @@ impl<M> Door<M> {
         Self {
             ending,
             queue: Queue::new(),
-            count: CachePadded::new(AtomicUsize::new(0)),
-            // The upper half of the words is more than memory holds.
-            capacity: capacity.min(WAITED - 1),
+            count: CachePadded::new(AtomicU64::new(0)),
+            capacity: (capacity as u64).min(PLACES),
             room: EventCount::new(),
-            tasks: Mutex::new(Tasks::default()),
+            tasks: Tasks::new(),
         }
     }
 
@@ -178,20 +180,22 @@ impl<M> Door<M> {
         if self.queue.is_closed() {
             return Err(TrySendError::Closed(self.closed(message)));
         }
-        if !self.reserve() {
+        if !self.reserve(1) {
             return Err(TrySendError::Full(message));
         }
-        match self.queue.push(message) {
-            Ok(()) => Ok(()),
-            Err(queue::Closed(message)) => {
-                self.release(1);
-                Err(TrySendError::Closed(self.closed(message)))
-            }
-        }
+        self.push(message).map_err(TrySendError::Closed)
+    }
+
+    /// Puts a message into a reserved place.
+    fn push(&self, message: M) -> Result<(), Closed<M>> {
+        self.queue.push(message).map_err(|queue::Closed(message)| {
+            self.release(1);
+            self.closed(message)
+        })
     }
 
     #[cold]
-    fn closed(&self, message: M) -> Closed<M> {
+    fn closed<T>(&self, message: T) -> Closed<T> {
         Closed {
             message,
             by: self.ending.cause().unwrap_or(EndedBy::Fault),
@@ -219,14 +223,15 @@ impl<M> Door<M> {
         })
     }
 
-    fn reserve(&self) -> bool {
+    /// Reserves one place. `place`: what is added to the word for it.
+    fn reserve(&self, place: u64) -> bool {
         // Relaxed: a first guess for the exchange below. [IN1]
         let mut count = self.count.load(Ordering::Relaxed);
-        while count & !WAITED < self.capacity {
+        while count & PLACES < self.capacity && count & ALL_HELD != ALL_HELD {
             // Relaxed: a place carries no data; the message is published by the queue. [IN2]
             let raised = self.count.compare_exchange_weak(
                 count,
-                count + 1,
+                count + place,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
@@ -247,35 +252,36 @@ impl<M> Door<M> {
     /// Frees `places`, and wakes as many senders that wait for room.
     pub fn release(&self, places: usize) {
         if places > 0 {
-            // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
-            // counted above. [IN3]
-            let before = self.count.fetch_sub(places, Ordering::Release);
-            self.room.notify_some(places);
-            if before & WAITED != 0 {
-                self.wake_tasks(places);
-            }
+            self.free(places as u64, places);
         }
     }
 
-    /// Wakes so many of the tasks that wait for room, those first that entered first. A panic of
-    /// a waker is contained: it belongs to its task alone.
+    /// Subtracts `word`, in which there are so many places, and wakes as many senders.
+    fn free(&self, word: u64, places: usize) {
+        // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
+        // counted above. [IN3]
+        let before = self.count.fetch_sub(word, Ordering::Release);
+        self.room.notify_some(places);
+        if before & WAITED != 0 {
+            self.wake_tasks(places);
+        }
+    }
+
+    /// Wakes so many of the tasks that wait for room.
     #[cold]
     fn wake_tasks(&self, most: usize) {
-        for _ in 0..most {
-            let mut tasks = self.tasks.lock();
-            let first = tasks.waiting.pop_front();
-            if tasks.waiting.is_empty() {
-                // Relaxed: the lock orders the list, and the bit is of one word with the count.
-                self.count.fetch_and(!WAITED, Ordering::Relaxed);
-            }
-            drop(tasks);
-            let Some((_, waker)) = first else {
-                return;
-            };
-            if let Err(payload) = contain(|| waker.wake()) {
-                discard(payload);
-            }
-        }
+        self.tasks.wake(most, || {
+            // Relaxed: the lock orders the list, and the bit is of one word with the count.
+            self.count.fetch_and(!WAITED, Ordering::Relaxed);
+        });
+    }
+
+    /// Enters the list of tasks, or replaces the waker there.
+    fn enter(&self, task: &mut Option<u64>, waiter: Waiter, cx: &Context<'_>) {
+        self.tasks.enter(task, cx.waker(), waiter, || {
+            // Relaxed: see the head of this file.
+            self.count.fetch_or(WAITED, Ordering::Relaxed);
+        });
     }
 
     /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
@@ -290,61 +296,66 @@ impl<M> Door<M> {
             let sent = message.take().expect("a send is polled until it is done");
             match self.try_send(sent) {
                 Ok(()) => {
-                    self.leave(task);
+                    self.tasks.leave(task);
                     return Poll::Ready(Ok(()));
                 }
                 Err(TrySendError::Closed(closed)) => {
-                    self.leave(task);
+                    self.tasks.leave(task);
                     return Poll::Ready(Err(closed));
                 }
                 Err(TrySendError::Full(back)) => *message = Some(back),
             }
             if !has_entered {
-                self.enter(task, cx.waker().clone());
+                self.enter(task, Waiter::Future, cx);
             }
         }
         Poll::Pending
     }
 
-    /// Enters the list of tasks, or replaces the waker there.
-    fn enter(&self, task: &mut Option<u64>, waker: Waker) {
-        let mut tasks = self.tasks.lock();
-        let entered = tasks.waiting.iter_mut();
-        let before = match entered
-            .map(|entry| (entry.0, entry))
-            .find(|(number, _)| Some(*number) == *task)
-        {
-            Some((_, entry)) => Some(core::mem::replace(&mut entry.1, waker)),
-            None => {
-                let number = tasks.next;
-                tasks.next += 1;
-                *task = Some(number);
-                tasks.waiting.push_back((number, waker));
-                None
+    /// Reserves a place to be held, or has the task woken when there may be one. For sinks.
+    pub fn poll_hold(
+        &self,
+        task: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Closed<()>>> {
+        for has_entered in [false, true] {
+            if let Some(closed) = self.closing() {
+                self.tasks.leave(task);
+                return Poll::Ready(Err(closed));
             }
-        };
-        // Relaxed: see the head of this file.
-        self.count.fetch_or(WAITED, Ordering::Relaxed);
-        drop(tasks);
-        // User code, not under the lock.
-        drop(before);
+            if self.reserve(1 + HELD) {
+                self.tasks.leave(task);
+                return Poll::Ready(Ok(()));
+            }
+            if !has_entered {
+                self.enter(task, Waiter::Stays, cx);
+            }
+        }
+        Poll::Pending
     }
 
-    /// Leaves the list of tasks; returns `false` if it was woken, or had not entered.
-    fn leave(&self, task: &mut Option<u64>) -> bool {
-        let Some(own) = task.take() else {
-            return false;
-        };
-        let mut tasks = self.tasks.lock();
-        let at = tasks.waiting.iter().position(|(number, _)| *number == own);
-        let entry = at.and_then(|at| tasks.waiting.remove(at));
-        drop(tasks);
-        entry.is_some()
+    /// Returns what closed the door, once it is closed.
+    pub fn closing(&self) -> Option<Closed<()>> {
+        self.queue.is_closed().then(|| self.closed(()))
+    }
+
+    /// Puts a message into a place that is held.
+    pub fn send_held(&self, message: M) -> Result<(), Closed<M>> {
+        // Relaxed: in the word, the place is no longer held before the message is in the queue.
+        // The push publishes this too, and the door is spent for no thread that sees it closed
+        // after the push.
+        self.count.fetch_sub(HELD, Ordering::Relaxed);
+        self.push(message)
+    }
+
+    /// Frees a place that is held.
+    pub fn free_held(&self) {
+        self.free(1 + HELD, 1);
     }
 
     /// A task gives its send up: a wake-up that it received is for the next one.
     pub fn cancel(&self, task: &mut Option<u64>) {
-        if task.is_some() && !self.leave(task) {
+        if self.tasks.leave(task) {
             self.wake_tasks(1);
         }
     }
@@ -365,15 +376,20 @@ impl<M> Door<M> {
     /// Returns how many messages are accepted and not taken out.
     pub fn len(&self) -> usize {
         // Relaxed: a snapshot for metrics. [IN4]
-        self.count.load(Ordering::Relaxed) & !WAITED
+        used(self.count.load(Ordering::Relaxed)) as usize
     }
 
     /// Returns whether the door is closed and everything it accepted was taken.
     pub fn is_spent(&self) -> bool {
         // Acquire: pairs with the Release in release; the counts of what entered are read after
         // this. [IN5]
-        self.queue.is_closed() && self.count.load(Ordering::Acquire) & !WAITED == 0
+        self.queue.is_closed() && used(self.count.load(Ordering::Acquire)) == 0
     }
+}
+
+/// Returns how many places of a word are not merely held.
+fn used(word: u64) -> u64 {
+    (word & PLACES) - (word & ALL_HELD) / HELD
 }
 
 impl<M> fmt::Debug for Door<M> {
@@ -425,7 +441,7 @@ mod tests {
 
     use super::*;
     use core::time::Duration;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     #[test]
     fn room_for_one_wakes_one() {

@@ -46,6 +46,7 @@ use std::time::Instant;
 
 use crate::counter::Counter;
 use crate::ending::{EndedBy, Ending};
+use crate::primitive::panics::discard;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, EventCount, WaitStrategy};
@@ -53,7 +54,6 @@ use crate::queue::spsc::Consumer;
 use crate::sharder::{self, ShardId};
 #[cfg(feature = "testing")]
 use crate::testing::LaneTap;
-use crate::wait_any::sealed;
 use crate::waiting::{Pace, Waiting};
 
 /// Calls an event loop.
@@ -238,9 +238,45 @@ impl Wake for sharder::Handle {
     }
 }
 
+/// The receiver's end of a ring into a lane.
+///
+/// Dropped, it drops each message by itself. The panic of a destructor is contained: the ring's own
+/// drop would end the process at a second one.
+pub(crate) struct LaneRing<M>(Consumer<M>);
+
+impl<M> LaneRing<M> {
+    pub(crate) fn new(ring: Consumer<M>) -> Self {
+        Self(ring)
+    }
+}
+
+impl<M> LaneRing<M> {
+    /// Drops the messages. Returns how many, or zero if their sender is gone: it has ended, and
+    /// counts nothing any more.
+    fn clear(&mut self) -> u64 {
+        let has_sender = !self.0.is_closed();
+        let mut dropped = 0;
+        // The slots return with the end of the ring, so these are at most its capacity.
+        while let Some(message) = self.0.take() {
+            discard(message);
+            dropped += 1;
+        }
+        if has_sender { dropped } else { 0 }
+    }
+}
+
+impl<M> Drop for LaneRing<M> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Counts messages that a receiver dropped.
+pub(crate) type Lost = Box<dyn Fn(u64) + Send>;
+
 /// The rings into one lane, before their receiver is handed out.
 pub(crate) struct LaneParts<M> {
-    pub(crate) rings: Vec<Consumer<M>>,
+    pub(crate) rings: Vec<LaneRing<M>>,
     pub(crate) lane: Arc<Lane>,
     /// The number of the lane among those of the edge.
     pub(crate) number: usize,
@@ -248,6 +284,7 @@ pub(crate) struct LaneParts<M> {
     /// The shard of the sender of the first ring; the others follow.
     pub(crate) first: usize,
     pub(crate) burst: usize,
+    pub(crate) lost: Lost,
 }
 
 /// The rings into one lane, whose message type is not known.
@@ -261,7 +298,7 @@ pub(crate) trait AnyLaneParts: Any + Send {
 
 impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
     fn waiting(&self) -> u64 {
-        self.rings.iter().map(|ring| ring.len() as u64).sum()
+        self.rings.iter().map(|ring| ring.0.len() as u64).sum()
     }
 
     #[cfg(feature = "testing")]
@@ -283,7 +320,9 @@ impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
 /// receiver may be moved to another. The order of each sending instance is
 /// kept. The lane ends when the graph has ended and everything was taken. When
 /// the receiver is dropped before, what is sent counts as undelivered and holds
-/// no thread up.
+/// no thread up. A panic of the destructor of a message that it drops is contained.
+///
+/// Several threads or tasks receive from one lane by [`share`](Self::share).
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -314,7 +353,7 @@ impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
-    rings: Vec<(Consumer<M>, Pace)>,
+    rings: Vec<(LaneRing<M>, Pace)>,
     lane: Arc<Lane>,
     number: usize,
     waiting: Arc<Waiting>,
@@ -330,6 +369,19 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     listener: Option<Arc<EventCount>>,
     /// What a task had put in as the waker.
     task: Option<task::Waker>,
+    lost: Option<Lost>,
+}
+
+pub(crate) mod sealed {
+    use super::{Arc, EventCount};
+
+    /// What a wait needs of a lane.
+    pub trait Lane {
+        /// Has the event notified when the lane may have got something.
+        fn listen(&mut self, event: &Arc<EventCount>);
+        /// Returns whether there is a message, or none will ever come.
+        fn is_ready(&mut self) -> bool;
+    }
 }
 
 /// How many messages in a row come from one sender while others wait.
@@ -337,19 +389,25 @@ const TURN: usize = 32;
 
 impl<M, W: Wake> EgressReceiver<M, W> {
     pub(crate) fn new(parts: LaneParts<M>, wake: W) -> Self {
-        let mut receiver = Self::from_rings(parts.rings, parts.lane, parts.burst, wake);
+        let mut receiver = Self::with_rings(parts.rings, parts.lane, parts.burst, wake);
         receiver.number = parts.number;
         receiver.waiting = parts.waiting;
         receiver.first = parts.first;
+        receiver.lost = Some(parts.lost);
         receiver
     }
 
     /// Makes the receiver of the one lane of an edge from its rings. For models.
     #[doc(hidden)]
     pub fn from_rings(rings: Vec<Consumer<M>>, lane: Arc<Lane>, burst: usize, wake: W) -> Self {
+        let rings = rings.into_iter().map(LaneRing).collect();
+        Self::with_rings(rings, lane, burst, wake)
+    }
+
+    fn with_rings(rings: Vec<LaneRing<M>>, lane: Arc<Lane>, burst: usize, wake: W) -> Self {
         let waiting = Arc::new(Waiting::new(rings.len(), 1));
-        let with_pace = |ring: Consumer<M>| {
-            let pace = Pace::new(ring.capacity(), burst);
+        let with_pace = |ring: LaneRing<M>| {
+            let pace = Pace::new(ring.0.capacity(), burst);
             (ring, pace)
         };
         Self {
@@ -365,6 +423,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             strategy: WaitStrategy::Park,
             listener: None,
             task: None,
+            lost: None,
         }
     }
 
@@ -451,7 +510,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
                 break;
             };
             let wanted = (max - total).min(TURN - self.turn);
-            let (ring, pace) = &mut self.rings[slot];
+            let (LaneRing(ring), pace) = &mut self.rings[slot];
             let mut freed = Freed {
                 lane: &self.lane,
                 number: self.number,
@@ -490,7 +549,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         self.collect();
         if self.lane.is_ended() {
             // A panic may have kept a sender from its announcement.
-            for (slot, (ring, _)) in self.rings.iter().enumerate() {
+            for (slot, (LaneRing(ring), _)) in self.rings.iter().enumerate() {
                 if !ring.is_empty() {
                     self.ready[slot / 64] |= 1 << (slot % 64);
                 }
@@ -502,7 +561,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     /// Returns whether a ring has something. If none has, the waker is called for what comes.
     fn has_any(&mut self) -> bool {
         while let Some(slot) = self.next_ready() {
-            if !self.rings[slot].0.is_empty() {
+            if !self.rings[slot].0.0.is_empty() {
                 return true;
             }
             self.ready[slot / 64] &= !(1 << (slot % 64));
@@ -601,7 +660,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
 
     /// Returns whether the graph has ended and everything was taken.
     pub fn is_closed(&self) -> bool {
-        self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.is_empty())
+        self.lane.is_ended() && self.rings.iter().all(|(ring, _)| ring.0.is_empty())
     }
 }
 
@@ -684,6 +743,10 @@ impl<M, W: Wake> Drop for Freed<'_, M, W> {
 
 impl<M, W: Wake> Drop for EgressReceiver<M, W> {
     fn drop(&mut self) {
+        let lost: u64 = self.rings.iter_mut().map(|(ring, _)| ring.clear()).sum();
+        if let Some(count) = &self.lost {
+            count(lost);
+        }
         // The rings close first, so that a woken sender sees it.
         self.rings.clear();
         self.waiting.look(self.number, true, |sender| {

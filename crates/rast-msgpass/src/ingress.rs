@@ -180,9 +180,9 @@ impl<G, P, M> fmt::Debug for IngressSender<G, P, M> {
 
 /// The way to one instance of a processor, from outside.
 pub struct IngressPort<'a, M> {
-    door: &'a Door<M>,
-    shard: ShardId,
-    handle: &'a sharder::Handle,
+    pub(crate) door: &'a Arc<Door<M>>,
+    pub(crate) shard: ShardId,
+    pub(crate) handle: &'a sharder::Handle,
 }
 
 impl<'a, M> IngressPort<'a, M> {

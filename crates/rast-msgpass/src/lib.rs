@@ -15,7 +15,7 @@
 //! # When not
 //!
 //! Parts that come and go by the thousand (use an async runtime or an actor
-//! library); handlers that block (they delay everything on their thread); a
+//! library); handlers that block, unless they run on workers of their own; a
 //! request that wants its answer in the next line.
 //!
 //! # Example
@@ -95,7 +95,9 @@
 //!   answered later. One that does neither, and a token that is dropped, gives
 //!   the client its credit back without an answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
-//!   out. Both are bounded, and both can wait, as threads or as tasks.
+//!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
+//!   many threads and tasks receive from one lane.
+//! - Handlers that [block](Builder::blocking) run on workers of their own.
 //! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
 //!   [`Ask`].
 //! - A [`Viewer`] reads counts, report and assignment from any thread.
@@ -116,7 +118,8 @@
 //!   earlier ones wrote, whatever threads they are on.
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded
 //!   edges and at ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock
-//!   for each pair, which is held for the time of a move. Other edges of up to [`PAIRS_MAX`]
+//!   for each pair, which is held for the time of a move; the first message of a pair allocates its
+//!   `cap` slots. Other edges of up to [`PAIRS_MAX`]
 //!   pairs of instances are
 //!   single-producer rings owned by their ends: no lock and no atomic
 //!   read-modify-write. Others have one inbox per receiver: one read-modify-write
@@ -137,8 +140,9 @@
 //! # Features
 //!
 //! `affinity`: `Builder::pin_threads`.
-//! `async`: an [`EgressReceiver`] is a `Stream` of futures-core, its one dependency. Futures need
-//! no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
+//! `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
+//! `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. Futures
+//! need no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
 //! [`EgressReceiver::recv_async`]. None is bound to a runtime.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
 //! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
@@ -152,10 +156,12 @@
 
 mod ask;
 mod batch;
+mod blocking;
 mod buffer;
 mod builder;
 mod calm;
 mod check;
+mod clock;
 mod consistent;
 mod counter;
 mod credit;
@@ -186,9 +192,13 @@ mod rings;
 mod runtime;
 mod sends;
 mod shared;
+mod shared_receiver;
+#[cfg(feature = "async")]
+mod sink;
 mod stack;
 mod stages;
 mod states;
+mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;
@@ -225,6 +235,9 @@ pub use report::{
 };
 pub use sends::{Sends, SendsTo};
 pub use sharder::WorkerStats;
+pub use shared_receiver::{Receiving, SharedReceiver};
+#[cfg(feature = "async")]
+pub use sink::IngressSink;
 pub use timer::{Timer, TimerId};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};

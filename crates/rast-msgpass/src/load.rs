@@ -7,8 +7,8 @@
 //! So even traffic of a thousand senders results in counts near zero; a balancer could not use it
 //! anyway.
 
+use crate::clock::GraphClock;
 use crate::sharder::{LoadReport, ShardId};
-use crate::shared::GraphClock;
 use crate::timers::{Nanos, StartFinishTimer, TimerConfig};
 
 /// Number of senders that are counted per inbox.

@@ -56,10 +56,12 @@
 ///
 /// `bytes = N` bounds what waits between a pair by the [`Weight`](crate::Weight) of the messages,
 /// in addition to `cap`; it goes with `reject`, `drop_newest`, `drop_oldest` or none of them, and
-/// costs a lock at each side. `high` has the receiver take the messages of this edge first: a turn
-/// handles up to a batch of each `high` edge, and then of the others a sixteenth of a batch, or all
-/// if the `high` edges are empty; they are looked at again after 8 messages. Without such an edge a
-/// processor has no cost for it.
+/// costs a lock at each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each
+/// pair of instances, however many there are. A queue allocates its `cap` slots, each of the size
+/// of a message and a word, with its first message. `high` has the receiver take the messages of
+/// this edge first: a turn handles up to a batch of each `high` edge, and then of the others a
+/// sixteenth of a batch, or all if the `high` edges are empty; they are looked at again after 8
+/// messages. Without such an edge a processor has no cost for it.
 ///
 /// A processor that begins by itself, by a ping, a timer or `on_start`, says `[source]`.
 /// One to which no edges lead from ingress or from a source does not compile.

@@ -73,6 +73,8 @@ impl Restart {
     }
 
     /// Allows so many restarts in any time of this length. Each costs 8 bytes while it counts.
+    /// With a time of zero none would count, so the builder's
+    /// [`check`](crate::Builder::check) refuses it.
     #[must_use]
     pub fn limit(mut self, most: usize, within: impl Into<Nanos>) -> Self {
         (self.most, self.within) = (most, within.into());
@@ -99,6 +101,11 @@ impl Restart {
     pub const fn or_stop(mut self) -> Self {
         self.then = OnPanic::Stop;
         self
+    }
+
+    /// Returns whether there is a limit that no number of restarts reaches.
+    pub(crate) fn counts_none(&self) -> bool {
+        self.most != usize::MAX && self.within == Nanos::ZERO
     }
 
     /// Returns the delay after so many restarts within the time.

@@ -1,5 +1,6 @@
 //! The graph as a controller of the sharder: one shard per instance.
 
+use crate::blocking::Places;
 use crate::instance::AnyInstance;
 use crate::load::{Load, Route};
 use crate::primitive::sync::Arc;
@@ -13,6 +14,7 @@ pub(crate) struct Runtime {
     pub(crate) shared: Arc<Shared>,
     /// Per shard, per input: the sender.
     pub(crate) routes: Vec<Vec<Route>>,
+    pub(crate) places: Places,
 }
 
 impl Controller for Runtime {
@@ -46,8 +48,12 @@ impl Controller for Runtime {
         instance.on_wake(note);
     }
 
-    fn on_acquire(&self, _: &mut WorkerCx<'_>, _: ShardId, instance: &mut Self::Shard) {
+    fn on_acquire(&self, cx: &mut WorkerCx<'_>, shard: ShardId, instance: &mut Self::Shard) {
         self.shared.enter_thread();
+        if self.places.is_dedicated(shard) {
+            // Its handlers may block before the end of the round.
+            cx.set_prompt();
+        }
         instance.on_wake(None);
     }
 

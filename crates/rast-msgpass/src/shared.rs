@@ -4,11 +4,11 @@
 //! Nothing here is on a hot path except the counts, each of which lives on
 //! cache lines of the processor that writes it.
 
-use core::fmt;
 use std::any::Any;
 
 use crate::calm::Calm;
 use crate::check::layout;
+use crate::clock::GraphClock;
 use crate::counter::{Counter, Counters};
 use crate::deaths::Deaths;
 use crate::ending::{EndedBy, Ending};
@@ -24,7 +24,6 @@ use crate::reply::Wakes;
 use crate::report::PanicRecord;
 use crate::sends::answers_to;
 use crate::sharder::ShardId;
-use crate::timers::{Clock, Instant};
 
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
@@ -34,29 +33,6 @@ pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>)
 pub(crate) struct Hooks {
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
-}
-
-/// The clock of a graph.
-#[derive(Clone)]
-pub(crate) struct GraphClock(Arc<Box<dyn Clock + Send + Sync>>);
-
-impl GraphClock {
-    pub(crate) fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Box::new(clock)))
-    }
-}
-
-impl Clock for GraphClock {
-    #[inline]
-    fn now(&self) -> Instant {
-        (**self.0).now()
-    }
-}
-
-impl fmt::Debug for GraphClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GraphClock").field(&self.now()).finish()
-    }
 }
 
 /// The counts of one instance of a processor.

@@ -8,25 +8,13 @@ use core::fmt;
 use core::time::Duration;
 use std::time::Instant;
 
-use crate::egress::EgressReceiver;
+use crate::egress::{EgressReceiver, sealed};
 use crate::primitive::sync::Arc;
 use crate::primitive::{EventCount, WaitStrategy};
 use crate::sharder;
 
 /// An [`EgressReceiver`] of any message, for [`WaitAny`].
 pub trait Waitable: sealed::Lane {}
-
-pub(crate) mod sealed {
-    use super::{Arc, EventCount};
-
-    /// What a wait needs of a lane.
-    pub trait Lane {
-        /// Has the event notified when the lane may have got something.
-        fn listen(&mut self, event: &Arc<EventCount>);
-        /// Returns whether there is a message, or none will ever come.
-        fn is_ready(&mut self) -> bool;
-    }
-}
 
 impl<M> Waitable for EgressReceiver<M, sharder::Handle> {}
 

@@ -21,7 +21,7 @@ use crate::buffer::{Bounds, Buffers, buffers};
 use crate::credit::{Credit, answers_held};
 use crate::cx::Core;
 use crate::door::{AnyDoor, Door, Doors};
-use crate::egress::{AnyLaneParts, Lane, LaneParts};
+use crate::egress::{AnyLaneParts, Lane, LaneParts, LaneRing};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
 use crate::inlet::{In, Inlet, Intake, Place, Ring, Source};
@@ -397,12 +397,16 @@ impl Wiring {
             by_pair::<M>(senders.len(), info.lanes, self.shared.layout[id].capacity);
         for ((number, rings), lane) in rings.into_iter().enumerate().zip(&lanes) {
             self.outside.receivers[id].push(Some(Box::new(LaneParts {
-                rings,
+                rings: rings.into_iter().map(LaneRing::new).collect(),
                 lane: Arc::clone(lane),
                 number,
                 waiting: Arc::clone(&waiting),
                 first: senders.start,
                 burst: burst.max(1),
+                lost: {
+                    let shared = Arc::clone(&self.shared);
+                    Box::new(move |lost| shared.count_undelivered(id, lost))
+                },
             })));
         }
         for (slot, rings) in ways.into_iter().enumerate() {

@@ -5,6 +5,8 @@
 mod ask;
 #[path = "api/attack.rs"]
 mod attack;
+#[path = "api/blocking.rs"]
+mod blocking;
 #[path = "api/ceiling.rs"]
 mod ceiling;
 #[path = "api/corners.rs"]
@@ -41,12 +43,23 @@ mod rest;
 mod rotate;
 #[path = "api/routing.rs"]
 mod routing;
+#[path = "api/shared.rs"]
+mod shared;
+#[cfg(feature = "async")]
+#[path = "api/sink.rs"]
+mod sink;
 #[path = "api/sizes.rs"]
 mod sizes;
+#[path = "support/storm.rs"]
+mod storm;
+#[path = "api/storm.rs"]
+mod storms;
 #[path = "api/supervision.rs"]
 mod supervision;
 #[path = "api/tables.rs"]
 mod tables;
+#[path = "support/task.rs"]
+mod task;
 #[path = "api/time.rs"]
 mod time;
 #[path = "api/tokens.rs"]

@@ -6,6 +6,9 @@
 //! fences and looks once more, the waker writes, fences and looks for sleepers.
 #![cfg(any(rast_loom, rast_shuttle))]
 
+#[path = "loom/outside.rs"]
+mod outside;
+
 use core::sync::atomic::AtomicUsize as RealUsize;
 use core::task::{Context, Waker};
 use std::sync::Arc as RealArc;

@@ -21,6 +21,10 @@ mod rotate;
 mod sizes;
 #[path = "testing/steps.rs"]
 mod steps;
+#[path = "support/storm.rs"]
+mod storm;
+#[path = "testing/storm.rs"]
+mod storms;
 #[path = "testing/supervision.rs"]
 mod supervision;
 #[path = "testing/ward.rs"]

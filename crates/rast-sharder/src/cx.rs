@@ -17,6 +17,8 @@ pub(crate) struct Local {
     pub(crate) now: Instant,
     /// Wake-ups of shards of this worker, delivered after the call.
     pub(crate) notes: Vec<(ShardId, Option<u32>)>,
+    /// Each wake-up is flushed at once.
+    pub(crate) is_prompt: bool,
 }
 
 /// The worker that runs a call, and its operations.
@@ -107,9 +109,21 @@ impl WorkerCx<'_> {
         let is_local = self.is_local(shard);
         match is_local {
             true => self.local.notes.push((shard, Some(note))),
-            false => self.local.member.wake(shard, note),
+            false => {
+                self.local.member.wake(shard, note);
+                if self.local.is_prompt {
+                    self.local.member.flush();
+                }
+            }
         }
         is_local
+    }
+
+    /// From now on has each [`wake`](Self::wake) by this worker reach a worker that is just falling
+    /// asleep at once, and not at the end of the round: for a worker whose turns block. Each
+    /// wake-up of a shard elsewhere then costs a fence.
+    pub fn set_prompt(&mut self) {
+        self.local.is_prompt = true;
     }
 
     /// Asks for a new epoch, as [`Handle::reshard`](crate::Handle::reshard).

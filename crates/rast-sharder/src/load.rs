@@ -232,6 +232,16 @@ impl LoadView {
         self.windows[worker.index()] = window;
     }
 
+    /// Sets the load of a shard to one that another view has: for balancers that give a part of
+    /// what they see to another balancer.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such shard.
+    pub fn set_load(&mut self, shard: ShardId, load: ShardLoad) {
+        self.put(shard, load);
+    }
+
     /// Adds traffic between two shards, in messages per second: for
     /// balancers under test.
     pub fn add_traffic(&mut self, from: ShardId, to: ShardId, per_second: f64) {
@@ -244,7 +254,7 @@ impl LoadView {
 
     /// Forgets loads and traffic, and keeps pins and memory. Costs the same for any number of
     /// shards.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.used.clear();
         self.traffic.clear();
     }

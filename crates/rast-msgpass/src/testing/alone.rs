@@ -10,6 +10,8 @@ use super::probe::Passed;
 use super::stub::{Around, LaneTap, Seen, Stub};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
+use crate::blocking::Places;
+use crate::clock::GraphClock;
 use crate::door::Doors;
 use crate::ending::EndedBy;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
@@ -20,7 +22,7 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{ShardId, Sharder};
-use crate::shared::{GraphClock, Hooks, Shared};
+use crate::shared::{Hooks, Shared};
 use crate::timers::{Instant, ManualClock, Nanos};
 use crate::wiring::{Wiring, core_of, join};
 
@@ -174,6 +176,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
+            places: Places::new(&counts, &[], 1),
         };
         let sharder = Sharder::builder(runtime)
             .shards(instances)

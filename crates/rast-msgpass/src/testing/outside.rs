@@ -6,9 +6,9 @@ use core::fmt;
 use super::seed::share;
 use crate::door::TrySendError;
 use crate::egress::EgressReceiver;
+use crate::egress::sealed::Lane as _;
 use crate::primitive::Random;
 use crate::primitive::sync::{Arc, Mutex};
-use crate::wait_any::sealed::Lane as _;
 
 /// Something outside that acts in steps.
 pub(crate) trait Outside {

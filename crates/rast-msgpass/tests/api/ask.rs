@@ -5,9 +5,8 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use std::panic::catch_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 
 use rast_msgpass::{
@@ -16,6 +15,7 @@ use rast_msgpass::{
 };
 
 use crate::LONG;
+use crate::task::{bell, block_on, until};
 
 /// Answers even numbers, keeps replies of odd ones, panics at 100, drops the reply of 200.
 #[derive(Default)]
@@ -63,12 +63,6 @@ fn start(replicas: usize) -> Handle<Asked> {
 }
 
 /// Calls `done` again and again until it returns `true`.
-fn until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        thread::yield_now();
-    }
-}
-
 #[test]
 fn threads_ask_and_each_gets_its_answer() {
     let app = start(3);
@@ -147,28 +141,6 @@ fn the_end_of_a_graph_ends_every_ask() {
     assert_eq!(closed.into_inner(), 3);
 }
 
-/// Wakes a thread, and counts.
-struct Bell {
-    thread: Thread,
-    rings: AtomicUsize,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        self.thread.unpark();
-    }
-}
-
-fn bell() -> (Arc<Bell>, Waker) {
-    let bell = Arc::new(Bell {
-        thread: thread::current(),
-        rings: AtomicUsize::new(0),
-    });
-    let waker = Waker::from(Arc::clone(&bell));
-    (bell, waker)
-}
-
 /// Panics when it wakes.
 struct Alarm;
 
@@ -193,22 +165,6 @@ fn a_reply_that_is_dropped_contains_the_panic_of_a_waker() {
         let text = handled.map_err(|payload| *payload.downcast::<&str>().unwrap());
         assert_eq!(text, if unwinds { Err("the handler") } else { Ok(()) });
         assert!(answer.poll(&mut cx).is_ready());
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let (bell, waker) = bell();
-    let mut cx = Context::from_waker(&waker);
-    let mut seen = 0;
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
-            return output;
-        }
-        while bell.rings.load(Ordering::SeqCst) == seen {
-            thread::park();
-        }
-        seen = bell.rings.load(Ordering::SeqCst);
     }
 }
 
@@ -309,13 +265,13 @@ fn a_task_that_gives_up_passes_its_wake_up_on() {
     let mut first = Box::pin(door.send_async(100));
     let mut second = Box::pin(door.send_async(101));
     assert!(first.as_mut().poll(&mut cx).is_pending());
-    let (other, other_waker) = self::bell();
+    let (other, other_waker) = crate::task::bell();
     let mut other_cx = Context::from_waker(&other_waker);
     assert!(second.as_mut().poll(&mut other_cx).is_pending());
     lane.recv().unwrap();
-    until(|| bell.rings.load(Ordering::SeqCst) == 1);
+    until(|| bell.rings() == 1);
     drop(first);
-    until(|| other.rings.load(Ordering::SeqCst) == 1);
+    until(|| other.rings() == 1);
     until(|| matches!(second.as_mut().poll(&mut other_cx), Poll::Ready(Ok(()))));
     // One that was not woken only leaves the list.
     let mut third = Box::pin(door.send_async(102));

@@ -175,3 +175,66 @@ fn a_wait_for_several_lanes_ends_in_time() {
     assert_eq!(any.wait(&mut [&mut first, &mut second]), 1);
     assert_eq!(second.try_recv(), Ok(100));
 }
+
+/// A message whose destructor panics, without a text.
+struct Bomb(Arc<AtomicUsize>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        std::panic::resume_unwind(Box::new("by order"));
+    }
+}
+
+struct Bomber(Arc<AtomicUsize>);
+
+graph! {
+    graph Bombs {
+        processors { bomber: Bomber }
+        edges { ingress -> bomber: u64; bomber -> egress: Bomb [cap = 8, lanes = 2]; }
+    }
+}
+
+impl Process<Bombs> for Bomber {}
+impl Receive<Bombs, Ingress, u64> for Bomber {
+    fn receive(&mut self, lane: u64, cx: &mut Cx<'_, Bombs, Self>) {
+        let bomb = Bomb(Arc::clone(&self.0));
+        cx.to::<Egress>().lane(lane as usize).send(bomb);
+    }
+}
+
+#[test]
+fn destructors_that_panic_are_contained_each_for_itself() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let app = Bombs::builder(Bomber(Arc::clone(&dropped)));
+    let app = app.workers(1).start().unwrap();
+    let lane = app.egress::<Bomber, Bomb>(0);
+    let into = app.ingress::<Bomber, u64>();
+    (0..6).for_each(|number| into.send(number % 2).unwrap());
+    while app.metrics().edges[1].sent < 6 {
+        std::thread::yield_now();
+    }
+    // Three by a receiver, and three in the lane whose receiver no thread took.
+    drop(lane);
+    assert_eq!(dropped.load(SeqCst), 3);
+    let report = app.stop();
+    assert_eq!(dropped.load(SeqCst), 6);
+    assert!(report.faults.is_empty(), "{report}");
+    // Several senders, and a panic that unwinds already.
+    let lane = Arc::new(Lane::new(2));
+    let (mut first, ring0) = spsc::ring(2);
+    let (mut second, ring1) = spsc::ring(2);
+    let out = EgressReceiver::from_rings(vec![ring0, ring1], lane, 1, Deaf);
+    for ring in [&mut first, &mut second] {
+        for _ in 0..2 {
+            assert!(ring.push(Bomb(Arc::clone(&dropped))).is_ok());
+        }
+    }
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _out = out;
+        std::panic::resume_unwind(Box::new("the receiver's thread"));
+    }));
+    let text = unwound.unwrap_err().downcast::<&str>().unwrap();
+    assert_eq!(*text, "the receiver's thread");
+    assert_eq!(dropped.load(SeqCst), 10);
+}

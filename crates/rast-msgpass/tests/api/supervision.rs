@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use rast_msgpass::{
-    Builder, Cx, Egress, EndedBy, Ingress, OnPanic, Process, Receive, ReplyTo, Restart, Stopped,
-    graph,
+    BuildError, Builder, Cx, Egress, EndedBy, Ingress, OnPanic, Process, Receive, ReplyTo, Restart,
+    Stopped, graph,
 };
 
 use crate::LONG;
@@ -273,4 +273,51 @@ fn policies_are_those_of_each_processor() {
         retired.collect::<Vec<_>>(),
         [false, false, true, false, false]
     );
+}
+
+mod tiny {
+    use super::*;
+
+    pub(super) struct Only;
+    graph! {
+        pub(super) graph Tiny {
+            processors { only: Only }
+            edges { ingress -> only: u64; }
+        }
+    }
+    impl Process<Tiny> for Only {}
+    impl Receive<Tiny, Ingress, u64> for Only {
+        fn receive(&mut self, number: u64, _: &mut Cx<'_, Tiny, Self>) {
+            assert!(number < 1, "too large");
+        }
+    }
+}
+
+#[test]
+fn a_limit_within_no_time_is_refused() {
+    use tiny::{Only, Tiny};
+    let build = |restart| Tiny::builder(Only).restart::<Only>(restart, |_| Only);
+    for most in [0, 1, 5] {
+        let restart = Restart::new().limit(most, Duration::ZERO);
+        let error = build(restart).check().unwrap_err();
+        assert!(matches!(
+            error,
+            BuildError::RestartWindow { processor: "only" }
+        ));
+        assert_eq!(
+            error.to_string(),
+            "the restarts of processor `only` are limited within a time of zero, in which none \
+             counts: give `limit` a longer time, or use `without_limit`"
+        );
+    }
+    let nanosecond = Restart::new().limit(5, Duration::from_nanos(1));
+    build(nanosecond).check().unwrap();
+    // Without a limit the time says how long the delay grows: it never does.
+    let restart = Restart::new().without_limit(Duration::ZERO);
+    let restart = restart.delay(Duration::ZERO, Duration::ZERO);
+    let app = build(restart).start().unwrap();
+    let into = app.ingress::<Only, u64>();
+    (0..50).for_each(|number| into.send(number).unwrap());
+    let report = app.drain(LONG).unwrap();
+    assert_eq!(report.metrics.instances[0].restarts, 49);
 }

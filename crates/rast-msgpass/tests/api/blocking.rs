@@ -1,0 +1,227 @@
+//! Processors that block, on workers of their own.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rast_msgpass::sharder::{ShardId, WorkerId};
+use rast_msgpass::{BuildError, Builder, Cx, Egress, Ingress, Process, Receive, graph, sharder};
+
+use crate::LONG;
+use crate::rotate::Rotate;
+
+/// Blocks until as many messages as it is told were handled elsewhere.
+struct Disk {
+    began: Sender<(usize, thread::ThreadId)>,
+    handled: Arc<Mutex<Receiver<()>>>,
+}
+/// Says when it has handled a message.
+struct Count(Sender<()>);
+struct Relay;
+
+struct Wait(u64);
+struct Done(u64);
+
+graph! {
+    graph Files {
+        processors { disk: [Disk; 3], relay: Relay, count: [Count; 2] }
+        edges {
+            ingress -> disk: Wait [cap = 4];
+            ingress -> relay: u64 [cap = 4];
+            relay -> count: u64 [cap = 4];
+            disk -> egress: Done [cap = 4];
+        }
+    }
+}
+
+impl Process<Files> for Disk {}
+impl Receive<Files, Ingress, Wait> for Disk {
+    fn receive(&mut self, Wait(count): Wait, cx: &mut Cx<'_, Files, Self>) {
+        let own = (cx.replica(), thread::current().id());
+        self.began.send(own).unwrap();
+        let handled = self.handled.lock().unwrap();
+        for _ in 0..count {
+            // It fails, and does not hang, where it stops the others.
+            handled.recv_timeout(LONG).expect("the others go on");
+        }
+        drop(handled);
+        cx.to::<Egress>().send(Done(count));
+    }
+}
+impl Process<Files> for Relay {}
+impl Receive<Files, Ingress, u64> for Relay {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Files, Self>) {
+        cx.to::<Count>().key(number).send(number);
+    }
+}
+impl Process<Files> for Count {}
+impl Receive<Files, Relay, u64> for Count {
+    fn receive(&mut self, _: u64, _: &mut Cx<'_, Files, Self>) {
+        self.0.send(()).unwrap();
+    }
+}
+
+fn files() -> (Builder<Files>, Receiver<(usize, thread::ThreadId)>) {
+    let (began, begins) = channel();
+    let (done, handled) = channel();
+    let handled = Arc::new(Mutex::new(handled));
+    let disk = |_| Disk {
+        began: began.clone(),
+        handled: Arc::clone(&handled),
+    };
+    let counts = [Count(done.clone()), Count(done)];
+    let builder = Files::builder((0..3).map(disk), Relay, counts);
+    (builder, begins)
+}
+
+#[test]
+fn a_processor_that_blocks_keeps_no_other_waiting() {
+    const MESSAGES: u64 = 500;
+    for workers in [1, 2] {
+        let (builder, begins) = files();
+        let builder = builder.workers(workers).blocking::<Disk>(2);
+        let app = builder.period(Duration::from_millis(1)).start().unwrap();
+        let mut done = app.egress::<Disk, Done>(0);
+        let (waits, numbers) = (app.ingress::<Disk, Wait>(), app.ingress::<Relay, u64>());
+        for _ in 0..3 {
+            // All threads for blocking are in use, and one replica waits for one of them.
+            (0..3).for_each(|disk| waits.at(disk).send(Wait(MESSAGES)).unwrap());
+            for _ in 0..2 {
+                begins.recv_timeout(LONG).expect("it begins");
+            }
+            (0..3 * MESSAGES).for_each(|number| numbers.send(number).unwrap());
+            (0..3).for_each(|_| assert_eq!(done.recv_timeout(LONG).unwrap().0, MESSAGES));
+            begins.recv_timeout(LONG).expect("it begins");
+        }
+        let report = app.drain(LONG).unwrap();
+        assert_eq!(report.metrics.workers.len(), workers + 2);
+        assert_eq!(report.received_total(), 9 + 2 * 9 * MESSAGES);
+    }
+}
+
+#[test]
+fn its_instances_and_its_workers_are_apart_from_all_others() {
+    const EPOCHS: u64 = 50;
+    let (builder, begins) = files();
+    let builder = builder.workers(2).blocking::<Disk>(2).balancer(Rotate);
+    let app = builder.start().unwrap();
+    let mut done = app.egress::<Disk, Done>(0);
+    let (waits, numbers) = (app.ingress::<Disk, Wait>(), app.ingress::<Relay, u64>());
+    let own = |replica: usize| WorkerId::from_index(2 + replica % 2);
+    let mut threads = [None; 3];
+    while app.metrics().epochs < EPOCHS {
+        app.reshard();
+        let assignment = app.viewer().assignment().assignment;
+        for (shard, &owner) in assignment.owners().iter().enumerate() {
+            match shard {
+                0..3 => assert_eq!(owner, own(shard)),
+                _ => assert!(
+                    owner.index() < 2,
+                    "{} at {owner}",
+                    ShardId::from_index(shard)
+                ),
+            }
+        }
+        for disk in 0..3 {
+            waits.at(disk).send(Wait(1)).unwrap();
+            numbers.send(disk as u64).unwrap();
+            assert_eq!(done.recv_timeout(LONG).unwrap().0, 1);
+            let (replica, thread) = begins.recv_timeout(LONG).unwrap();
+            assert_eq!(*threads[replica].get_or_insert(thread), thread);
+        }
+    }
+    assert_ne!(threads[0], threads[1]);
+    assert_eq!(threads[0], threads[2]);
+    let report = app.drain(LONG).unwrap();
+    assert!(report.metrics.moves > 0);
+    assert!(report.rejections.is_empty(), "{report}");
+}
+
+#[test]
+fn a_graph_whose_processors_all_block_has_no_other_worker() {
+    let (builder, begins) = files();
+    let builder = builder.blocking::<Disk>(3).blocking::<Relay>(1);
+    let app = builder.blocking::<Count>(1).start().unwrap();
+    let mut done = app.egress::<Disk, Done>(0);
+    app.ingress::<Disk, Wait>().at(2).send(Wait(2)).unwrap();
+    assert_eq!(begins.recv_timeout(LONG).unwrap().0, 2);
+    let numbers = app.ingress::<Relay, u64>();
+    (0..2).for_each(|number| numbers.send(number).unwrap());
+    assert_eq!(done.recv_timeout(LONG).unwrap().0, 2);
+    app.reshard();
+    assert_eq!(app.drain(LONG).unwrap().metrics.workers.len(), 5);
+}
+
+#[test]
+fn a_wrong_configuration_is_named() {
+    let text = |builder: Builder<Files>| builder.check().unwrap_err().to_string();
+    let (builder, _begins) = files();
+    let error = builder.blocking::<Disk>(0).check().unwrap_err();
+    let expected = "processor `disk` was given 3 replicas and blocks on 0 threads: give it from \
+                    1 to 3 threads";
+    assert_eq!(error.to_string(), expected);
+    assert!(matches!(
+        error,
+        BuildError::Blocking {
+            threads: 0,
+            given: 3,
+            ..
+        }
+    ));
+    let (builder, _begins) = files();
+    assert!(text(builder.blocking::<Disk>(4)).contains("on 4 threads"));
+    // The last call counts.
+    let (builder, _begins) = files();
+    builder
+        .blocking::<Disk>(4)
+        .blocking::<Disk>(3)
+        .check()
+        .unwrap();
+    let (builder, _begins) = files();
+    let builder = builder.workers(2).blocking::<Disk>(2).pin::<Disk>(0, 1);
+    let expected = "processor `disk` blocks on workers of its own, so no replica of it can be \
+                    pinned: remove `pin` or `blocking`";
+    assert_eq!(text(builder), expected);
+    // Another processor cannot be pinned to one of these workers.
+    let (builder, _begins) = files();
+    let builder = builder.workers(2).blocking::<Disk>(2).pin::<Relay>(0, 2);
+    assert!(matches!(
+        builder.check(),
+        Err(BuildError::Sharder(sharder::BuildError::Pin { .. }))
+    ));
+    let (builder, _begins) = files();
+    let builder = builder.workers(2).blocking::<Disk>(2).pin::<Relay>(0, 1);
+    let app = builder.balancer(Rotate).start().unwrap();
+    let relay = app.shard_of::<Relay>(0);
+    for _ in 0..3 {
+        app.reshard();
+        assert_eq!(
+            app.viewer().assignment().assignment.owner(relay),
+            WorkerId(1)
+        );
+    }
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn in_a_test_it_is_a_processor_like_any_other() {
+    rast_msgpass::testing::for_each_seed(0..50, |seed| {
+        let (builder, begins) = files();
+        let mut app = builder.blocking::<Disk>(2).test(seed).unwrap();
+        assert_eq!(app.metrics().workers.len(), 1);
+        let out = app.collect::<Disk, Done>(0);
+        app.feed::<Relay, u64>(0..4);
+        app.run_until_idle();
+        app.feed_by_key::<Disk, Wait>((0..4).map(|key| (key, Wait(1))));
+        app.run_until_idle();
+        assert_eq!((out.len(), begins.try_iter().count()), (4, 4));
+        app.drain().unwrap();
+    });
+    // It is checked as on threads.
+    let (builder, _begins) = files();
+    assert!(matches!(
+        builder.blocking::<Disk>(9).test(0),
+        Err(BuildError::Blocking { threads: 9, .. })
+    ));
+}
