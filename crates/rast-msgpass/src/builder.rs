@@ -6,6 +6,7 @@ use std::any::Any;
 use std::io;
 
 use crate::batch::Batch;
+use crate::clock::GraphClock;
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node};
 use crate::handle::{Handle, Run};
 use crate::policy::{Factory, Failure, OnPanic, Policy, Restart};
@@ -14,7 +15,7 @@ use crate::primitive::{WaitStrategy, thread};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
-use crate::shared::{GraphClock, Hooks, Layout, Shared};
+use crate::shared::{Hooks, Layout, Shared};
 #[cfg(feature = "testing")]
 use crate::testing::TestGraph;
 #[cfg(feature = "testing")]
@@ -404,6 +405,47 @@ impl<G: Graph> Builder<G> {
         hook: impl Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync + 'static,
     ) -> Self {
         self.hooks.on_undelivered = Some(Box::new(hook));
+        self
+    }
+
+    /// Measures how long messages wait and are handled, of one message in `one_in` on each queue;
+    /// zero, the default, measures none. [`Viewer::timings`](crate::Viewer::timings) and
+    /// [`Report::timings`](crate::Report::timings) have the result.
+    ///
+    /// Which message of each `one_in` is measured is random. A measured message costs three
+    /// readings of the clock and two entries in histograms, together some 100 ns: 1,024 adds some
+    /// two percent where messages cost 6 ns each. Switched off it costs two branches per batch of
+    /// messages. Where messages come by a door, a shared inbox or a queue under a lock, it costs a
+    /// branch per message. Memory, if it is on: 2.4 KiB per instance and per edge that enters it,
+    /// and 8 bytes per `one_in` slots of each ring.
+    ///
+    /// ```
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Sum(u64);
+    /// # graph! {
+    /// #     graph App {
+    /// #         processors { sum: Sum }
+    /// #         edges { ingress -> sum: u64; }
+    /// #     }
+    /// # }
+    /// # impl Process<App> for Sum {}
+    /// # impl Receive<App, Ingress, u64> for Sum {
+    /// #     fn receive(&mut self, number: u64, _: &mut Cx<'_, App, Self>) {
+    /// #         self.0 += number;
+    /// #     }
+    /// # }
+    /// let app = App::builder(Sum(0)).sample(1).start()?;
+    /// let numbers = app.ingress::<Sum, u64>();
+    /// (0..10).for_each(|number| numbers.send(number).unwrap());
+    /// let report = app.drain(std::time::Duration::from_secs(10))?;
+    /// let timings = report.timings.unwrap();
+    /// assert_eq!(timings.edges[0].waiting.count(), 10);
+    /// assert!(timings.processors[0].handling.quantile(0.99) > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sample(mut self, one_in: u32) -> Self {
+        self.hooks.one_in = one_in;
         self
     }
 

@@ -40,6 +40,7 @@ use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, EventCount};
 use crate::queue::{self, Queue};
+use crate::sampling::{SharedDraw, UNMEASURED};
 
 /// The reason why a door did not take a message; the message is in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -135,6 +136,12 @@ impl<M> Error for TrySendError<M> {}
 /// Set in the count of a door while its list of tasks may hold one.
 const WAITED: usize = 1 << (usize::BITS - 1);
 
+/// A message, and when it was sent, if it is measured.
+struct Entry<M> {
+    sent: u64,
+    message: M,
+}
+
 /// The tasks that wait for room, each with its number.
 #[derive(Default)]
 struct Tasks {
@@ -142,28 +149,40 @@ struct Tasks {
     waiting: VecDeque<(u64, Waker)>,
 }
 
+/// A task that waits for room, or does not.
+#[derive(Debug, Default)]
+pub struct Task {
+    /// Its number in the list.
+    number: Option<u64>,
+    /// When it began to wait, if its message is measured; `None` if it does not wait.
+    sent: Option<u64>,
+}
+
 /// A bounded queue from outside threads to one instance of a processor.
 pub struct Door<M> {
-    queue: Queue<M>,
+    queue: Queue<Entry<M>>,
     /// Reserved places: accepted and not yet taken out, and being sent; and `WAITED`.
     count: CachePadded<AtomicUsize>,
     capacity: usize,
     room: EventCount,
     tasks: Mutex<Tasks>,
     ending: Arc<Ending>,
+    /// If messages are measured.
+    draw: Option<Box<SharedDraw>>,
 }
 
 impl<M> Door<M> {
     /// Makes an open door with room for `capacity` messages.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self::of(capacity, Arc::new(Ending::new(&[], &[])))
+        Self::of(capacity, Arc::new(Ending::new(&[], &[])), None)
     }
 
     /// Makes a door of the graph that ends by `ending`.
-    pub(crate) fn of(capacity: usize, ending: Arc<Ending>) -> Self {
+    pub(crate) fn of(capacity: usize, ending: Arc<Ending>, draw: Option<SharedDraw>) -> Self {
         Self {
             ending,
+            draw: draw.map(Box::new),
             queue: Queue::new(),
             count: CachePadded::new(AtomicUsize::new(0)),
             // The upper half of the words is more than memory holds.
@@ -175,19 +194,31 @@ impl<M> Door<M> {
 
     /// Puts a message in if there is room. Lock-free except for the queue.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
+        self.try_send_at(None, message)
+    }
+
+    /// As `try_send`, of a message that was counted at an earlier call, and has the time of that.
+    fn try_send_at(&self, sent: Option<u64>, message: M) -> Result<(), TrySendError<M>> {
         if self.queue.is_closed() {
             return Err(TrySendError::Closed(self.closed(message)));
         }
         if !self.reserve() {
             return Err(TrySendError::Full(message));
         }
-        match self.queue.push(message) {
+        let sent = sent.unwrap_or_else(|| self.draw());
+        match self.queue.push(Entry { sent, message }) {
             Ok(()) => Ok(()),
-            Err(queue::Closed(message)) => {
+            Err(queue::Closed(Entry { message, .. })) => {
                 self.release(1);
                 Err(TrySendError::Closed(self.closed(message)))
             }
         }
+    }
+
+    /// Counts a message; returns the time if it is measured.
+    #[inline]
+    fn draw(&self) -> u64 {
+        self.draw.as_ref().map_or(UNMEASURED, |draw| draw.draw())
     }
 
     #[cold]
@@ -204,13 +235,19 @@ impl<M> Door<M> {
         mut message: M,
         deadline: Option<Instant>,
     ) -> Result<(), TrySendError<M>> {
+        message = match self.try_send(message) {
+            Err(TrySendError::Full(back)) => back,
+            other => return other,
+        };
+        // It waits from here on.
+        let sent = Some(self.draw());
         loop {
-            match self.try_send(message) {
+            match self.try_send_at(sent, message) {
                 Err(TrySendError::Full(back)) => message = back,
                 other => return other,
             }
             let key = self.room.prepare();
-            match self.try_send(message) {
+            match self.try_send_at(sent, message) {
                 Err(TrySendError::Full(back)) => message = back,
                 other => {
                     self.room.cancel(key);
@@ -222,7 +259,7 @@ impl<M> Door<M> {
                 Some(deadline) => {
                     self.room.wait_deadline(key, deadline);
                     if Instant::now() >= deadline {
-                        return self.try_send(message);
+                        return self.try_send_at(sent, message);
                     }
                 }
             }
@@ -251,7 +288,13 @@ impl<M> Door<M> {
     /// Takes one message out; its place stays reserved until
     /// [`release`](Self::release). For the receiver alone.
     pub fn pop(&self) -> Option<M> {
-        self.queue.pop()
+        self.take().map(|(message, _)| message)
+    }
+
+    /// As `pop`, with the time of the send if the message is measured.
+    pub(crate) fn take(&self) -> Option<(M, u64)> {
+        let Entry { sent, message } = self.queue.pop()?;
+        Some((message, sent))
     }
 
     /// Frees `places`, and wakes as many senders that wait for room.
@@ -289,16 +332,16 @@ impl<M> Door<M> {
     }
 
     /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
-    /// its number in the list. `None` in `message` once it was taken.
+    /// its place in the list. `None` in `message` once it was taken.
     pub fn poll_send(
         &self,
         message: &mut Option<M>,
-        task: &mut Option<u64>,
+        task: &mut Task,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Closed<M>>> {
         for has_entered in [false, true] {
             let sent = message.take().expect("a send is polled until it is done");
-            match self.try_send(sent) {
+            match self.try_send_at(task.sent, sent) {
                 Ok(()) => {
                     self.leave(task);
                     return Poll::Ready(Ok(()));
@@ -309,6 +352,8 @@ impl<M> Door<M> {
                 }
                 Err(TrySendError::Full(back)) => *message = Some(back),
             }
+            // It waits from here on.
+            task.sent.get_or_insert_with(|| self.draw());
             if !has_entered {
                 self.enter(task, cx.waker().clone());
             }
@@ -317,18 +362,18 @@ impl<M> Door<M> {
     }
 
     /// Enters the list of tasks, or replaces the waker there.
-    fn enter(&self, task: &mut Option<u64>, waker: Waker) {
+    fn enter(&self, task: &mut Task, waker: Waker) {
         let mut tasks = self.tasks.lock();
         let entered = tasks.waiting.iter_mut();
         let before = match entered
             .map(|entry| (entry.0, entry))
-            .find(|(number, _)| Some(*number) == *task)
+            .find(|(number, _)| Some(*number) == task.number)
         {
             Some((_, entry)) => Some(core::mem::replace(&mut entry.1, waker)),
             None => {
                 let number = tasks.next;
                 tasks.next += 1;
-                *task = Some(number);
+                task.number = Some(number);
                 tasks.waiting.push_back((number, waker));
                 None
             }
@@ -341,8 +386,8 @@ impl<M> Door<M> {
     }
 
     /// Leaves the list of tasks; returns `false` if it was woken, or had not entered.
-    fn leave(&self, task: &mut Option<u64>) -> bool {
-        let Some(own) = task.take() else {
+    fn leave(&self, task: &mut Task) -> bool {
+        let Some(own) = core::mem::take(task).number else {
             return false;
         };
         let mut tasks = self.tasks.lock();
@@ -353,8 +398,8 @@ impl<M> Door<M> {
     }
 
     /// A task gives its send up: a wake-up that it received is for the next one.
-    pub fn cancel(&self, task: &mut Option<u64>) {
-        if task.is_some() && !self.leave(task) {
+    pub fn cancel(&self, task: &mut Task) {
+        if task.number.is_some() && !self.leave(task) {
             self.wake_tasks(1);
         }
     }

@@ -156,6 +156,7 @@ mod buffer;
 mod builder;
 mod calm;
 mod check;
+mod clock;
 mod consistent;
 mod counter;
 mod credit;
@@ -163,6 +164,7 @@ mod cx;
 mod deaths;
 mod door;
 mod drain;
+mod drawing;
 mod egress;
 mod ending;
 #[expect(unsafe_code, reason = "one cast, checked by the type")]
@@ -184,6 +186,7 @@ mod reply;
 mod report;
 mod rings;
 mod runtime;
+mod sampling;
 mod sends;
 mod shared;
 mod stack;
@@ -192,6 +195,8 @@ mod states;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;
+mod times;
+mod timings;
 #[cfg(not(feature = "testing"))]
 mod untested;
 mod view;
@@ -226,6 +231,8 @@ pub use report::{
 pub use sends::{Sends, SendsTo};
 pub use sharder::WorkerStats;
 pub use timer::{Timer, TimerId};
+pub use times::Histogram;
+pub use timings::{EdgeTimings, ProcessorTimings, Timings};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};
 pub use weight::Weight;
@@ -244,7 +251,7 @@ pub mod __private {
     pub use crate::calm::Calm;
     pub use crate::check::{Spec, check, edge_info, exactly, processor_info};
     pub use crate::counter::Counter;
-    pub use crate::door::Door;
+    pub use crate::door::{Door, Task};
     pub use crate::egress::{EgressReceiver, Lane, Wake};
     pub use crate::graph::{connecting, incoming, outgoing};
     pub use crate::picture::{dot, mermaid};

@@ -7,8 +7,8 @@
 //! (Boyer and Moore's majority vote, one per place). Even traffic of a thousand
 //! senders so comes to about nothing, which is what a balancer can do with it.
 
+use crate::clock::GraphClock;
 use crate::sharder::{LoadReport, ShardId};
-use crate::shared::GraphClock;
 use crate::timers::{Nanos, StartFinishTimer, TimerConfig};
 
 /// Senders that are counted per inbox.

@@ -4,11 +4,11 @@
 //! Nothing here is on a hot path except the counts, each of which lives on
 //! cache lines of the processor that writes it.
 
-use core::fmt;
 use std::any::Any;
 
 use crate::calm::Calm;
 use crate::check::layout;
+use crate::clock::GraphClock;
 use crate::counter::{Counter, Counters};
 use crate::deaths::Deaths;
 use crate::ending::{EndedBy, Ending};
@@ -25,38 +25,18 @@ use crate::report::PanicRecord;
 use crate::sends::answers_to;
 use crate::sharder::ShardId;
 use crate::timers::{Clock, Instant};
+use crate::times::Times;
 
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
 
-/// What the program has called with what went wrong.
+/// What the program has called with what went wrong, and how much it has measured.
 #[derive(Default)]
 pub(crate) struct Hooks {
+    /// One message of so many is measured; none if it is zero.
+    pub(crate) one_in: u32,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
-}
-
-/// The clock of a graph.
-#[derive(Clone)]
-pub(crate) struct GraphClock(Arc<Box<dyn Clock + Send + Sync>>);
-
-impl GraphClock {
-    pub(crate) fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Box::new(clock)))
-    }
-}
-
-impl Clock for GraphClock {
-    #[inline]
-    fn now(&self) -> Instant {
-        (**self.0).now()
-    }
-}
-
-impl fmt::Debug for GraphClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GraphClock").field(&self.now()).finish()
-    }
 }
 
 /// The counts of one instance of a processor.
@@ -94,13 +74,16 @@ pub(crate) struct Counts {
     pub(crate) flushes: Counter,
     /// Messages to egress that found no room and wait beside the instance.
     pub(crate) kept: Counter,
+    /// If messages are measured.
+    pub(crate) times: Option<Times>,
 }
 
 impl Counts {
     /// `asked`: per edge that leaves, the number of counts of its requests.
-    fn new(asked: &[usize], incoming: usize) -> Self {
+    fn new(asked: &[usize], incoming: usize, times: Option<Times>) -> Self {
         let outgoing = asked.len();
         Self {
+            times,
             asked: asked.iter().map(|&counts| Counters::new(counts)).collect(),
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
@@ -161,6 +144,10 @@ pub(crate) struct Shared {
     /// Per instance, which is per shard.
     pub(crate) stats: Vec<Arc<Stats>>,
     pub(crate) clock: GraphClock,
+    /// When the graph was set up.
+    pub(crate) since: Instant,
+    /// One message of so many is measured; none if it is zero.
+    pub(crate) one_in: u32,
     /// Timers that a drain, a stop or a retirement cancelled.
     timers_cancelled: AtomicU64,
     /// Per processor.
@@ -216,7 +203,8 @@ impl Shared {
             let asked: Vec<usize> = asked.collect();
             let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
             for _ in 0..count {
-                let counts = Counts::new(&asked, incoming);
+                let times = (hooks.one_in > 0).then(|| Times::new(incoming));
+                let counts = Counts::new(&asked, incoming, times);
                 stats.push(Arc::new(CachePadded::new(counts)));
             }
         }
@@ -228,7 +216,9 @@ impl Shared {
             layout,
             first,
             stats,
+            since: clock.now(),
             clock,
+            one_in: hooks.one_in,
             timers_cancelled: AtomicU64::new(0),
             policies,
             on_failure: hooks.on_failure,

@@ -29,6 +29,8 @@ mod lanes;
 mod moves;
 #[path = "api/panics.rs"]
 mod panics;
+#[path = "api/pictures.rs"]
+mod pictures;
 #[path = "api/pipeline.rs"]
 mod pipeline;
 #[path = "api/pressure.rs"]
@@ -49,6 +51,8 @@ mod supervision;
 mod tables;
 #[path = "api/time.rs"]
 mod time;
+#[path = "api/timings.rs"]
+mod timings;
 #[path = "api/tokens.rs"]
 mod tokens;
 #[path = "api/viewer.rs"]

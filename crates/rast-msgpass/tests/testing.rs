@@ -23,5 +23,7 @@ mod sizes;
 mod steps;
 #[path = "testing/supervision.rs"]
 mod supervision;
+#[path = "testing/timings.rs"]
+mod timings;
 #[path = "testing/ward.rs"]
 mod ward;

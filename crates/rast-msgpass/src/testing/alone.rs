@@ -10,6 +10,7 @@ use super::probe::Passed;
 use super::stub::{Around, LaneTap, Seen, Stub};
 use super::trial::{Armed, Place};
 use crate::batch::Batch;
+use crate::clock::GraphClock;
 use crate::door::Doors;
 use crate::ending::EndedBy;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
@@ -20,7 +21,7 @@ use crate::primitive::sync::{Arc, Mutex};
 use crate::process::Process;
 use crate::runtime::Runtime;
 use crate::sharder::{ShardId, Sharder};
-use crate::shared::{GraphClock, Hooks, Shared};
+use crate::shared::{Hooks, Shared};
 use crate::timers::{Instant, ManualClock, Nanos};
 use crate::wiring::{Wiring, core_of, join};
 
