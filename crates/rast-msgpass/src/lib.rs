@@ -140,6 +140,10 @@
 //! `async`: an [`EgressReceiver`] is a `Stream` of futures-core, its one dependency. Futures need
 //! no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
 //! [`EgressReceiver::recv_async`]. None is bound to a runtime.
+//! `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate `metrics`,
+//! when it is called. It costs workers nothing.
+//! `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
+//! for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
 //! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
 //!
@@ -169,6 +173,8 @@ mod egress;
 mod ending;
 #[expect(unsafe_code, reason = "one cast, checked by the type")]
 mod erased;
+#[cfg(feature = "metrics")]
+mod export;
 mod graph;
 mod handle;
 mod ingress;
@@ -197,6 +203,7 @@ pub mod testing;
 mod timer;
 mod times;
 mod timings;
+mod trace;
 #[cfg(not(feature = "testing"))]
 mod untested;
 mod view;
@@ -215,6 +222,8 @@ pub use door::{Closed, TrySendError};
 pub use drain::{Blocked, DrainCause, DrainError};
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
 pub use ending::EndedBy;
+#[cfg(feature = "metrics")]
+pub use export::Exporter;
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
     Replicated, Single, shard_of,

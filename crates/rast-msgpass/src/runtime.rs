@@ -22,10 +22,11 @@ impl Controller for Runtime {
     fn process(
         &self,
         cx: &mut WorkerCx<'_>,
-        _: ShardId,
+        shard: ShardId,
         instance: &mut Self::Shard,
         load: Option<&mut Load>,
     ) -> Progress {
+        let _turn = self.shared.trace.enter(shard.index());
         instance.turn(cx, load)
     }
 
@@ -46,8 +47,11 @@ impl Controller for Runtime {
         instance.on_wake(note);
     }
 
-    fn on_acquire(&self, _: &mut WorkerCx<'_>, _: ShardId, instance: &mut Self::Shard) {
+    fn on_acquire(&self, cx: &mut WorkerCx<'_>, shard: ShardId, instance: &mut Self::Shard) {
         self.shared.enter_thread();
+        self.shared
+            .trace
+            .acquired(shard.index(), cx.worker().index());
         instance.on_wake(None);
     }
 

@@ -26,6 +26,7 @@ use crate::sends::answers_to;
 use crate::sharder::ShardId;
 use crate::timers::{Clock, Instant};
 use crate::times::Times;
+use crate::trace::Trace;
 
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
@@ -174,6 +175,7 @@ pub(crate) struct Shared {
     pub(crate) wakes: Arc<Wakes>,
     /// The threads that run handlers.
     threads: Mutex<Vec<ThreadId>>,
+    pub(crate) trace: Trace,
 }
 
 /// How many different panics are kept with their texts; further ones are counted.
@@ -209,6 +211,9 @@ impl Shared {
             }
         }
         first.push(stats.len());
+        let instances = replicas.iter().zip(G::PROCESSORS);
+        let instances =
+            instances.flat_map(|(&count, info)| (0..count).map(|replica| (info.name, replica)));
         Arc::new(Self {
             graph: G::NAME,
             processors: G::PROCESSORS,
@@ -234,6 +239,7 @@ impl Shared {
             calm: Calm::new(workers),
             wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
+            trace: Trace::new(G::NAME, instances),
         })
     }
 
