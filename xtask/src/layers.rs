@@ -247,6 +247,7 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         Kind::Dev,
         "the recorder of the observe example",
     ),
+    ("rast", "ratatui", Kind::Dev, "the screen of the kv example"),
     (
         "rast",
         "mio",
