@@ -98,7 +98,8 @@
 //!   out. Both are bounded, and both can wait, as threads or as tasks.
 //! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
 //!   [`Ask`].
-//! - A [`Viewer`] reads counts, report and assignment from any thread.
+//! - A [`Viewer`] reads counts, histograms, report and assignment, and draws the graph, from any
+//!   thread.
 //!
 //! # Time
 //!

@@ -241,3 +241,99 @@ fn without_a_sample_nothing_is_measured() {
     assert_eq!(viewer.timings(), None);
     assert!(!viewer.report().to_string().contains("waiting"));
 }
+
+/// Replicas: so many that their edges have inboxes.
+const MANY: usize = 20;
+
+struct Asker;
+struct Server;
+struct Sink;
+struct Query(u64);
+struct Answer;
+struct Job;
+struct Other;
+
+graph! {
+    graph Wide {
+        processors { asker: [Asker; 20], server: [Server; 20], sink: [Sink; 20] }
+        edges {
+            ingress -> asker: u64 [cap = 64];
+            asker -> server: Query [cap = 64];
+            server -> asker: Answer [reply = Query];
+            asker -> sink: Job [cap = 64, route = any];
+            asker -> sink: Other [cap = 64];
+        }
+    }
+}
+
+impl Process<Wide> for Asker {}
+impl Receive<Wide, Ingress, u64> for Asker {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Wide, Self>) {
+        cx.to::<Server>().key(number).send(Query(number));
+        cx.to::<Sink>().any().send(Job);
+        let other = cx.to::<Sink>().at(0).try_send(Other);
+        assert!(other.is_ok(), "one inbox has room for all");
+    }
+}
+impl Receive<Wide, Server, Answer> for Asker {
+    fn receive(&mut self, _: Answer, _: &mut Cx<'_, Wide, Self>) {}
+}
+impl Process<Wide> for Server {}
+impl Receive<Wide, Asker, Query> for Server {
+    fn receive(&mut self, Query(number): Query, cx: &mut Cx<'_, Wide, Self>) {
+        if number % 2 == 0 {
+            let asker = cx.sender();
+            cx.to::<Asker>().at(asker).send(Answer);
+        }
+    }
+}
+impl Process<Wide> for Sink {}
+impl Receive<Wide, Asker, Job> for Sink {
+    fn receive(&mut self, _: Job, _: &mut Cx<'_, Wide, Self>) {}
+}
+impl Receive<Wide, Asker, Other> for Sink {
+    fn receive(&mut self, _: Other, _: &mut Cx<'_, Wide, Self>) {}
+}
+
+#[test]
+fn waiting_in_inboxes_is_from_the_send_to_the_handler() {
+    for seed in 0..10 {
+        let askers = (0..MANY).map(|_| Asker);
+        let builder = Wide::builder(askers, (0..MANY).map(|_| Server), (0..MANY).map(|_| Sink));
+        let mut app = builder.workers(2).sample(1).test(seed).unwrap();
+        let viewer = app.handle().viewer();
+        for replica in 0..MANY {
+            app.pause::<Server>(replica);
+            app.pause::<Sink>(replica);
+        }
+        let numbers = app.handle().ingress::<Asker, u64>();
+        for number in 0..3 * MANY {
+            numbers.at(number % MANY).send(number as u64).unwrap();
+        }
+        app.run_until_idle();
+        app.advance(Duration::from_nanos(1_000));
+        for replica in 0..MANY {
+            app.pause::<Asker>(replica);
+            app.resume::<Server>(replica);
+            app.resume::<Sink>(replica);
+        }
+        app.run_until_idle();
+        app.advance(Duration::from_nanos(50));
+        for replica in 0..MANY {
+            app.resume::<Asker>(replica);
+        }
+        app.run_until_idle();
+        let timings = complete(&viewer);
+        for edge in &timings.edges {
+            let waiting = &edge.waiting;
+            let found = (waiting.count(), waiting.min(), waiting.max());
+            let expected = match edge.edge.message {
+                "u64" => (60, 0, 0),
+                "Answer" => (30, 50, 50),
+                _ => (60, 1_000, 1_000),
+            };
+            assert_eq!(found, expected, "{} by seed {seed}", edge.edge);
+        }
+        app.drain().unwrap();
+    }
+}
