@@ -315,3 +315,107 @@ impl Marks {
         mark.map_or(UNMEASURED, |(_, sent)| sent)
     }
 }
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+    use crate::queue::spsc::ring;
+    use crate::timers::{ManualClock, Nanos};
+
+    fn plan(every: u32) -> Plan {
+        Plan::new(every, [1, 2, 3]).expect("something is measured")
+    }
+
+    #[test]
+    fn each_block_has_one_message_that_is_measured() {
+        for every in [1, 2, 7, 1_000] {
+            let mut mark = Mark::new(plan(every));
+            // Also over the end of the range.
+            mark.first = usize::MAX - 5 * every as usize;
+            mark.at = mark.first;
+            let mut index = mark.first;
+            for block in 0..10 {
+                let ahead = mark.ahead(index);
+                assert!(ahead < 2 * every as usize, "{every}: {ahead}");
+                index = index.wrapping_add(ahead);
+                assert_eq!((mark.ahead(index), mark.block), (0, block));
+                index = index.wrapping_add(1);
+            }
+        }
+        assert!(Plan::new(0, [0; 3]).is_none());
+    }
+
+    #[test]
+    fn what_went_by_without_being_measured_is_given_up() {
+        let mut mark = Mark::new(plan(4));
+        assert!(mark.ahead(39) < 8);
+        assert!(mark.block >= 9);
+    }
+
+    #[test]
+    fn each_stamp_gets_to_its_message_however_full_the_ring_is() {
+        for (capacity, every) in [(1, 1), (4, 1), (4, 3), (8, 5), (8, 64)] {
+            let clock = ManualClock::new();
+            let shared = GraphClock::new(clock.clone());
+            let (mut producer, mut consumer) = ring::<u64>(capacity);
+            let (mut departures, mut arrivals) = stamps(plan(every), capacity, &shared);
+            let (mut random, mut spilled) = (Random::new(u64::from(every)), VecDeque::new());
+            let (mut sent, mut taken, mut measured) = (0_u64, 0_u64, 0_u64);
+            for _ in 0..20_000 {
+                clock.advance(Nanos::from_nanos(1));
+                // The message is the time of its send.
+                let now = shared.now().as_nanos();
+                match random.below(3) {
+                    0 if spilled.len() < 5 => {
+                        let message = match spilled.is_empty() {
+                            true => producer.stage(now).err().map(|full| full.into_inner()),
+                            false => Some(now),
+                        };
+                        spilled.extend(message);
+                        sent += 1;
+                        departures.sent(&producer, spilled.len());
+                    }
+                    1 => {
+                        while let Some(message) = spilled.pop_front() {
+                            if let Err(full) = producer.stage(message) {
+                                spilled.push_front(full.into_inner());
+                                break;
+                            }
+                            departures.staged(&producer);
+                        }
+                        producer.publish();
+                    }
+                    _ => {
+                        let mut max = 2;
+                        let stamp = arrivals.next(&consumer, &mut max);
+                        for _ in 0..max {
+                            let Some(message) = consumer.take() else {
+                                break;
+                            };
+                            taken += 1;
+                            if let Some(stamp) = stamp {
+                                assert_eq!((stamp, max), (message, 1));
+                                measured += 1;
+                            }
+                        }
+                        consumer.release();
+                    }
+                }
+            }
+            assert!(sent >= taken && taken > 1_000, "{taken} of {sent}");
+            let expected = taken / u64::from(every);
+            assert!(measured.abs_diff(expected) <= 1, "{measured} of {taken}");
+        }
+    }
+
+    #[test]
+    fn marks_of_senders_are_in_the_order_of_each() {
+        let marks = Marks::new(plan(1), 4);
+        for (sender, sent) in [(1, 10), (2, 20), (1, 11), (2, 21)] {
+            marks.enter(sender, sent);
+        }
+        marks.take_back(1);
+        assert_eq!([marks.take(2), marks.take(1)], [20, 10]);
+        assert_eq!([marks.take(2), marks.take(1)], [21, UNMEASURED]);
+    }
+}
