@@ -1,23 +1,23 @@
 //! An arena: all levels of one owner, from the lists of blocks down to the segments.
 //!
 //! ```text
-//!   level 0   lists     own blocks; per class a list that is pushed and popped, and a spare one
+//!   level 0   lists     free blocks; per class a list that is pushed and popped, and a spare list
 //!   level 1   slabs     [slab]      equal blocks in a 64 KiB slot, for classes up to 8 KiB
 //!   level 2   spans     [span]      boundary tags, two-level bitmap; up to 1/4 segment
 //!   level 3   segments  [segment]   4 MiB of the system's address space
-//!   beside    large     [large, kept]  a mapping for each block, and a few kept for the next
+//!   beside    large     [large, mapping_cache]  a mapping for each block, and some cached ones
 //! ```
 //!
-//! Allocation pops from its class's list, and freeing pushes there: the size that Rust passes names
-//! the class, so no header and no slab is touched. An empty list takes the spare one, then what a
-//! slab has; a full list becomes the spare one if there is none, and beneath two full lists a block
-//! goes to its slab by itself.
+//! An allocation pops from the list of its class, and a free pushes there. The layout that Rust
+//! passes determines the class, so neither touches a header or a slab. An empty list is refilled
+//! from the spare list, then from a slab. A full list becomes the spare list, if there is none. If
+//! both are full, a freed block goes directly to its slab.
 //!
-//! The length of a list is not kept: it follows from the sums that the figures need anyway (see
-//! [`Slot`]).
+//! The length of a list is not stored: it follows from the sums that the statistics need anyway
+//! (see [`Slot`]).
 //!
-//! An arena knows no threads: its fields are cells, and the thread that has it is alone with it.
-//! Only the sums ([`Counter`]) are read from elsewhere.
+//! An arena is not aware of threads: its fields are cells, and only its holder uses them. Other
+//! threads read only the sums ([`Counter`]).
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -28,11 +28,11 @@ use crate::geometry::{GRAIN, HARDENED, SEGMENT, SLOT};
 use crate::hardened;
 use crate::hardened::link::Keys;
 use crate::hardened::marks::{self, FREED, Mark};
-use crate::hardened::units::Number;
-use crate::kept::Kept;
-use crate::large::Larges;
-use crate::least::Least;
+use crate::hardened::page_map::Number;
+use crate::large::LargeBlocks;
 use crate::level::SLOTS;
+use crate::low_water::LowWater;
+use crate::mapping_cache::MappingCache;
 use crate::primitive::Counter;
 use crate::segment::{Segment, Segments};
 use crate::size_class::{CLASSES, SLAB_CLASSES, list_limit, size_of_class};
@@ -44,71 +44,71 @@ mod call;
 mod check;
 #[cfg(test)]
 mod fragmentation;
-mod home;
+mod membership;
 mod purge;
+mod reported;
 #[cfg(test)]
 mod tests;
-mod told;
 
+#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
+pub(crate) use reported::recomputes;
 #[cfg(test)]
 pub(crate) use tests::is_zero;
-#[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
-pub(crate) use told::looks;
 
 pub(crate) use accept::Run;
-pub(crate) use check::{check_class, check_given, check_kept, check_span};
-pub(crate) use purge::Pace;
+pub(crate) use check::{check_class, check_given, check_in_place, check_span};
+pub(crate) use purge::StepLimit;
 
 /// A class's list and sums.
 ///
-/// Blocks in the list = `given` − `taken` + what the slow paths brought in, less what they carried
-/// off. The slow paths keep that difference folded into `bound`, so the list is full when `given` −
-/// `taken` reaches `bound`, and the fast paths count nothing but what the figures show.
+/// Blocks in the list = `given` − `taken` + blocks that slow paths added − blocks that they
+/// removed. The slow paths fold that difference into `bound`: the list is full when `given` −
+/// `taken` reaches `bound`. So the fast paths count only what the statistics need.
 #[repr(C)]
 pub(crate) struct Slot {
     head: Cell<*mut Block>,
-    /// Blocks taken by the owner, since the beginning.
+    /// Blocks allocated by the owner, since the beginning.
     pub(crate) taken: Counter,
-    /// Blocks given back by the owner, since the beginning.
+    /// Blocks freed by the owner, since the beginning.
     pub(crate) given: Counter,
     bound: Cell<i64>,
 }
 
-/// The second list of a class, and its length.
+/// The spare list of a class, and its length.
 struct Spare {
     head: Cell<*mut Block>,
     count: Cell<usize>,
-    /// How many blocks of the class were taken and given at the last look for what no thread needs.
+    /// The number of allocations and frees of the class until the last decay pass.
     calls: Cell<u64>,
 }
 
-/// What an arena told the process of the bytes that it has in use (file `told.rs`).
-struct Told {
+/// What an arena reported to the process about its bytes in use (file `reported.rs`).
+struct Reported {
     bytes: Cell<u64>,
-    /// What slow paths may free before this is computed anew.
+    /// Bytes that slow paths may free before this is recomputed.
     margin: Cell<i64>,
-    /// The bytes in use at which it is computed anew.
-    again: Cell<u64>,
-    /// What the fast paths may put into remote-free batches, in bytes.
-    pledged: Cell<u64>,
-    /// How many corrections may still be made without a look at the lists.
-    quick: Cell<u32>,
+    /// The bytes in use at which it is recomputed.
+    recompute_at: Cell<u64>,
+    /// Bytes that the fast paths may put into remote-free batches.
+    batch_reserve: Cell<u64>,
+    /// Corrections that are left before the next recomputation.
+    corrections_left: Cell<u32>,
 }
 
-impl Told {
-    /// Of an arena that tells nothing.
+impl Reported {
+    /// The value of an arena that reports nothing.
     const fn never() -> Self {
         Self {
             bytes: Cell::new(0),
-            // Not spent in the life of a process.
+            // Never used up in the life of a process.
             margin: Cell::new(i64::MAX),
-            again: Cell::new(0),
-            pledged: Cell::new(0),
-            quick: Cell::new(0),
+            recompute_at: Cell::new(0),
+            batch_reserve: Cell::new(0),
+            corrections_left: Cell::new(0),
         }
     }
 
-    /// Of an arena whose first slow path begins to tell.
+    /// The value of an arena that starts to report in its first slow path.
     const fn new() -> Self {
         Self {
             margin: Cell::new(-1),
@@ -121,33 +121,32 @@ impl Told {
 #[repr(C, align(128))]
 pub(crate) struct Arena {
     slots: [Slot; SLOTS],
-    /// Bytes asked for by the owner, since the beginning.
+    /// Bytes requested by the owner, since the beginning.
     pub(crate) bytes_taken: Counter,
-    /// Bytes asked for with the blocks that the owner gave back, whosever they were, since the
-    /// beginning.
+    /// Bytes of the blocks that the owner freed, of any heap, since the beginning.
     pub(crate) bytes_given: Counter,
     /// Blocks that changed their size.
     pub(crate) reallocations: Counter,
-    /// Changes of size that were counted as a block taken and one given.
+    /// Size changes that were counted as an allocation and a free.
     pub(crate) moves: Counter,
     /// Bytes of segments and large mappings, as a wrapping sum.
     pub(crate) reserved: Counter,
-    told: Told,
+    reported: Reported,
     number: Number,
     keys: Keys,
     pub(crate) spans: SpanIndex,
-    /// What the headers of the segments say.
+    /// The owner that the headers of the segments name.
     owner: Cell<*const ()>,
     segments: Segments,
     /// Segments that one free span fills.
-    empties: Cell<usize>,
-    /// The least `empties` since the last decay tick, and since the last look.
-    empties_least: Least,
+    empty_segments: Cell<usize>,
+    /// The low-water mark of `empty_segments`.
+    empty_low_water: LowWater,
     ticks: Cell<u32>,
-    /// Empty segments that the next steps give back, if they stay empty.
+    /// Empty segments that the next steps return, if they stay empty.
     unneeded: Cell<usize>,
-    larges: Larges,
-    kept: Kept,
+    larges: LargeBlocks,
+    mapping_cache: MappingCache,
     slabs: [SlabList; SLAB_CLASSES],
     spares: [Spare; CLASSES],
 }
@@ -175,7 +174,7 @@ impl Slot {
             >= self.bound.get()
     }
 
-    /// How many more blocks the list takes.
+    /// How many more blocks fit into the list.
     #[inline(always)]
     fn room(&self) -> i64 {
         let excess = self
@@ -186,7 +185,7 @@ impl Slot {
         self.bound.get() - excess
     }
 
-    /// How many blocks are in the list.
+    /// The number of blocks in the list.
     fn len(&self, class: usize) -> usize {
         let excess = self
             .given
@@ -196,23 +195,23 @@ impl Slot {
         (excess - self.bound.get() + list_limit(class) as i64) as usize
     }
 
-    /// Says that `count` blocks came into the list otherwise than by freeing.
+    /// Records that `count` blocks were added to the list other than by freeing.
     #[inline]
-    fn brought(&self, count: usize) {
+    fn added(&self, count: usize) {
         self.bound.set(self.bound.get() - count as i64);
     }
 
-    /// Says that `count` blocks left the list otherwise than by allocation.
+    /// Records that `count` blocks were removed from the list other than by allocation.
     #[inline]
-    fn carried_off(&self, count: usize) {
+    fn removed(&self, count: usize) {
         self.bound.set(self.bound.get() + count as i64);
     }
 }
 
 impl Arena {
-    /// An arena without segments; it must not be moved once it has one, nor used before it knows
-    /// its owner.
-    pub(crate) const fn new(larges: Larges) -> Self {
+    /// Makes an arena without segments. It must not be moved once it has one, nor used before its
+    /// owner is set.
+    pub(crate) const fn new(larges: LargeBlocks) -> Self {
         let mut slots = [const { Slot::new(0) }; SLOTS];
         let mut class = 0;
         while class < SLOTS {
@@ -226,22 +225,22 @@ impl Arena {
             reallocations: Counter::new(),
             moves: Counter::new(),
             reserved: Counter::new(),
-            told: if larges.is_untracked() {
-                Told::new()
+            reported: if larges.is_untracked() {
+                Reported::new()
             } else {
-                Told::never()
+                Reported::never()
             },
             number: Number::none(),
             keys: Keys::none(),
             spans: SpanIndex::new(),
             owner: Cell::new(ptr::null()),
             segments: Segments::new(),
-            empties: Cell::new(0),
-            empties_least: Least::new(),
+            empty_segments: Cell::new(0),
+            empty_low_water: LowWater::new(),
             ticks: Cell::new(0),
             unneeded: Cell::new(0),
             larges,
-            kept: Kept::new(),
+            mapping_cache: MappingCache::new(),
             slabs: [const { SlabList::new() }; SLAB_CLASSES],
             spares: [const {
                 Spare {
@@ -253,7 +252,7 @@ impl Arena {
         }
     }
 
-    /// Says what the headers of segments shall name as owner.
+    /// Sets the owner that the headers of segments will name.
     pub(crate) fn set_owner(&self, owner: *const ()) {
         self.owner.set(owner);
         self.larges.set_owner(owner);
@@ -261,15 +260,15 @@ impl Arena {
         self.keys.take();
     }
 
-    /// By which segments are known to be of this arena, in a hardened build.
+    /// The number by which segments are known to be this arena's, in a hardened build.
     #[inline(always)]
     pub(crate) fn number(&self) -> &Number {
         &self.number
     }
 
-    /// Whether a block is known at once to be this arena's, in a hardened build.
+    /// Returns `true` if the arena's own segment table has the block, in a hardened build.
     #[inline(always)]
-    pub(crate) fn has_near(&self, block: *mut u8) -> bool {
+    pub(crate) fn has_own(&self, block: *mut u8) -> bool {
         self.segments.has(block)
     }
 
@@ -277,33 +276,33 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// 1. The block is known to be this arena's, by [`has_near`](Self::has_near).
+    /// 1. The block is known to be this arena's, by [`has_own`](Self::has_own).
     #[inline(always)]
-    pub(crate) unsafe fn near_mark(&self, block: *mut u8) -> Mark<'_> {
+    pub(crate) unsafe fn own_mark(&self, block: *mut u8) -> Mark<'_> {
         // SAFETY: obligation 1.
         unsafe { self.segments.mark_of(block) }
     }
 
-    /// Whether a block is known to be this arena's without a look at its header, in a hardened
-    /// build.
+    /// Returns `true` if a block is known to be this arena's without reading its header, in a
+    /// hardened build.
     #[inline]
     pub(crate) fn is_known(&self, block: *mut u8) -> bool {
-        self.has_near(block) || self.number.is_at(block.addr())
+        self.has_own(block) || self.number.is_at(block.addr())
     }
 
-    /// What the headers of its segments name as owner.
+    /// The owner that the headers of its segments name.
     #[inline]
     pub(crate) fn owner(&self) -> *const () {
         self.owner.get()
     }
 
-    /// Bytes asked for by the owner, less those that it gave back, as a wrapping sum.
+    /// Bytes requested by the owner, less those that it freed, as a wrapping sum.
     #[inline]
     pub(crate) fn requested(&self) -> u64 {
         self.bytes_taken.get().wrapping_sub(self.bytes_given.get())
     }
 
-    /// Bytes committed beyond those that the owner has in use, as a wrapping sum.
+    /// Committed bytes beyond those that the owner has in use, as a wrapping sum.
     #[inline]
     pub(crate) fn surplus(&self) -> u64 {
         let committed = self.reserved.get().wrapping_sub(self.spans.clean.get());
@@ -330,14 +329,14 @@ impl Arena {
         !self.slot(class).head.get().is_null()
     }
 
-    /// Whether a list of `class` has a block, be it the spare one.
+    /// Returns `true` if a list of `class`, including the spare one, has a block.
     #[inline]
     pub(crate) fn is_listed(&self, class: usize) -> bool {
         self.has_first(class) || self.spares[class].count.get() > 0
     }
 
-    /// Takes a block of `class` from its list, null if there is none, for a request of `size`
-    /// bytes.
+    /// Allocates a block of `class` from its list for a request of `size` bytes; null if the list
+    /// is empty.
     #[inline(always)]
     pub(crate) fn pop(&self, class: usize, size: usize) -> *mut u8 {
         let slot = self.slot(class);
@@ -350,7 +349,7 @@ impl Arena {
         let next = unsafe { Block::next_by(block, &self.keys) };
         // SAFETY: as above, and links of lists are written twice.
         if HARDENED && !unsafe { hardened::take(block, class, &self.keys) } {
-            // As if the list were empty: the slow path says what is wrong.
+            // As if the list were empty: the slow path reports the damage.
             return ptr::null_mut();
         }
         slot.head.set(next);
@@ -359,7 +358,7 @@ impl Arena {
         block.cast()
     }
 
-    /// Puts a block of `class` back, which was of `size` bytes.
+    /// Frees a block of `class` that was allocated with `size` bytes.
     ///
     /// # Safety
     ///
@@ -396,8 +395,8 @@ impl Arena {
         unsafe { self.push_free(class, block, size) };
     }
 
-    /// As [`push`](Self::push), where the caller has the slow path; false, and nothing has changed,
-    /// if it is due.
+    /// As [`push`](Self::push), for a caller that has the slow path. Returns `false`, and changes
+    /// nothing, if the slow path is needed.
     ///
     /// # Safety
     ///
@@ -420,8 +419,8 @@ impl Arena {
         true
     }
 
-    /// As [`try_push`](Self::try_push), in a hardened build, with the block's mark; false too if
-    /// that is another.
+    /// As [`try_push`](Self::try_push), in a hardened build, with the block's mark. Also returns
+    /// `false` if the mark is not that of a block of `class` in use.
     ///
     /// # Safety
     ///
@@ -443,7 +442,7 @@ impl Arena {
         true
     }
 
-    /// As [`push`](Self::push), where nothing is left to be checked.
+    /// As [`push`](Self::push), without checks.
     ///
     /// # Safety
     ///
@@ -475,9 +474,8 @@ impl Arena {
         self.bytes_given.add(size as u64);
     }
 
-    /// Puts a block back that is not in use: ends the process, and says why. That the call could
-    /// return keeps the fast path, which it ends, free of a frame, and that the block comes first
-    /// spares that an instruction.
+    /// Reports an invalid free and ends the process. Not declared `-> !`, so the fast path can
+    /// tail-call it without a stack frame. `block` is the first argument to save a register move.
     ///
     /// # Safety
     ///
@@ -490,7 +488,7 @@ impl Arena {
         unsafe { arena.push(class, block, size) };
     }
 
-    /// Takes a block of `class` from the levels beneath its empty list; null if the system has no
+    /// Allocates a block of `class` from the levels below its empty list; null if the system has no
     /// memory.
     #[cold]
     #[inline(never)]
@@ -505,8 +503,8 @@ impl Arena {
         self.pop(class, size)
     }
 
-    /// Ends the process if the list of `class` has a first block, since the fast path did not take
-    /// it.
+    /// Ends the process if the list of `class` is not empty, since then the fast path found it
+    /// damaged.
     #[inline]
     fn check_first(&self, class: usize) {
         let first = self.slot(class).head.get();
@@ -524,7 +522,7 @@ impl Arena {
         let count = spare.count.replace(0);
         if count > 0 {
             slot.head.set(spare.head.replace(ptr::null_mut()));
-            slot.brought(count);
+            slot.added(count);
             return true;
         }
         if class >= SLAB_CLASSES {
@@ -539,7 +537,7 @@ impl Arena {
                 marks::prepare(block);
             }
             slot.head.set(block);
-            slot.brought(1);
+            slot.added(1);
             return true;
         }
         let list = &self.slabs[class];
@@ -554,15 +552,15 @@ impl Arena {
             list.unlink(slab);
         }
         slot.head.set(taken.first);
-        slot.brought(taken.count);
+        slot.added(taken.count);
         true
     }
 
-    /// Puts a block of `class` back beneath its full list.
+    /// Frees a block of `class` whose list is full.
     ///
-    /// The block goes to its slab by itself: it was used just now, while those of the lists were
-    /// not, and would have to be fetched to be put back. The block is the first argument, as it is
-    /// that of the fast path, which has to move it else.
+    /// If the spare list is full too, the block goes directly to its slab: it is in the cache,
+    /// unlike the listed blocks. The block is the first argument, as in the fast path, so that the
+    /// fast path need not move it.
     ///
     /// # Safety
     ///
@@ -570,17 +568,17 @@ impl Arena {
     #[cold]
     #[inline(never)]
     unsafe fn push_slow(block: *mut Block, arena: &Self, class: usize, size: usize) {
-        arena.spend_in(class, size);
+        arena.lower_margin_of_class(class, size);
         // SAFETY: obligation 1.
         unsafe { arena.put(class, block) };
         let slot = arena.slot(class);
         slot.given.add(1);
-        slot.carried_off(1);
+        slot.removed(1);
         arena.bytes_given.add(size as u64);
     }
 
-    /// Puts a free block into the list of its class, which may be full, without counting it as
-    /// given.
+    /// Puts a free block into the list of its class, or into its slab if the lists are full,
+    /// without counting it as freed.
     ///
     /// # Safety
     ///
@@ -596,11 +594,11 @@ impl Arena {
         // SAFETY: obligation 1.
         unsafe { Block::link(block, slot.head.get()) };
         slot.head.set(block);
-        slot.brought(1);
+        slot.added(1);
     }
 
-    /// Makes the full list of `class` the spare one, unless there is one; returns whether the list
-    /// is empty now.
+    /// Makes the full list of `class` the spare list, unless there is one. Returns `true` if the
+    /// list is then empty.
     #[cold]
     fn make_room(&self, class: usize) -> bool {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
@@ -608,14 +606,14 @@ impl Arena {
             return false;
         }
         let count = slot.len(class);
-        self.spend_in(class, count * size_of_class(class));
+        self.lower_margin_of_class(class, count * size_of_class(class));
         spare.head.set(slot.head.replace(ptr::null_mut()));
         spare.count.set(count);
-        slot.carried_off(count);
+        slot.removed(count);
         true
     }
 
-    /// Puts a list of blocks back where they came from.
+    /// Returns the blocks of a list to their slabs or spans.
     pub(crate) fn put_back(&self, class: usize, mut block: *mut Block) {
         while !block.is_null() {
             // SAFETY: blocks of a list are free and this arena's, their links written.
@@ -630,7 +628,7 @@ impl Arena {
         }
     }
 
-    /// Puts a block back where it came from.
+    /// Returns a block to its slab or span.
     ///
     /// # Safety
     ///
@@ -658,7 +656,7 @@ impl Arena {
         }
     }
 
-    /// Takes a large block back that [`give_up_large`](Self::give_up_large) gave up and counted.
+    /// Frees a large block that [`give_up_large`](Self::give_up_large) released and counted.
     ///
     /// # Safety
     ///
@@ -669,7 +667,7 @@ impl Arena {
         self.reserved.subtract(bytes as u64);
     }
 
-    /// Begins to give a large block back, from any thread; returns its head, as a block that may be
+    /// Starts to free a large block, from any thread. Returns its header, as a block that may be
     /// linked.
     ///
     /// # Safety
@@ -681,7 +679,7 @@ impl Arena {
         unsafe { self.larges.give_up(block, layout) }
     }
 
-    /// Whether the register knows a large block of this layout as this arena's.
+    /// Returns `true` if the register has a large block of this layout for this arena.
     pub(crate) fn knows_large(&self, block: *mut u8, layout: Layout) -> bool {
         self.larges.knows(block, layout)
     }
@@ -709,7 +707,8 @@ impl Arena {
         }
     }
 
-    /// Takes a span of `bytes` that starts at a multiple of `align`, from a new segment if need be.
+    /// Takes a span of `bytes` that starts at a multiple of `align`, from a new segment if
+    /// necessary.
     fn take_span(&self, bytes: usize, align: usize) -> Option<Span> {
         let take = || {
             if align <= GRAIN {
@@ -728,8 +727,8 @@ impl Arena {
         // SAFETY: the span lies in a mapped segment of this arena.
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         if segment.leave_empty() {
-            self.empties.set(self.empties.get() - 1);
-            self.empties_least.fell(self.empties.get());
+            self.empty_segments.set(self.empty_segments.get() - 1);
+            self.empty_low_water.record(self.empty_segments.get());
         }
         Some(span)
     }
@@ -744,28 +743,28 @@ impl Arena {
         // SAFETY: the segment was mapped above and stays until it is unlinked.
         self.segments.link(unsafe { segment.as_ref() });
         self.reserved.add(SEGMENT as u64);
-        self.empties.set(self.empties.get() + 1);
+        self.empty_segments.set(self.empty_segments.get() + 1);
         Some(())
     }
 
-    /// Gives a span back, and its segment too once no thread needs it.
+    /// Frees a span. If its segment is then empty, records that.
     fn give_span(&self, span: Span) {
         let joined = self.spans.give(span);
         if joined.is_whole() {
-            self.emptied(joined);
+            self.segment_emptied(joined);
         }
     }
 }
 
 impl Drop for Arena {
-    /// Gives all segments and large mappings back, with whatever blocks are still in use.
+    /// Unmaps all segments and large blocks, including blocks that are in use.
     fn drop(&mut self) {
         while let Some(segment) = self.segments.pop() {
             // SAFETY: the segment was mapped and is linked nowhere now; no thread uses its blocks,
-            // as the thread that drops an arena has to see to.
+            // which the caller that drops an arena ensures.
             unsafe { Segment::unmap(segment) };
         }
         self.larges.clear();
-        self.kept.purge(usize::MAX);
+        self.mapping_cache.purge(usize::MAX);
     }
 }

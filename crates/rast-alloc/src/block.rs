@@ -11,8 +11,7 @@ use crate::{
     hardened::link::{self, Keys},
 };
 
-/// The first word of a block that is no thread's; under loom a value of its own, so that each
-/// access is checked.
+/// The first word of a free block. Under loom a separate value, so that each access is checked.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Block {
@@ -20,7 +19,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block that ends a list.
+    /// Makes a block that ends a list.
     #[must_use]
     pub fn last() -> Self {
         Self {
@@ -48,7 +47,7 @@ impl Block {
         mix(block.next.with(|next| unsafe { *next }))
     }
 
-    /// Writes the link, whatever was there before.
+    /// Writes the link; the word may be uninitialised before.
     ///
     /// # Safety
     ///
@@ -72,10 +71,10 @@ impl Block {
     }
 }
 
-/// Links of the lists of an owner; those of messages are written once.
+/// Links of an owner's lists; links of messages are written once.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Block {
-    /// Writes the link of a block that is put into a list, whatever was there before.
+    /// Writes the link of a block that is put into a list; the words may be uninitialised before.
     ///
     /// # Safety
     ///
@@ -119,7 +118,7 @@ impl Block {
     }
 }
 
-/// A link as it is in a block, or back: in a hardened build it is encoded.
+/// Encodes or decodes a link; in a build that is not hardened the link is unchanged.
 #[inline(always)]
 fn mix(link: *mut Block) -> *mut Block {
     #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -129,7 +128,7 @@ fn mix(link: *mut Block) -> *mut Block {
     link
 }
 
-/// The aligned address that is given for a block of no size.
+/// The aligned address that a request of size zero returns.
 pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
     let align = NonZero::new(layout.align()).unwrap_or(NonZero::<usize>::MIN);
     NonNull::without_provenance(align)

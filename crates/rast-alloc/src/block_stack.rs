@@ -1,15 +1,15 @@
-//! A stack: a list of blocks that any thread puts on, and that is taken whole.
+//! A Treiber stack of blocks: any thread pushes, and all are taken at once.
 //!
 //! ```text
 //!   any thread    first ─► block ─► last ┄┄► ┌──────┐
-//!                 one exchange per batch     │ head │ ─► block ─► block ─► null      taken whole by one swap
+//!                 one exchange per batch     │ head │ ─► block ─► block ─► null      all taken by one swap
 //!                                            └──────┘
 //! ```
 //!
 //! A batch is a list of blocks, linked through their first words. No thread reads the link of a
-//! block that is on the stack: it could be taken, and be unmapped, before the link is read.
+//! block on the stack: the block could be taken, and be unmapped, before.
 //!
-//! [`BlockStack::take`] swaps the head against null, so it asks nothing of what is there, and there
+//! [`BlockStack::take`] swaps the head with null, so it does not depend on the old head, and there
 //! is no ABA problem.
 
 use core::ptr;
@@ -18,7 +18,7 @@ use crate::block::Block;
 use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
-/// A list that is taken whole.
+/// A stack whose blocks are all taken at once.
 #[derive(Debug)]
 pub struct BlockStack {
     first: AtomicPtr<Block>,
@@ -26,7 +26,7 @@ pub struct BlockStack {
 
 impl BlockStack {
     constructor! {
-        /// An empty stack.
+        /// Makes an empty stack.
         pub fn new() {
             Self {
                 first: AtomicPtr::new(ptr::null_mut()),
@@ -34,7 +34,7 @@ impl BlockStack {
         }
     }
 
-    /// Puts a batch on; lock-free.
+    /// Pushes a batch. Lock-free.
     ///
     /// # Safety
     ///
@@ -46,7 +46,7 @@ impl BlockStack {
         loop {
             // SAFETY: obligation 1; the block is not on the stack yet.
             unsafe { Block::set_next(last, head) };
-            // Release: pairs with the Acquire in `take`; publishes the links and whatever was done
+            // Release: pairs with the Acquire in `take`; publishes the links and all that was done
             // to the blocks. [AM2]
             match self.first.compare_exchange_weak(
                 head,
@@ -60,16 +60,16 @@ impl BlockStack {
         }
     }
 
-    /// Takes all blocks, a list that ends with null; wait-free. The thread that took them has them
-    /// alone.
+    /// Takes all blocks, a list that ends with null. Wait-free. The caller then has them
+    /// exclusively.
     #[must_use]
     pub fn take(&self) -> *mut Block {
-        // Acquire: pairs with the Release in `put`, of each batch: a later exchange continues an
-        // earlier one's release. [AM4]
+        // Acquire: pairs with the Release in `put` of each batch: a later exchange continues an
+        // earlier one's release sequence. [AM4]
         self.first.swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Whether there is no block; wait-free.
+    /// Returns `true` if there is no block. Wait-free.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

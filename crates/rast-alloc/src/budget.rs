@@ -1,12 +1,12 @@
-//! A budget: how many bytes may be in use at once, counted by all threads in one word.
+//! A budget: a bound on the bytes in use, which all threads count in one word.
 
 use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bound, what is used of it, and the most that was.
+/// A bound, the bytes used, and their maximum.
 ///
-/// Without a bound nothing is counted, so that threads share no word; the most is what
-/// [`Budget::seen`] was told then.
+/// Without a bound nothing is counted, so that threads share no word; the maximum is then that of
+/// the values passed to [`Budget::seen`].
 #[derive(Debug)]
 pub struct Budget {
     bound: usize,
@@ -16,7 +16,7 @@ pub struct Budget {
 
 impl Budget {
     constructor! {
-        /// A budget of `bound` bytes; `usize::MAX` is none.
+        /// Makes a budget of `bound` bytes; `usize::MAX` is no bound.
         pub fn new(bound: usize) {
             Self {
                 bound,
@@ -26,28 +26,28 @@ impl Budget {
         }
     }
 
-    /// The bound.
+    /// Returns the bound.
     #[must_use]
     pub fn bound(&self) -> usize {
         self.bound
     }
 
-    /// Takes bytes; `false` if they do not fit, and nothing has changed; lock-free.
+    /// Takes bytes. Returns `false`, and changes nothing, if they do not fit. Lock-free.
     ///
-    /// A refusal is exact: at one moment of the call what was used left no room.
+    /// A refusal is exact: at one moment of the call there was no room for them.
     #[inline]
     #[must_use]
     pub fn take(&self, bytes: usize) -> bool {
         if self.bound == usize::MAX {
             return true;
         }
-        // Relaxed: a count of its own; the exchange decides. [AB1]
+        // Relaxed: a count that publishes nothing; the exchange decides. [AB1]
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
             let Some(sum) = used.checked_add(bytes).filter(|sum| *sum <= self.bound) else {
                 return false;
             };
-            // Relaxed: a count of its own; publishes nothing. [AB2]
+            // Relaxed: a count that publishes nothing. [AB2]
             match self
                 .used
                 .compare_exchange_weak(used, sum, Ordering::Relaxed, Ordering::Relaxed)
@@ -61,7 +61,7 @@ impl Budget {
         }
     }
 
-    /// Gives bytes back that were taken; wait-free.
+    /// Gives back bytes that were taken. Wait-free.
     #[inline]
     pub fn give(&self, bytes: usize) {
         if self.bound != usize::MAX {
@@ -70,16 +70,16 @@ impl Budget {
         }
     }
 
-    /// Says that so many bytes were in use at once; returns the most that ever were.
+    /// Records that so many bytes were in use at once; returns the maximum.
     #[inline]
     pub fn seen(&self, bytes: usize) -> usize {
-        // Relaxed: the peak only rises, so by an old value the call below may be made in vain,
-        // never left out. [AB4]
+        // Relaxed: the peak only rises, so a stale value may cause a needless call below, but never
+        // a missing one. [AB4]
         let peak = self.peak.load(Ordering::Relaxed);
         if peak >= bytes {
             return peak;
         }
-        // Relaxed: a maximum is the same in whatever order the values arrive. [AB5]
+        // Relaxed: a maximum does not depend on the order of the values. [AB5]
         self.peak.fetch_max(bytes, Ordering::Relaxed).max(bytes)
     }
 }

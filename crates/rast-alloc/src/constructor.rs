@@ -1,6 +1,6 @@
-//! Constructors that are constant where a constant can hold an atomic: everywhere but in models.
+//! Constructors that are `const` outside of models, where an atomic can be made in a constant.
 
-/// A constructor, `const` outside of models; one without arguments has no `Default` beside it.
+/// Defines a constructor, `const` outside of models, without a `Default` implementation.
 macro_rules! constructor {
     ($(#[$meta:meta])* pub fn new() $body:block) => {
         $crate::constructor::constructor! {

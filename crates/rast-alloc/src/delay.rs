@@ -1,28 +1,28 @@
-//! How long memory is unused before it goes back to the system by itself.
+//! The purge delay: how long memory must be unused before it returns to the system automatically.
 
 use core::time::Duration;
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// Means never.
+/// The value for "never".
 const NEVER: u64 = u64::MAX;
 
-/// The delay of all threads' heaps.
+/// The delay of all heaps of threads.
 pub(crate) static DELAY: Delay = Delay(AtomicU64::new(1000));
 
 /// A delay in milliseconds, or never.
 pub(crate) struct Delay(AtomicU64);
 
 impl Delay {
-    /// The delay; `None` if it is never over.
+    /// Returns the delay; `None` for never.
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {
-        // Relaxed: a wish, by which nothing is published. [AT13]
+        // Relaxed: a setting; it publishes nothing. [AT13]
         let delay_ms = self.0.load(Ordering::Relaxed);
         (delay_ms != NEVER).then_some(delay_ms)
     }
 
-    /// Sets it, rounded up to milliseconds.
+    /// Sets the delay, rounded up to milliseconds.
     pub(crate) fn set(&self, delay: Option<Duration>) {
         let delay_ms = delay.map_or(NEVER, |delay| {
             let millis = delay.as_nanos().div_ceil(1_000_000);

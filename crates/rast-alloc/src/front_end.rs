@@ -1,5 +1,5 @@
-//! What the front ends share: a change of a block's layout, which may have another alignment, or no
-//! size.
+//! What the front ends share: a change of a block's layout, possibly to another alignment or to
+//! size zero.
 
 use core::ptr::NonNull;
 
@@ -7,11 +7,11 @@ use crate::{AllocError, Allocator, Layout};
 
 /// An allocator that can change the size of a block.
 pub(crate) trait FrontEnd: Allocator + Copy {
-    /// Changes the size of a block, and its alignment, moving it if need be.
+    /// Changes the size and the alignment of a block, moving it if necessary.
     ///
     /// # Errors
     ///
-    /// If there is no memory; nothing has changed then.
+    /// If there is no memory; then nothing has changed.
     ///
     /// # Safety
     ///
@@ -25,11 +25,11 @@ pub(crate) trait FrontEnd: Allocator + Copy {
         new: Layout,
     ) -> Result<NonNull<u8>, AllocError>;
 
-    /// Changes a block's layout; either may have no size.
+    /// Changes a block's layout; either layout may have size zero.
     ///
     /// # Errors
     ///
-    /// If there is no memory; nothing has changed then.
+    /// If there is no memory; then nothing has changed.
     ///
     /// # Safety
     ///
@@ -50,11 +50,11 @@ pub(crate) trait FrontEnd: Allocator + Copy {
         unsafe { self.replace(block, old, new) }
     }
 
-    /// Takes a block with another layout, copies what both hold, and gives the old one back.
+    /// Allocates a block with another layout, copies the common part, and frees the old block.
     ///
     /// # Errors
     ///
-    /// If there is no memory; nothing has changed then.
+    /// If there is no memory; then nothing has changed.
     ///
     /// # Safety
     ///
@@ -74,7 +74,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
         Ok(moved)
     }
 
-    /// Changes a block's layout to one that is no shorter, and clears what it is longer by.
+    /// Changes a block's layout to one that is not shorter, and clears the additional bytes.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
     }
 }
 
-/// The methods of an `Allocator` that change a layout, by its [`FrontEnd`].
+/// Implements the methods of an `Allocator` that change a layout by its [`FrontEnd`].
 macro_rules! changes_by_front_end {
     () => {
         $crate::front_end::changes_by_front_end!(grow, change);

@@ -1,47 +1,48 @@
-//! Hardening, behind the feature of that name: misuse is seen when it happens, or when the block is
-//! next used, and named.
+//! Hardening, behind the feature of that name: detects misuse when it happens, or when the block is
+//! next used, and reports it.
 //!
-//! | what | how it is seen |
+//! | misuse | detected by |
 //! | --- | --- |
-//! | a block freed twice | its mark says that it is free ([`marks`]) |
-//! | a pointer into a block, or into none | no mark, no segment there ([`units`]), or a slab whose blocks start elsewhere |
-//! | a block of another heap | its segment has another number, or names another owner |
-//! | a layout of another class or length | the mark, or the slab, says which class the block is of; spans know their length |
-//! | a large block freed twice, or not a block, or of another length | the register of mappings ([`register`]) |
-//! | a free block written to | its link is there twice, and the two differ ([`link`]) |
-//! | a block written to while it is on its way | its seal is not that of what it says ([`crate::remote_batch`], [`link`]) |
-//! | a write past a segment or a large block, into a header, or to a large block that is kept | pages no thread may touch |
+//! | a block freed twice | its mark, which says that it is free ([`marks`]) |
+//! | a pointer into a block, or to no block | no mark, no segment there ([`page_map`]), or a slab whose blocks start elsewhere |
+//! | a block of another heap | the number or the owner of its segment |
+//! | a layout of another class or length | the mark or the slab, which have the class; the tag of a span, which has its length |
+//! | a large block freed twice, a pointer to no large block, another length | the register of mappings ([`register`]) |
+//! | a write to a free block | its link, which is stored twice ([`link`]) |
+//! | a write to a block in transit | its seal ([`crate::remote_batch`], [`link`]) |
+//! | a write past a segment or a large block, into a header, or to a cached large block | guard pages |
 //!
-//! Links and seals see what was written where they are: in the first words of a block that its
-//! owner has, or that carries others to him. All else is exact, within the following rules.
+//! A block is *in transit* from the moment another thread frees it until its owner handles the
+//! message. Links and seals detect only writes to the words where they are: the first words of a
+//! free block, or of a batch header in transit. All other checks are exact, within these rules:
 //!
-//! 1. A mark is a byte for each 16 bytes of a segment, in its header: what begins there. A block of
-//!    a slab has its mark changed by its owner alone, so the line that it is on stays with one
-//!    processor.
-//! 2. The owner looks at the mark of a block that he frees, and of one that arrives, and makes it
-//!    "freed" before the block goes into a list; he makes it "in use" when he gives the block out.
-//!    So a block is in one list at most, once, the thread that frees it how often. A second free is
-//!    named, his own at the call, another thread's when it arrives, unless the block was given out
-//!    between the two: then it frees what is in use there, unseen, and the thread that uses that is
-//!    named by his own free, unless the block was given out once more.
-//! 3. Another thread that frees a block of a slab asks the segment's header for the class that the
-//!    slot serves, and whether a block of it starts there ([`may_post`]): lines that hardly change.
-//!    It looks at the mark as well ([`post`]) on slow paths, as when it opens a remote-free batch,
-//!    and everywhere if debug assertions are on: what it finds to be freed, or not given out yet,
-//!    is named at the call, else when it arrives. What it frees twice may be its batch header,
-//!    which it writes to, no matter which thread has the block then; where the segment is unmapped
-//!    that faults, there or when the message arrives. Else the message is named when it arrives, or
-//!    the links that it damaged are.
-//! 4. Who frees a span of another owner changes its mark by an exchange: a span that comes back is
-//!    joined at once.
-//! 5. What the checks of a fast path do not like is left to the slow one, which looks again and
-//!    says why.
-//! 6. A heap knows its own blocks by the addresses of its segments ([`units::Near`]), those of
-//!    others by the segments whose blocks lie in its remote-free batches ([`units::Afar`]), and
-//!    what returns to it goes by the class in its mark: fast paths ask no slab.
+//! 1. A mark is one byte for each 16 bytes of a segment, in its header: the state of the block that
+//!    starts there. Only the owner changes the marks of a slab's blocks, so their cache line stays
+//!    with one processor.
+//! 2. The owner checks the mark of each block that it frees, and of each that arrives, and sets it
+//!    to "freed" before the block goes into a list. It sets the mark to "in use" when it allocates
+//!    the block. So a block is in at most one list, once, however often it is freed. A double free
+//!    by the owning thread is reported at the call; one by another thread when the block arrives.
+//!    If the block was allocated again in between, the stale free releases the new allocation
+//!    undetected. The error is then reported at the new user's free, unless the block was allocated
+//!    once more.
+//! 3. Another thread that frees a block of a slab checks the class of the slot in the segment's
+//!    header, and whether a block of that class starts there ([`may_post`]). Those cache lines
+//!    hardly change. On slow paths, as when it opens a remote-free batch, it also checks the mark
+//!    ([`post`]), and with debug assertions always. A mark that is "freed", or that was never set,
+//!    is then reported at the call; otherwise when the block arrives. A block that is freed twice
+//!    may be a batch header, which the freeing thread writes to even if another thread now uses the
+//!    block. If its segment has been unmapped, that faults, at the write or when the message
+//!    arrives. Otherwise the message, or a link that it damaged, is reported when it arrives.
+//! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
+//!    owner joins a span as soon as it arrives.
+//! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
+//! 6. A heap knows its own blocks by the addresses of its segments ([`page_map::OwnSegments`]). It
+//!    knows blocks of others by the segments of its open batches ([`page_map::RemoteSegments`]). A
+//!    block that returns is handled by the class in its mark. So fast paths read no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
-//! Without the feature the tables have no length and the checks are not compiled.
+//! Without the feature the tables have length zero and the checks are not compiled.
 
 use core::fmt;
 
@@ -57,15 +58,15 @@ use core::ptr::NonNull;
 
 pub(crate) mod link;
 pub(crate) mod marks;
+pub(crate) mod page_map;
 pub(crate) mod register;
-pub(crate) mod units;
 
 use link::Keys;
 use marks::{FREED, GONE, Mark, PLACE, live, posted, slot_posted};
 
 /// Ends the process unless `block` lies in a segment of a thread's heap.
 pub(crate) fn check_segment(block: *mut u8, layout: Layout) {
-    if matches!(units::at(block.addr()), units::NONE | units::OWN) {
+    if matches!(page_map::at(block.addr()), page_map::NONE | page_map::OWN) {
         end(block, Level::of(layout).slot(), layout.size());
     }
 }
@@ -81,37 +82,37 @@ pub(crate) fn check_used(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
-/// Whether `block`, which lies in a segment, is in use with this slot.
+/// Returns `true` if `block`, which lies in a segment, is in use with this slot.
 #[inline(always)]
 pub(crate) fn is_used(block: *mut u8, slot: usize) -> bool {
     Mark::of(block).is_live(slot)
 }
 
-/// Ends the process unless the used span at `block` is as long as its size asks.
+/// Ends the process unless the used span at `block` has the length for this size.
 fn check_length(block: *mut u8, size: usize) {
     // SAFETY: blocks are never null.
     let start = unsafe { NonNull::new_unchecked(block) };
-    // SAFETY: the mark says that a span in use starts there; its length changes only when its user
-    // asks for it.
+    // SAFETY: the mark says that a span in use starts there; its length changes only at its user's
+    // request.
     if unsafe { Span::at_start(start) }.bytes() != bytes_for(size) {
         end(block, SPANS, size);
     }
 }
 
-/// A block in use is given back to the arena that has it.
+/// Records that a block in use was freed by its own arena.
 #[inline(always)]
 pub(crate) fn retire(block: *mut u8) {
     Mark::of(block).write(FREED);
 }
 
-/// A block is given out.
+/// Records that a block is allocated.
 #[inline(always)]
-pub(crate) fn revive(block: *mut u8, slot: usize) {
+pub(crate) fn set_live(block: *mut u8, slot: usize) {
     Mark::of(block).write(live(slot));
 }
 
-/// A block of a list is given out; `false`, and nothing has changed, if its two links differ. Its
-/// links are no links then, wherever a damaged link leads to it.
+/// Records that a listed block is allocated. Returns `false`, and changes nothing, if its two links
+/// differ. Afterwards its words are no valid link, in case a damaged link leads to it.
 ///
 /// # Safety
 ///
@@ -121,14 +122,14 @@ pub(crate) unsafe fn take(block: *mut Block, class: usize, keys: &Keys) -> bool 
     // SAFETY: obligation 1: links of lists are written twice.
     let is_free = unsafe { keys.is_repeated(block) };
     if is_free {
-        revive(block.cast(), class);
-        // SAFETY: obligation 1: the block is the caller's, and two words long at least.
-        unsafe { link::spoil(block) };
+        set_live(block.cast(), class);
+        // SAFETY: obligation 1: the block is the caller's, and at least two words long.
+        unsafe { link::invalidate(block) };
     }
     is_free
 }
 
-/// Ends the process unless a list leads to a free block that links to `next`.
+/// Ends the process unless a listed block is free and its link is undamaged and leads to `next`.
 ///
 /// # Safety
 ///
@@ -136,7 +137,7 @@ pub(crate) unsafe fn take(block: *mut Block, class: usize, keys: &Keys) -> bool 
 #[inline]
 pub(crate) unsafe fn check_listed(block: *mut Block, next: *mut Block) {
     if Mark::of(block).read() != FREED {
-        astray(block);
+        not_free(block);
     }
     // SAFETY: obligation 1.
     if !unsafe { link::is_repeated(block) } {
@@ -144,8 +145,8 @@ pub(crate) unsafe fn check_listed(block: *mut Block, next: *mut Block) {
     }
 }
 
-/// A block of another heap is given back: ends the process unless it is in use. Its memory is not
-/// touched.
+/// Records that a block of another heap is freed; ends the process unless it is in use. Does not
+/// access its memory.
 #[inline]
 pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     let mark = Mark::of(block);
@@ -165,8 +166,8 @@ pub(crate) fn post(block: *mut u8, slot: usize, size: usize) {
     }
 }
 
-/// Whether a block of another owner may go into a remote-free batch: its segment says that a block
-/// of the class starts there. The mark is not read, unless debug assertions are on.
+/// Returns `true` if a block of another owner may be put into a remote-free batch: a block of the
+/// class starts there. Reads the mark only with debug assertions.
 ///
 /// # Safety
 ///
@@ -178,17 +179,18 @@ pub(crate) unsafe fn may_post(block: *mut u8, class: usize) -> bool {
     is_start && (!cfg!(debug_assertions) || is_used(block, class))
 }
 
-/// Ends the process if what arrived as the head of a large block lies in a segment, or at no page.
+/// Ends the process if the address that arrived as the header of a large block lies in a segment,
+/// or is not the start of a page.
 pub(crate) fn check_head(head: *mut Block) {
     let is_page = !head.is_null() && head.addr().is_multiple_of(PAGE);
-    if !is_page || units::at(head.addr()) != units::NONE {
-        misled(head);
+    if !is_page || page_map::at(head.addr()) != page_map::NONE {
+        not_a_block(head);
     }
 }
 
 /// Ends the process because a list led to `block`, which is not free.
 #[cold]
-fn astray(block: *mut Block) -> ! {
+fn not_free(block: *mut Block) -> ! {
     let found = match Mark::of(block).read() {
         0 => "none",
         _ => "in use",
@@ -202,7 +204,7 @@ fn astray(block: *mut Block) -> ! {
 #[cold]
 #[inline(never)]
 fn damaged(block: *mut Block, next: *mut Block) -> ! {
-    let is_free = || units::at(next.addr()) != units::NONE && Mark::of(next).read() == FREED;
+    let is_free = || page_map::at(next.addr()) != page_map::NONE && Mark::of(next).read() == FREED;
     if next.is_null() || is_free() {
         misuse::end(format_args!(
             "the free block {block:p} was written to after it was freed"
@@ -213,7 +215,7 @@ fn damaged(block: *mut Block, next: *mut Block) -> ! {
     ))
 }
 
-/// Ends the process because a block of this heap that another thread freed is not on its way.
+/// Ends the process because a block of this heap that arrived is not in transit.
 #[cold]
 #[inline(never)]
 pub(crate) fn arrived(block: *mut Block) -> ! {
@@ -230,19 +232,19 @@ pub(crate) fn arrived(block: *mut Block) -> ! {
     }
 }
 
-/// Ends the process because what arrived at a heap is none of its blocks, or none of that kind.
+/// Ends the process because an address that arrived is no block of the heap, or none of that kind.
 #[cold]
 #[inline(never)]
-pub(crate) fn misled(block: *mut Block) -> ! {
+pub(crate) fn not_a_block(block: *mut Block) -> ! {
     misuse::end(format_args!(
         "double free of {block:p}, which is no block of its heap any more, or a block on its way was written to after it was freed"
     ))
 }
 
-/// How a block of a slot is called in messages.
-struct Called(usize);
+/// The name of a block of a slot in messages.
+struct KindName(usize);
 
-impl fmt::Display for Called {
+impl fmt::Display for KindName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             SPANS => f.write_str("span"),
@@ -252,13 +254,13 @@ impl fmt::Display for Called {
     }
 }
 
-/// Ends the process because `block` is none that could be given back with a layout of this slot and
-/// size; says why.
+/// Ends the process because `block` cannot be freed with a layout of this slot and size; reports
+/// why.
 #[cold]
 #[inline(never)]
 pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
-    let claimed = Called(slot);
-    match register::look(block.addr()) {
+    let claimed = KindName(slot);
+    match register::lookup(block.addr()) {
         register::Found::Live { bytes } if slot == LARGE => misuse::end(format_args!(
             "{block:p} freed with a layout of {size} bytes, but allocated as {bytes} bytes of another heap or alignment"
         )),
@@ -268,8 +270,8 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
         register::Found::Freed => misuse::end(format_args!("double free of {block:p} (mapping)")),
         register::Found::Nothing => {}
     }
-    let stretch = block.map_addr(|address| address & !(PLACE - 1));
-    if units::at(stretch.addr()) == units::NONE {
+    let start = block.map_addr(|address| address & !(PLACE - 1));
+    if page_map::at(start.addr()) == page_map::NONE {
         misuse::end(format_args!("pointer not from this allocator: {block:p}"));
     }
     if !marks::is_place(block) {
@@ -290,7 +292,7 @@ pub(crate) fn end(block: *mut u8, slot: usize, size: usize) -> ! {
         )),
         mark => misuse::end(format_args!(
             "{block:p} freed with a layout of {size} bytes ({claimed}), but allocated as {}",
-            Called(usize::from(mark))
+            KindName(usize::from(mark))
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! A heap of one's own: freed whole, bounded, for containers that take an allocator.
+//! A separate heap for containers: freed as a whole, with an optional bound.
 
 use core::cell::Cell;
 use core::fmt;
@@ -9,23 +9,21 @@ use crate::block::dangling;
 use crate::front_end::{FrontEnd, changes_by_front_end};
 use crate::geometry::HARDENED;
 use crate::hardened;
-use crate::large::Larges;
+use crate::large::LargeBlocks;
 use crate::level::Level;
 use crate::os;
 use crate::stats::{Stats, Sums};
 use crate::thread_heap::ThreadHeap;
 use crate::{AllocError, Allocator, Layout};
 
-/// A heap of its own, apart from all others: containers take memory from it by reference, and
-/// dropping it gives all of it back at once.
+/// A separate heap. Containers borrow it, and dropping it frees all of its memory.
 ///
-/// A heap may be sent to another thread but not shared, so all that is done with it is done by one
-/// thread at a time, and costs no synchronisation: the levels are those of a thread's heap, without
-/// the parts for other threads.
+/// A heap may be sent to another thread but not shared. So one thread at a time uses it, without
+/// synchronisation: its levels are those of a thread's heap, without the parts for other threads.
 ///
-/// Memory comes in segments of 4 MiB of address space, touched as it is needed.
+/// Memory comes in segments of 4 MiB of address space, which occupy memory as they are touched.
 ///
-/// Progress: wait-free except for the system's calls.
+/// Progress: wait-free except for system calls.
 ///
 /// ```
 /// use rast_alloc::{Heap, vec::Vec};
@@ -39,7 +37,7 @@ use crate::{AllocError, Allocator, Layout};
 /// # drop((names, counts));
 /// ```
 ///
-/// A bound on the bytes that may be asked for makes a heap a budget:
+/// A bound on the requested bytes makes a heap a budget:
 ///
 /// ```
 /// use rast_alloc::{Heap, vec::Vec};
@@ -63,7 +61,7 @@ use crate::{AllocError, Allocator, Layout};
 /// drop(kept);
 /// ```
 ///
-/// Nor is it used by two threads:
+/// Two threads cannot use it at once:
 ///
 /// ```compile_fail,E0277
 /// use rast_alloc::Heap;
@@ -74,32 +72,32 @@ use crate::{AllocError, Allocator, Layout};
 /// });
 /// ```
 pub struct Heap {
-    /// The arena, in a mapping of its own, since its segments name it; none until the first block
-    /// is taken.
+    /// The arena, in a mapping of its own, since its segments name its address; none before the
+    /// first block.
     arena: Cell<Option<NonNull<Arena>>>,
     bound: usize,
     peak: Cell<usize>,
 }
 
-// SAFETY: the arena's cells are used through this value alone, which one thread has at a time.
+// SAFETY: only this value uses the arena's cells, and one thread has it at a time.
 unsafe impl Send for Heap {}
 
 impl core::panic::UnwindSafe for Heap {}
 impl core::panic::RefUnwindSafe for Heap {}
 
 impl Heap {
-    /// A heap without a bound; takes nothing from the system before the first block.
+    /// Makes a heap without a bound. It maps nothing before the first block.
     #[must_use]
     pub const fn new() -> Self {
         Self::bounded(usize::MAX)
     }
 
-    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not
-    /// given back.
+    /// Makes a heap with a bound: a request is refused if the bytes requested and not yet freed
+    /// would exceed `bytes_max`.
     ///
-    /// What rounding adds is not counted: the address space may be more, as
-    /// [`Stats::bytes_reserved`] tells. Nor is a block counted twice that moves to change its size
-    /// or alignment: it is refused only if the new one does not fit in place of the old one.
+    /// Rounding is not counted, so the address space may exceed the bound; see
+    /// [`Stats::bytes_reserved`]. A block that moves during a reallocation is not counted twice:
+    /// the request is refused only if the new block does not fit in place of the old one.
     #[must_use]
     pub const fn bounded(bytes_max: usize) -> Self {
         Self {
@@ -109,13 +107,13 @@ impl Heap {
         }
     }
 
-    /// The most bytes that may be asked for; `usize::MAX` without a bound.
+    /// Returns the bound; `usize::MAX` if there is none.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.bound
     }
 
-    /// The figures of this heap, all exact.
+    /// Returns the statistics of this heap, all exact.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sums = Sums::default();
@@ -128,7 +126,7 @@ impl Heap {
         stats
     }
 
-    /// Gives the memory that no block needs back to the system; returns how many bytes that were.
+    /// Returns the unused memory to the system, and the number of bytes to the caller.
     ///
     /// Cost: linear in the unused memory.
     pub fn purge(&self) -> usize {
@@ -157,7 +155,7 @@ impl Heap {
         });
         let place = place?.cast::<Arena>();
         // SAFETY: the mapping is new, long enough, and aligned to a page.
-        unsafe { place.write(Arena::new(Larges::tracked())) };
+        unsafe { place.write(Arena::new(LargeBlocks::tracked())) };
         self.arena.set(Some(place));
         let arena = self.arena();
         if let Some(arena) = arena {
@@ -166,7 +164,7 @@ impl Heap {
         arena
     }
 
-    /// Whether `more` bytes in place of `less` stay within the bound.
+    /// Returns `true` if `more` bytes in place of `less` stay within the bound.
     #[inline]
     fn admits(&self, arena: &Arena, less: usize, more: usize) -> bool {
         let requested = arena.requested() as usize;
@@ -181,16 +179,16 @@ impl Heap {
         }
     }
 
-    /// Calls `ask` again after what this heap does not need, and what heaps of threads that no
-    /// thread holds do not need, went back to the system, if it gave null.
-    fn ask(&self, arena: &Arena, layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
-        let block = ask();
+    /// Calls `request`. If it returns null, purges this heap and the heaps that no thread holds,
+    /// and calls it again.
+    fn with_retry(&self, arena: &Arena, layout: Layout, request: impl Fn() -> *mut u8) -> *mut u8 {
+        let block = request();
         if !block.is_null() || layout.size() > os::ADDRESSES {
             return block;
         }
         arena.purge();
         ThreadHeap::purge_unheld();
-        ask()
+        request()
     }
 
     fn take(
@@ -206,7 +204,7 @@ impl Heap {
             if !self.admits(arena, 0, layout.size()) {
                 return Err(AllocError);
             }
-            match NonNull::new(self.ask(arena, layout, || from(arena))) {
+            match NonNull::new(self.with_retry(arena, layout, || from(arena))) {
                 Some(block) => block,
                 None => {
                     self.peak.set(peak);
@@ -235,7 +233,7 @@ impl FrontEnd for &Heap {
             arena.check_own(block.as_ptr(), old);
         }
         // SAFETY: the caller's obligations.
-        let resized = self.ask(arena, new, || unsafe { arena.reallocate(block, old, new) });
+        let resized = self.with_retry(arena, new, || unsafe { arena.reallocate(block, old, new) });
         NonNull::new(resized).ok_or_else(|| {
             self.peak.set(peak);
             AllocError
@@ -249,10 +247,10 @@ const ARENA: usize = size_of::<Arena>().next_multiple_of(os::PAGE);
 impl Drop for Heap {
     fn drop(&mut self) {
         if let Some(arena) = self.arena.take() {
-            // SAFETY: the arena was written by `arena_slow`; containers borrow the heap, so none
-            // has a block of it now, except for those that were leaked.
+            // SAFETY: `arena_slow` wrote the arena; containers borrow the heap, so none has a block
+            // of it now, except leaked ones.
             unsafe { ptr::drop_in_place(arena.as_ptr()) };
-            // SAFETY: the mapping was made by `arena_slow` and is not used any more.
+            // SAFETY: `arena_slow` made the mapping, which is not used any more.
             unsafe { os::unmap(arena.cast(), ARENA, os::PAGE) };
         }
     }
@@ -273,9 +271,10 @@ impl fmt::Debug for Heap {
     }
 }
 
-// SAFETY: the arena keeps the contract (blocks apart, as long and aligned as asked, refused without
-// a change); copies of the reference are the same heap, and a block stays until it is freed or the
-// heap, which the reference borrows, is dropped: moving the heap moves no arena.
+// SAFETY: the arena keeps the contract: blocks do not overlap, are as long and aligned as
+// requested, and a refusal changes nothing. Copies of the reference are the same heap. A block
+// stays valid until it is freed or the heap, which the reference borrows, is dropped; moving the
+// heap moves no arena.
 unsafe impl Allocator for &Heap {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {

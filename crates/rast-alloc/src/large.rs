@@ -1,8 +1,8 @@
-//! Large blocks: a mapping for each.
+//! Large blocks: one mapping per block.
 //!
-//! The mapping starts at the block, and its length follows from the block's layout: nothing is kept
-//! beside it, and any thread may give it back. An arena that is freed whole keeps its large blocks
-//! in a list, whose links are in a page before each block:
+//! The mapping starts at the block, and its length follows from the block's layout. So nothing is
+//! stored beside the block, and any thread may free it. An arena that is freed as a whole *tracks*
+//! its large blocks in a list, whose links are in a page before each block:
 //!
 //! ```text
 //!   untracked    │ block, whole pages            │
@@ -15,15 +15,15 @@ use core::ptr::{self, NonNull};
 use crate::Layout;
 use crate::block::Block;
 use crate::geometry::HARDENED;
-use crate::hardened::{end, register, units};
+use crate::hardened::{end, page_map, register};
 use crate::level::LARGE;
 use crate::misuse;
-use crate::os::{self, Access, GUARD, KEEPS, PAGE};
+use crate::os::{self, Access, CAN_CACHE, GUARD, PAGE};
 
 /// The links of a tracked block, at the start of its mapping.
 #[repr(C)]
 struct Head {
-    /// The link of a block that is on its way to its owner.
+    /// The link of a freed block in transit to its owner.
     message: Cell<*mut Block>,
     owner: *const (),
     previous: Cell<*const Head>,
@@ -33,15 +33,15 @@ struct Head {
 }
 
 /// The large blocks of one owner, in a list if they are tracked.
-pub(crate) struct Larges {
+pub(crate) struct LargeBlocks {
     is_tracked: bool,
     first: Cell<*const Head>,
-    /// What the heads name as owner.
+    /// The owner that the headers name.
     owner: Cell<*const ()>,
 }
 
-impl Larges {
-    /// No list is kept: each block is given back by the thread that has it.
+impl LargeBlocks {
+    /// No list: the thread that has a block frees it.
     pub(crate) const fn untracked() -> Self {
         Self {
             is_tracked: false,
@@ -50,7 +50,7 @@ impl Larges {
         }
     }
 
-    /// A list is kept, by which all can be given back.
+    /// With a list, by which all blocks can be freed.
     pub(crate) const fn tracked() -> Self {
         Self {
             is_tracked: true,
@@ -59,34 +59,34 @@ impl Larges {
         }
     }
 
-    /// Whether these are blocks of a thread's heap, in no list.
+    /// Returns `true` if these are blocks of a thread's heap, in no list.
     #[inline]
     pub(crate) const fn is_untracked(&self) -> bool {
         !self.is_tracked
     }
 
-    /// What segments beside these blocks are noted as if their arena has no number.
+    /// The page map entry of segments beside these blocks, if their arena has no number.
     pub(crate) fn unit(&self) -> u16 {
         if self.is_tracked {
-            units::OWN
+            page_map::OWN
         } else {
-            units::MANY
+            page_map::MANY
         }
     }
 
-    /// Whether the memory of a block of this layout may be kept when it is freed, and such a block
-    /// be taken from what is kept: nothing is there before it or behind it, and its start is a
-    /// page's.
-    pub(crate) fn keeps(&self, layout: Layout) -> bool {
-        KEEPS && !self.is_tracked && layout.align() <= PAGE
+    /// Returns `true` if a block of this layout may be cached when it is freed, and allocated from
+    /// the cache. Its mapping must have nothing before or behind it, and only the alignment of a
+    /// page.
+    pub(crate) fn is_cacheable(&self, layout: Layout) -> bool {
+        CAN_CACHE && !self.is_tracked && layout.align() <= PAGE
     }
 
-    /// Says what heads shall name as owner.
+    /// Sets the owner that headers will name.
     pub(crate) fn set_owner(&self, owner: *const ()) {
         self.owner.set(owner);
     }
 
-    /// The head of a tracked block.
+    /// The header of a tracked block.
     ///
     /// # Safety
     ///
@@ -96,22 +96,22 @@ impl Larges {
         unsafe { block.sub(layout.align().max(PAGE)) }.cast()
     }
 
-    /// The owner of a tracked block; from any thread that has the block.
+    /// The owner of a tracked block. Any thread that has the block may call it.
     ///
     /// # Safety
     ///
-    /// 1. As for [`Larges::head_of`].
+    /// 1. As for [`LargeBlocks::head_of`].
     pub(crate) unsafe fn owner_of(block: NonNull<u8>, layout: Layout) -> *const () {
         // SAFETY: obligation 1.
         let head = unsafe { Self::head_of(block, layout) }.as_ptr();
-        // SAFETY: a tracked mapping starts with its head, whose owner is written before the block
-        // is given out; no reference is made to the head, since its links belong to the owner's
+        // SAFETY: a tracked mapping starts with its header, whose owner is written before the block
+        // is allocated; no reference is made to the header, since its links belong to the owner's
         // holder.
         unsafe { (*head).owner }
     }
 
-    /// Begins to give a tracked block back, from any thread; returns its head, to be linked and
-    /// passed to [`unmap_head`](Self::unmap_head).
+    /// Starts to free a tracked block, from any thread. Returns its header, to be linked and passed
+    /// to [`unmap_head`](Self::unmap_head).
     ///
     /// # Safety
     ///
@@ -124,7 +124,7 @@ impl Larges {
         unsafe { Self::head_of(block, layout) }.as_ptr().cast()
     }
 
-    /// Gives a block back whose head this is; returns the length of its mapping.
+    /// Frees the block of a header; returns the length of its mapping.
     ///
     /// # Safety
     ///
@@ -142,13 +142,13 @@ impl Larges {
         bytes + GUARD
     }
 
-    /// Whether the register knows a block of this layout as this list's.
+    /// Returns `true` if the register has a block of this layout for this list.
     pub(crate) fn knows(&self, block: *mut u8, layout: Layout) -> bool {
         let bytes = layout.size().next_multiple_of(PAGE);
         register::knows(block.addr(), bytes, self.register_name())
     }
 
-    /// What is before the block.
+    /// The distance of the block from the start of its mapping.
     fn offset(&self, layout: Layout) -> usize {
         if self.is_tracked {
             layout.align().max(PAGE)
@@ -157,7 +157,7 @@ impl Larges {
         }
     }
 
-    /// The length of the mapping of a block; `None` past the address space.
+    /// The length of a block's mapping; `None` if it exceeds the address space.
     pub(crate) fn bytes(&self, layout: Layout) -> Option<usize> {
         layout
             .size()
@@ -165,7 +165,7 @@ impl Larges {
             .checked_add(self.offset(layout))
     }
 
-    /// The length of the mapping of a block with what guards it; `None` past the address space.
+    /// The length of a block's mapping with its guard page; `None` if it exceeds the address space.
     pub(crate) fn mapped(&self, layout: Layout) -> Option<usize> {
         self.bytes(layout)?.checked_add(GUARD)
     }
@@ -188,7 +188,7 @@ impl Larges {
         Some(block)
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     ///
     /// # Safety
     ///
@@ -206,12 +206,12 @@ impl Larges {
         unsafe { os::unmap(start, bytes + GUARD, layout.align().max(PAGE)) };
     }
 
-    /// Changes the length of a block where the system can; `None` if it cannot, and nothing has
-    /// changed.
+    /// Changes the length of a block if the system can. Returns `None`, and changes nothing, if it
+    /// cannot.
     ///
     /// # Safety
     ///
-    /// 1. As for [`Larges::unmap`], but the caller gives `block` up only if the call succeeds.
+    /// 1. As for [`LargeBlocks::unmap`], but the caller gives `block` up only if the call succeeds.
     pub(crate) unsafe fn remap(
         &self,
         block: NonNull<u8>,
@@ -223,7 +223,7 @@ impl Larges {
             return Some(block);
         }
         if old.align() > PAGE {
-            // A mapping that moves keeps the alignment of a page alone.
+            // A mapping that moves keeps only the alignment of a page.
             return None;
         }
         // SAFETY: the mapping starts that far before the block.
@@ -258,7 +258,7 @@ impl Larges {
         }
     }
 
-    /// What the register names as owner: this list, or none.
+    /// The owner in the register: this list, or none.
     fn register_name(&self) -> usize {
         if self.is_tracked {
             ptr::from_ref(self).addr()
@@ -267,20 +267,21 @@ impl Larges {
         }
     }
 
-    /// Notes a block in use; `false` if no more can be watched over.
+    /// Enters a block in use into the register; `false` if the register is full.
     pub(crate) fn enter(&self, block: NonNull<u8>, layout: Layout) -> bool {
         let bytes = layout.size().next_multiple_of(PAGE);
         register::enter(block.addr().get(), bytes, self.register_name())
     }
 
-    /// Notes a block that was in use under another layout or at another place.
+    /// Enters a block again that was in use with another layout or at another address.
     pub(crate) fn enter_again(&self, block: NonNull<u8>, layout: Layout) {
         if !self.enter(block, layout) {
             misuse::end(format_args!("more mappings than can be watched over"));
         }
     }
 
-    /// Ends the process unless a block with this layout is in use, and this list's.
+    /// Removes a block from the register; ends the process unless this list has a block with this
+    /// layout in use.
     pub(crate) fn retire(&self, block: NonNull<u8>, layout: Layout) {
         let bytes = layout.size().next_multiple_of(PAGE);
         if !register::take(block.addr().get(), bytes, self.register_name()) {
@@ -328,7 +329,7 @@ impl Larges {
         }
     }
 
-    /// Gives all blocks of the list back.
+    /// Unmaps all blocks of the list.
     pub(crate) fn clear(&self) {
         let mut next = self.first.replace(ptr::null());
         // SAFETY: linked heads are mapped and this owner's.
@@ -339,14 +340,13 @@ impl Larges {
                 let block = start.addr().get() + align;
                 register::take(block, bytes - align, self.register_name());
             }
-            // SAFETY: the mapping is whole; the thread that clears the list sees to it that no
-            // thread uses the blocks.
+            // SAFETY: the mapping is whole; the caller ensures that no thread uses the blocks.
             unsafe { os::unmap(start, bytes + GUARD, align) };
         }
     }
 }
 
-/// Forbids or allows the page behind the `bytes` of a mapping.
+/// Forbids or allows access to the page behind the `bytes` of a mapping.
 fn guard(start: NonNull<u8>, bytes: usize, access: Access) {
     // SAFETY: a mapping is longer than its bytes by the guard.
     let page = unsafe { start.add(bytes) };

@@ -1,6 +1,6 @@
-//! Which level serves a layout, and the slot that counts its blocks.
+//! The level that serves a layout, and the slot that counts its blocks.
 //!
-//! The level follows from the layout alone, so that freeing finds it again without looking at the
+//! The level follows from the layout alone, so a free determines it again without reading the
 //! block:
 //!
 //! | key (size rounded up to the alignment) | alignment | level |
@@ -20,7 +20,7 @@ use crate::span::bytes_for;
 pub(crate) const SPANS: usize = CLASSES;
 /// The slot that counts large blocks.
 pub(crate) const LARGE: usize = CLASSES + 1;
-/// How many slots there are.
+/// Number of slots.
 pub(crate) const SLOTS: usize = CLASSES + 2;
 
 /// The largest block that a span serves.
@@ -42,8 +42,8 @@ impl Level {
             return Self::Class(class);
         }
         let key = key_of(layout);
-        // Without size there is no block; the thread that asks for one all the same gets one of the
-        // least class.
+        // A layout without size has no block; if one is requested all the same, it gets the
+        // smallest class.
         if key == 0 || key <= CACHED_MAX && layout.align() <= GRAIN {
             Self::Class(class_of(key))
         } else if key <= SPAN_MAX && layout.align() <= SLOT {
@@ -53,8 +53,8 @@ impl Level {
         }
     }
 
-    /// How many bytes a block of this layout has, whose level this is; 0 for a layout without size,
-    /// which has no block.
+    /// Returns the size in bytes of a block of this layout, whose level this is; 0 for a layout
+    /// without size, which has no block.
     pub(crate) fn usable_size(self, layout: Layout) -> usize {
         match self {
             _ if layout.size() == 0 => 0,
@@ -64,7 +64,7 @@ impl Level {
         }
     }
 
-    /// The slot that counts it.
+    /// The slot that counts blocks of this level.
     #[inline]
     pub(crate) fn slot(self) -> usize {
         match self {

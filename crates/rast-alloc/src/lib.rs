@@ -1,22 +1,28 @@
-//! The allocator layer: [`RastAlloc`], an allocator for the whole program with a heap for each
-//! thread; [`Heap`], a heap of one's own, and [`SharedHeap`], one for many threads; and the
-//! `Allocator` trait that the layers above take their memory through.
+//! The allocator layer.
+//!
+//! - [`RastAlloc`]: the allocator of a whole program, with one heap per thread.
+//! - [`Heap`]: a separate heap for one thread at a time. [`SharedHeap`]: the same for many threads.
+//! - The `Allocator` trait, through which the layers above allocate.
 //!
 //! # When to use it
 //!
-//! As the program's global allocator where many threads pass memory to each other: a thread's own
-//! blocks cost no synchronisation, and what it frees of others travels in batches. As a [`Heap`]
-//! where a container's memory is to be bounded, or given back at once; as a [`SharedHeap`] where
-//! threads share such a container or budget. The trait and the containers of `allocator-api2` are
-//! re-exported, so that the version is the one that the queues of `rast-queue` take.
+//! Use [`RastAlloc`] as the global allocator of a program whose threads pass memory to each other.
+//! A thread allocates and frees its own blocks without synchronisation; blocks of other threads
+//! return to their heaps in batches.
+//!
+//! Use a [`Heap`] to limit the memory of a container, or to free all of it at once. Use a
+//! [`SharedHeap`] if several threads share such a container or limit.
+//!
+//! The trait and the containers of `allocator-api2` are re-exported in the version that
+//! `rast-queue` uses.
 //!
 //! # When not
 //!
-//! If blocks are to be guarded against misuse and the feature `hardened` costs too much: without it
-//! a double free is undefined, as in any allocator, and a wrong layout is seen in debug builds
-//! alone. If a signal handler allocates: calls of one thread must not be nested. If the program
-//! must not have a thread that it did not start: then set the delay of the background thread to
-//! none ([`RastAlloc::set_purge_delay`]).
+//! - To detect misuse at no cost. Without the feature `hardened` a double free is undefined
+//!   behaviour, as in any allocator, and a wrong layout is detected only in debug builds.
+//! - To allocate in a signal handler: calls of one thread must not be nested.
+//! - In a program that must not have a thread that it did not start, unless it disables the
+//!   background thread by [`RastAlloc::set_purge_delay`]`(None)`.
 //!
 //! # Example
 //!
@@ -37,41 +43,43 @@
 //!
 //! # Guarantees
 //!
-//! - On the path of a thread's own blocks stand no lock, no atomic read-modify-write and no fence.
-//! - The figures are true when threads free each other's memory.
-//! - Nothing inside takes a lock, allocates through std, panics, or has a thread-local with a
-//!   destructor; it serves before `main`, in the destructors of threads, in `atexit`, and in the
-//!   child after `fork`.
-//! - On Linux memory that is not needed goes back by itself, also while all threads sleep.
-//! - What a thread leaves when it ends is adopted by the next one, and freed meanwhile by the
-//!   thread that frees it.
+//! - Allocating and freeing a thread's own blocks needs no lock, no atomic read-modify-write and no
+//!   fence.
+//! - The statistics are exact also when threads free each other's blocks, whenever no call is in
+//!   progress.
+//! - The allocator takes no lock, does not allocate through std, does not panic, and has no
+//!   thread-local with a destructor. So it works before `main`, in destructors of threads, in
+//!   `atexit` handlers, and in the child of a `fork`.
+//! - On Linux unused memory returns to the OS also while all threads sleep.
+//! - The next thread that starts adopts the heap of a thread that ended. Until then, a thread that
+//!   frees a block of that heap handles the block itself.
 //!
-//! How it works, drawn level by level, is in `docs/algorithms/alloc.md` of the repository.
+//! `docs/algorithms/alloc.md` in the repository describes the levels and the bounds.
 //!
 //! # Features
 //!
-//! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; brings `libc` on unix.
-//!   Without it: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
-//! - `hardened`: misuse ends the process with a message that names it: a double free, a pointer
-//!   that is no block's or is another heap's, a layout of another class, a free block that was
-//!   written to in its first 16 bytes. Links of free blocks are encoded; pages without access are
-//!   at both ends of a segment's spans and behind each large block. What a thread frees of another
-//!   one's heap a second time may be named only when it arrives there, which is late if the block
-//!   was given out again meanwhile. It costs a sixteenth of the memory for marks, 16 bytes for the
-//!   smallest blocks, and time: see `docs/algorithms/alloc.md`.
+//! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; depends on `libc` on
+//!   unix. Without it: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
+//! - `hardened`: ends the process with a message when it detects misuse: a double free, a pointer
+//!   that is no block or belongs to another heap, a layout of another class, a write to the first
+//!   16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both ends of a
+//!   segment's spans and behind each large block. If another thread frees a block twice, the second
+//!   free may be detected only when it arrives at the owner. If the block was allocated again
+//!   before that, the second free is not detected. Cost: a sixteenth of the memory for marks, 16
+//!   bytes for the smallest blocks, and time; see `docs/algorithms/alloc.md`.
 //!
 //! # Platforms
 //!
-//! Linux first; other unix by the same calls; elsewhere the segments come from the system's
-//! allocator, memory goes back in whole segments, and a hardened build has no pages without access.
-//! Without `std`, wherever `alloc` is.
+//! Linux first. Other unix systems use the same calls. Elsewhere segments come from the system's
+//! allocator, whole segments are the unit that returns to it, and a hardened build has no guard
+//! pages. Without `std`: wherever `alloc` is.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "std")]
 extern crate std;
 
-// The levels, lowest first; the models run the two protocols alone.
+// Levels, lowest first. Models compile only the protocols.
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod arena;
 #[cfg(feature = "std")]
@@ -83,13 +91,13 @@ mod geometry;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod hardened;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-mod kept;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod large;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-mod least;
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod level;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod low_water;
+#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
+mod mapping_cache;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod misuse;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -123,9 +131,9 @@ mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod delay;
 #[cfg(feature = "std")]
-mod hold;
-#[cfg(feature = "std")]
 mod mailbox;
+#[cfg(feature = "std")]
+mod ownership;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod peak;
 #[cfg(all(
@@ -189,15 +197,15 @@ pub use {
     block::Block,
     block_stack::BlockStack,
     budget::Budget,
-    hold::{Ask, Asks, Found, Hold, Wish},
     mailbox::Mailbox,
+    ownership::{Action, Found, Ownership, Request, Requests},
     ranges::Ranges,
     registry::{Entered, Entry, Registry},
     stripes::Stripes,
 };
 
-// Under this private cfg the allocator serves every program that this crate is linked into: so the
-// tests of the layers above run on it (`cargo xtask verify --only global`).
+// Under this private cfg every program that links this crate allocates through it, so the tests of
+// the layers above run on it (`cargo xtask verify --only global`).
 #[cfg(all(rast_global_alloc, feature = "std"))]
 #[global_allocator]
 static EVERYWHERE: RastAlloc = RastAlloc;
@@ -205,6 +213,6 @@ static EVERYWHERE: RastAlloc = RastAlloc;
 pub use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 pub use allocator_api2::{boxed, vec};
 
-// The layers beneath: signatures here name their types, and one version serves all.
+// The layer beneath: signatures here name its types, and all layers use one version of it.
 #[doc(no_inline)]
 pub use rast_primitive as primitive;

@@ -1,32 +1,29 @@
-//! Mailboxes: blocks that other threads freed, on their way to their owner, and who the owner is at
-//! the time.
+//! Mailboxes: the blocks of a heap that other threads freed, and the flag of its holder.
 //!
 //! ```text
-//!   any thread ── a batch of blocks ─► │ messages │ ─► taken whole by who holds the mailbox
-//!                                      │ held     │ by a thread, or by none
+//!   any thread ── a batch of blocks ─► │ messages │ ─► all taken at once by the holder
+//!                                      │ is_held  │ by one thread, or by none
 //! ```
 //!
 //! Messages are a [`BlockStack`] of batches: lists of blocks, linked through their first words by
-//! the thread that freed them; what a link says besides is the remote-free batches' matter
-//! ([`crate::remote_batch`]).
+//! the thread that freed them. Only [`crate::remote_batch`] uses the other bits of a link.
 //!
-//! A mailbox outlives its thread: when the thread ends, what it guards is held by no thread until
-//! another thread claims it. No message may stay in a mailbox that no thread holds:
+//! A mailbox outlives its thread: when the thread ends, the heap has no holder until another thread
+//! claims the mailbox. No message may stay in a mailbox without a holder:
 //!
-//! 1. `deliver` puts the message in, then looks whether some thread holds the mailbox; `release`
-//!    gives the hold up, then looks whether a message is in. A fence is between the two steps on
-//!    both sides, so at least one of the two sees what the other did, and claims the mailbox again
-//!    to empty it.
-//! 2. What a holder did before `release` is seen by the next one after `claim`.
-//! 3. The same holds for what a thread leaves elsewhere before [`Mailbox::claim_anew`], if the
-//!    holder looks for it in [`Mailbox::release_unless`].
+//! 1. `deliver` pushes the message, then checks whether there is a holder. `release` clears the
+//!    flag, then checks for messages. A fence is between the two steps on both sides. So at least
+//!    one of the two sees what the other did, and claims the mailbox again to empty it.
+//! 2. What a holder did before `release` is visible to the next one after `claim`.
+//! 3. The same holds for what a thread stores elsewhere before [`Mailbox::claim_anew`], if the
+//!    holder checks for it in [`Mailbox::release_unless`].
 
 use crate::block::Block;
 use crate::block_stack::BlockStack;
 use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// A list of freed blocks and a hold on what they return to.
+/// A stack of freed blocks, and the flag of the holder.
 #[derive(Debug)]
 pub struct Mailbox {
     messages: BlockStack,
@@ -35,7 +32,7 @@ pub struct Mailbox {
 
 impl Mailbox {
     constructor! {
-        /// An empty mailbox that the caller holds.
+        /// Makes an empty mailbox that the caller holds.
         pub fn new() {
             Self {
                 messages: BlockStack::new(),
@@ -44,10 +41,10 @@ impl Mailbox {
         }
     }
 
-    /// Puts a batch in; lock-free.
+    /// Pushes a batch. Lock-free.
     ///
-    /// Returns whether no thread held the mailbox and the caller holds it now: it has to empty and
-    /// release it.
+    /// Returns `true` if there was no holder and the caller has become the holder: it must empty
+    /// the mailbox and release it.
     ///
     /// # Safety
     ///
@@ -60,57 +57,58 @@ impl Mailbox {
         self.claim_anew()
     }
 
-    /// As [`claim`](Self::claim), for a thread that left something for the holder before: if this
-    /// returns false, a thread holds the mailbox, and sees it once it has released that.
+    /// As [`claim`](Self::claim), for a thread that stored something for the holder before. If it
+    /// returns `false`, there is a holder, which sees the stored value after its release.
     #[must_use]
     pub fn claim_anew(&self) -> bool {
-        // SeqCst: pairs with the fence in `release_unless`: either this thread sees below that no
-        // thread holds the mailbox, or the one that released it sees what was left. [AM3]
+        // SeqCst: pairs with the fence in `release_unless`: either this thread sees below that
+        // there is no holder, or the thread that released the mailbox sees what was stored. [AM3]
         fence(Ordering::SeqCst);
         self.claim()
     }
 
-    /// Takes all messages, a list that ends with null; wait-free. Only the holder calls it.
+    /// Takes all messages, a list that ends with null. Wait-free. Only the holder calls it.
     #[must_use]
     pub fn take(&self) -> *mut Block {
         self.messages.take()
     }
 
-    /// Whether there is no message; wait-free.
+    /// Returns `true` if there is no message. Wait-free.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Takes the hold if no thread has it; wait-free.
+    /// Becomes the holder if there is none. Wait-free.
     #[must_use]
     pub fn claim(&self) -> bool {
-        // Relaxed: a hint that spares the exchange below; `claim_anew` has a fence before. [AM6]
+        // Relaxed: a hint that avoids the exchange below; `claim_anew` has a fence before. [AM6]
         if self.is_held.load(Ordering::Relaxed) {
             return false;
         }
-        // Acquire: pairs with the Release in `release`; what the last holder did is seen. [AM7]
+        // Acquire: pairs with the Release in `release`; what the last holder did is visible. [AM7]
         let claimed =
             self.is_held
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok()
     }
 
-    /// Gives the hold up. Only the holder calls it.
+    /// Releases the mailbox. Only the holder calls it.
     ///
-    /// Returns whether a message came in meanwhile and the caller holds the mailbox still: it has
-    /// to empty it and release it again.
+    /// Returns `true` if a message arrived meanwhile and the caller is the holder again: it must
+    /// empty the mailbox and release it again.
     #[must_use]
     pub fn release(&self) -> bool {
         self.release_unless(|| false)
     }
 
-    /// As [`release`](Self::release); returns true as well where `is_wanted` said that the caller
-    /// is wanted again, and the caller holds the mailbox still.
+    /// As [`release`](Self::release). Also returns `true`, with the caller as the holder again, if
+    /// `is_wanted` returned `true` after the release.
     #[must_use]
     pub fn release_unless(&self, is_wanted: impl FnOnce() -> bool) -> bool {
-        // Release: pairs with the Acquire in `claim`; the next holder sees what this one did. [AM8]
+        // Release: pairs with the Acquire in `claim`; publishes what this holder did to the next
+        // one. [AM8]
         self.is_held.store(false, Ordering::Release);
         // SeqCst: pairs with the fence in `claim_anew`, as said there. [AM9]
         fence(Ordering::SeqCst);

@@ -1,8 +1,6 @@
-//! What happens when a caller breaks the allocator's contract and it is seen: a message, and the
-//! end of the process.
+//! Detected misuse of the allocator: a message, and the end of the process.
 //!
-//! An allocator must not unwind, and the thread that called it wrongly cannot be helped by an
-//! error.
+//! An allocator must not unwind, and an error value would not help a thread that called it wrongly.
 
 use core::fmt::{self, Write};
 
@@ -14,13 +12,13 @@ pub(crate) fn end(what: fmt::Arguments<'_>) -> ! {
         bytes: [0; 256],
         length: 0,
     };
-    // What does not fit is left out.
+    // Text that does not fit is cut off.
     let _ = writeln!(line, "rast-alloc: {what}");
-    tell(&line.bytes[..line.length]);
+    write_stderr(&line.bytes[..line.length]);
     std::process::abort()
 }
 
-/// One line, so that nothing is allocated and one write does.
+/// One line in a buffer, so that nothing is allocated and one write suffices.
 struct Line {
     bytes: [u8; 256],
     length: usize,
@@ -41,7 +39,7 @@ impl Write for Line {
 
 /// Writes to the standard error; nothing can be done if that fails.
 #[cfg(unix)]
-fn tell(text: &[u8]) {
+fn write_stderr(text: &[u8]) {
     // The call by itself: std's handle may be in use by the very thread that allocates here.
     // SAFETY: the text is this long.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
@@ -49,6 +47,6 @@ fn tell(text: &[u8]) {
 
 /// Writes to the standard error; nothing can be done if that fails.
 #[cfg(not(unix))]
-fn tell(text: &[u8]) {
+fn write_stderr(text: &[u8]) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text);
 }

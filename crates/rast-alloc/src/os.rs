@@ -1,27 +1,25 @@
-//! Memory of the system: mappings, their growth, and pages given back.
+//! Memory of the operating system: mappings, their growth, and pages that are returned.
 //!
-//! On unix the calls are the kernel's, through `libc`; elsewhere a mapping is a block of the
-//! system's allocator, so that the layer builds and works wherever std does, without giving single
-//! pages back.
+//! On unix the calls are system calls, through `libc`. Elsewhere a mapping is a block of the
+//! system's allocator; so the crate works wherever std does, but cannot return single pages.
 
 use core::ptr::NonNull;
 
-/// The length of a page that no thread may touch, behind what could be written past; none in a
-/// plain build.
+/// Length of a guard page, which no thread may access; 0 in a build that is not hardened.
 pub(crate) const GUARD: usize = if crate::geometry::HARDENED { PAGE } else { 0 };
 
-/// A length that every page size of the platform divides.
+/// A multiple of every page size of the platform.
 ///
-/// Other processors than these run with pages of 4, 16 or 64 KiB, chosen by the kernel; the
-/// greatest serves all.
+/// On processors other than x86 the kernel uses pages of 4, 16 or 64 KiB; the largest is a multiple
+/// of all.
 pub(crate) const PAGE: usize = if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
-    LEAST_PAGE
+    PAGE_MIN
 } else {
     64 * 1024
 };
 
-/// No kernel's pages are shorter.
-const LEAST_PAGE: usize = 4096;
+/// No kernel has smaller pages.
+const PAGE_MIN: usize = 4096;
 
 #[cfg(all(unix, not(rast_system_segments)))]
 pub(crate) use unix::{
@@ -33,28 +31,28 @@ pub(crate) use portable::{
     bytes_stranded, discard, map, now_ms, protect, relocate, remap, unmap, unmap_stranded,
 };
 
-/// Whether freed mappings may be kept: only where one may be given back in parts, and two that
-/// adjoin be used as one.
-pub(crate) const KEEPS: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
+/// Whether freed mappings may be cached. This requires that a part of a mapping can be unmapped,
+/// and that two adjacent ones can be used as one.
+pub(crate) const CAN_CACHE: bool = cfg!(all(unix, not(any(miri, rast_system_segments))));
 
-/// What a call of the system costs, in bytes given back.
+/// The cost of a system call, as a number of returned bytes.
 pub(crate) const CALL: usize = 192 * 1024;
 
-/// What a page allows.
+/// The access rights of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     Forbidden,
     Allowed,
 }
 
-/// What no request may reach, as no address space of a process has so many bytes.
+/// An upper limit for requests: no process has so many bytes of address space.
 pub(crate) const ADDRESSES: usize = if cfg!(target_pointer_width = "64") {
     1 << 47
 } else {
     isize::MAX as usize
 };
 
-/// Calls that the system refuses because a test wants it, on the test's own thread.
+/// Injects refused system calls for tests, on the test's own thread.
 #[cfg(all(test, unix, not(rast_system_segments)))]
 pub(crate) mod refusal {
     use core::cell::Cell;
@@ -71,17 +69,17 @@ pub(crate) mod refusal {
         static PLAN: Cell<Option<(Call, u32)>> = const { Cell::new(None) };
     }
 
-    /// Has one call refused, once: that of this kind before which so many others of it pass.
+    /// Refuses one call: the one of this kind that comes after `passed` others of it.
     pub(crate) fn plan(call: Call, passed: u32) {
         PLAN.set(Some((call, passed)));
     }
 
-    /// Whether what was planned has happened.
+    /// Returns `true` if the planned refusal has happened.
     pub(crate) fn is_over() -> bool {
         PLAN.get().is_none()
     }
 
-    /// Whether this call is to be refused.
+    /// Returns `true` if this call is to be refused.
     pub(super) fn is_due(call: Call) -> bool {
         match PLAN.get() {
             Some((planned, 0)) if planned == call => {
@@ -97,13 +95,13 @@ pub(crate) mod refusal {
     }
 }
 
-/// Whether a byte may be read, as the system tells.
+/// Returns `true` if a byte is readable, as the system reports.
 #[cfg(all(test, unix, not(rast_system_segments)))]
 pub(crate) fn is_readable(byte: *const u8) -> bool {
     let mut ends = [0; 2];
     // SAFETY: there is room for two numbers.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: where the byte may not be read the call says so.
+    // SAFETY: if the byte is not readable the call fails.
     let written = unsafe { libc::write(ends[1], byte.cast(), 1) };
     for end in ends {
         // SAFETY: an end of the pipe made above.
@@ -122,17 +120,17 @@ mod unix {
     use core::ffi::c_void;
     use core::ptr;
 
-    /// Where a mapping like the last aligned one may be wished for: next to it, or where one was
-    /// given back.
-    static NEAR: AtomicUsize = AtomicUsize::new(0);
+    /// A hint for the address of the next aligned mapping of the same length: next to the last one,
+    /// or where one was unmapped.
+    static HINT: AtomicUsize = AtomicUsize::new(0);
 
-    /// Maps zeroed pages, at the address `wish` if that is free.
-    fn map_pages(bytes: usize, wish: usize) -> Option<NonNull<u8>> {
+    /// Maps zeroed pages, at the address `hint` if that is free.
+    fn map_pages(bytes: usize, hint: usize) -> Option<NonNull<u8>> {
         // SAFETY: an anonymous mapping at an address that the kernel chooses touches nothing that
-        // exists; it takes a wish only if nothing is mapped there.
+        // exists; the kernel uses the hint only if nothing is mapped there.
         let start = unsafe {
             libc::mmap(
-                ptr::without_provenance_mut(wish),
+                ptr::without_provenance_mut(hint),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANON,
@@ -155,33 +153,33 @@ mod unix {
             .or_else(|| stranded::take(bytes, align))
     }
 
-    /// Maps no more than what is asked for, as that may be all that the system grants: where the
-    /// kernel chooses, or, if that is not aligned, just before.
+    /// Maps exactly `bytes`, as the system may grant no more. Tries the kernel's choice, and, if
+    /// that is not aligned, the address just before it.
     fn map_exactly(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let is_like_last = align > PAGE && bytes == align;
-        let mut wish = 0;
+        let mut hint = 0;
         if is_like_last {
-            // Relaxed: a hint; the kernel takes another place if that one is taken. [AY1]
-            wish = NEAR.load(Ordering::Relaxed);
+            // Relaxed: a hint; the kernel chooses another address if that one is used. [AY1]
+            hint = HINT.load(Ordering::Relaxed);
         }
         for _ in 0..2 {
-            let start = map_pages(bytes, wish)?;
+            let start = map_pages(bytes, hint)?;
             let address = start.addr().get();
             if address.is_multiple_of(align) {
                 if is_like_last {
                     // Relaxed: as above. [AY2]
-                    NEAR.store(address.saturating_sub(bytes), Ordering::Relaxed);
+                    HINT.store(address.saturating_sub(bytes), Ordering::Relaxed);
                 }
                 return Some(start);
             }
             // SAFETY: the mapping was made above, with this length, and no thread knows it.
             unsafe { unmap(start, bytes, PAGE) };
-            wish = address & !(align - 1);
+            hint = address & !(align - 1);
         }
         None
     }
 
-    /// Maps so much that an aligned part is in it, and gives the rest back.
+    /// Maps a longer range that contains an aligned part, and unmaps the rest.
     #[cold]
     fn map_longer(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let whole = bytes.checked_add(align)?;
@@ -204,7 +202,7 @@ mod unix {
         Some(aligned)
     }
 
-    /// Gives a mapping, or whole pages at the end or start of one, back.
+    /// Unmaps a mapping, or whole pages at its start or end.
     ///
     /// # Safety
     ///
@@ -214,18 +212,19 @@ mod unix {
         // SAFETY: obligation 1.
         if unsafe { try_unmap(start, bytes) } {
             if align > PAGE && bytes == align {
-                // Relaxed: as for [AY2]: nothing is there now. [AY3]
-                NEAR.store(start.addr().get(), Ordering::Relaxed);
+                // Relaxed: as for [AY2]; nothing is mapped there now. [AY3]
+                HINT.store(start.addr().get(), Ordering::Relaxed);
             }
             return;
         }
-        // The limit on mappings: this one lies in a longer one. Its memory can go without a split.
+        // The limit on the number of mappings: the range is part of a longer mapping. Its memory
+        // can be returned without a split.
         // SAFETY: obligation 1.
         let is_zero = unsafe { discard(start, bytes) };
         stranded::note(start, bytes, is_zero);
     }
 
-    /// Gives a mapping back, or nothing of it; returns whether the system took it.
+    /// Unmaps a range, or changes nothing; returns whether the system accepted it.
     ///
     /// # Safety
     ///
@@ -235,35 +234,36 @@ mod unix {
         unsafe { libc::munmap(start.as_ptr().cast::<c_void>(), bytes) == 0 }
     }
 
-    /// How many bytes the system refused to take back.
+    /// Returns the number of bytes that the system refused to unmap.
     pub(crate) fn bytes_stranded() -> usize {
         stranded::bytes()
     }
 
-    /// Gives back what the system refused to take before.
+    /// Unmaps ranges that the system refused before.
     pub(crate) fn unmap_stranded() {
         // SAFETY: ranges that were to be given back, which no thread uses; each is this thread's
         // alone.
         stranded::retry(|start, bytes| unsafe { try_unmap(start, bytes) });
     }
 
-    /// Gives the pages' memory back and keeps the addresses; returns whether the bytes read as
-    /// zeroes from now on.
+    /// Returns the pages' memory to the system and keeps the addresses. Returns `true` if the bytes
+    /// now read as zero.
     ///
     /// # Safety
     ///
     /// 1. The `bytes` at `start` are whole pages of a mapping of this module, and no thread needs
     ///    their contents.
     pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) -> bool {
-        // Linux drops the pages at once and reads zeroes after; elsewhere the call is a hint that
-        // promises nothing. SAFETY: obligation 1.
+        // Linux drops the pages at once, and they read as zero afterwards; elsewhere the call is
+        // only a hint.
+        // SAFETY: obligation 1.
         let done =
             unsafe { libc::madvise(start.as_ptr().cast::<c_void>(), bytes, libc::MADV_DONTNEED) };
         done == 0 && cfg!(any(target_os = "linux", target_os = "android"))
     }
 
-    /// Forbids or allows all access to pages; returns whether the system did so, else some of them
-    /// may be as they were.
+    /// Forbids or allows all access to pages. Returns `true` if the system did so; otherwise some
+    /// pages may be unchanged.
     ///
     /// # Safety
     ///
@@ -276,7 +276,7 @@ mod unix {
         };
         #[cfg(test)]
         let (bytes, is_refused) = match refusal::is_due(refusal::Call::Protect) {
-            // As far as it came.
+            // As far as the call got.
             true => (PAGE.min(bytes), true),
             false => (bytes, false),
         };
@@ -287,7 +287,7 @@ mod unix {
         done == 0 && !is_refused
     }
 
-    /// Milliseconds since some moment, to within a tick of the system; it never goes back.
+    /// Milliseconds since some moment, with the resolution of the system's tick; monotonic.
     pub(crate) fn now_ms() -> u64 {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
@@ -297,23 +297,24 @@ mod unix {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: `time` is writable; without such a clock it stays 0, and no time passes.
+        // SAFETY: `time` is writable; if the system has no such clock it stays 0, so no time
+        // passes.
         let _ = unsafe { libc::clock_gettime(CLOCK, &raw mut time) };
         (time.tv_sec as u64).wrapping_mul(1000) + time.tv_nsec as u64 / 1_000_000
     }
 
-    /// Whether a mapping that is lengthened may be moved. Where the kernel's pages may be shorter
-    /// than [`PAGE`] it may not: the kernel chooses a multiple of its own page, which is too little
-    /// for the alignments up to `PAGE`.
+    /// Whether a mapping that grows may be moved. Not where the kernel's pages may be smaller than
+    /// [`PAGE`]: the kernel aligns only to its own pages, which is too little for alignments up to
+    /// `PAGE`.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    const MAY_MOVE: libc::c_int = if PAGE == super::LEAST_PAGE {
+    const MAY_MOVE: libc::c_int = if PAGE == super::PAGE_MIN {
         libc::MREMAP_MAYMOVE
     } else {
         0
     };
 
-    /// Changes the length of a mapping, moving it if need be and allowed; `None` if the system
-    /// cannot, and nothing has changed.
+    /// Changes the length of a mapping, moving it if that is necessary and allowed. Returns `None`,
+    /// and changes nothing, if the system cannot.
     ///
     /// # Safety
     ///
@@ -334,13 +335,13 @@ mod unix {
         NonNull::new(moved.cast())
     }
 
-    /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free; the
-    /// old ones stay mapped, and read as zeroes. `None`, and nothing has changed, if the system
-    /// cannot.
+    /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free. The
+    /// old addresses stay mapped, and read as zero. Returns `None`, and changes nothing, if the
+    /// system cannot.
     ///
-    /// The new place is a wish, and the kernel takes another one if some thread was quicker. It is
-    /// not prescribed, since what is at a prescribed place is unmapped first, and stays so if the
-    /// call fails then: the thread that mapped there in between would lose it to who cleans up.
+    /// The new address is only a hint, and the kernel chooses another one if a thread mapped
+    /// something there meanwhile. A fixed address would be unmapped first, and stay so if the call
+    /// then fails: a thread that mapped something there meanwhile would lose it.
     ///
     /// # Safety
     ///
@@ -361,18 +362,18 @@ mod unix {
         let free = map_pages(whole, 0)?;
         // SAFETY: the mapping was made above, and no thread knows it.
         unsafe { unmap(free, whole, PAGE) };
-        let wish = free.addr().get().next_multiple_of(align);
+        let hint = free.addr().get().next_multiple_of(align);
         let start = start.as_ptr().cast::<c_void>();
-        // The call itself, since the library's passes a place on only if it is prescribed.
-        // SAFETY: obligation 1; what has been moved is where nothing was.
-        let moved = unsafe { libc::syscall(libc::SYS_mremap, start, bytes, bytes, HOW, wish) };
+        // The system call itself: the library's function passes an address only if it is fixed.
+        // SAFETY: obligation 1; the memory moves to an unused address.
+        let moved = unsafe { libc::syscall(libc::SYS_mremap, start, bytes, bytes, HOW, hint) };
         if moved == -1 {
             return None;
         }
         NonNull::new(ptr::with_exposed_provenance_mut(moved as usize))
     }
 
-    /// As on Linux, where it exists; here it does not.
+    /// Does nothing, and returns `None`: only Linux can move pages.
     ///
     /// # Safety
     ///
@@ -382,7 +383,7 @@ mod unix {
         None
     }
 
-    /// As on Linux, where it exists; here it does not.
+    /// Does nothing, and returns `None`: only Linux and Android can.
     ///
     /// # Safety
     ///
@@ -402,11 +403,11 @@ mod portable {
     /// As on unix: `bytes` zeroed bytes at a multiple of `align`.
     pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let layout = Layout::from_size_align(bytes, align).ok()?;
-        // SAFETY: no caller maps nothing.
+        // SAFETY: no caller maps zero bytes.
         NonNull::new(unsafe { System.alloc_zeroed(layout) })
     }
 
-    /// Gives a whole mapping back.
+    /// Frees a whole mapping.
     ///
     /// # Safety
     ///
@@ -418,15 +419,15 @@ mod portable {
         unsafe { System.dealloc(start.as_ptr(), layout) };
     }
 
-    /// None: the system's allocator takes back what it gave.
+    /// 0: the system's allocator accepts all it granted.
     pub(crate) fn bytes_stranded() -> usize {
         0
     }
 
-    /// Does nothing: the system's allocator takes back what it gave.
+    /// Does nothing: the system's allocator accepts all it granted.
     pub(crate) fn unmap_stranded() {}
 
-    /// Does nothing: the system's allocator takes no single pages back.
+    /// Does nothing: the system's allocator accepts no single pages.
     ///
     /// # Safety
     ///
@@ -435,7 +436,7 @@ mod portable {
         false
     }
 
-    /// Does nothing, and says so: the system's allocator protects no pages.
+    /// Does nothing, and returns `false`: the system's allocator protects no pages.
     ///
     /// # Safety
     ///
@@ -444,8 +445,8 @@ mod portable {
         false
     }
 
-    /// As on unix, but by a clock that may be set back; where std has none and would panic, no time
-    /// passes.
+    /// As on unix, with a clock that may be set back; where std has no clock and would panic, no
+    /// time passes.
     pub(crate) fn now_ms() -> u64 {
         if cfg!(all(target_family = "wasm", target_os = "unknown")) {
             return 0;
@@ -454,7 +455,7 @@ mod portable {
         now.as_millis() as u64
     }
 
-    /// Does nothing, and says so.
+    /// Does nothing, and returns `None`.
     ///
     /// # Safety
     ///

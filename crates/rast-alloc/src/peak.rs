@@ -1,16 +1,16 @@
-//! The bytes that the whole process has in use, and their peak.
+//! The process's bytes in use, and their peak.
 //!
-//! Each heap tells a lower bound of its own bytes in steps ([`crate::arena`], file `told.rs`), so
-//! that no shared line is touched on a fast path, and no heap looks at the others. As each told no
-//! more than it had in use at that moment, no value of the sum is more than was in use at once; it
-//! is less by what heaps did not tell.
+//! Each heap reports a lower bound of its own bytes in steps ([`crate::arena`], file
+//! `reported.rs`). So no fast path touches a shared cache line, and no heap visits the others. No
+//! heap reported more than it had in use at that moment, so no value of the sum exceeds what was in
+//! use at once. The sum is too low by what heaps did not report.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// Of the process.
+/// The sum of the process.
 pub(crate) static IN_USE: Peak = Peak::new();
 
-/// A sum and the highest value that it had.
+/// A sum and its maximum.
 #[derive(Debug)]
 pub(crate) struct Peak {
     current: AtomicU64,
@@ -25,27 +25,27 @@ impl Peak {
         }
     }
 
-    /// Moves the sum; wait-free.
+    /// Adds to the sum. Wait-free.
     pub(crate) fn change(&self, change: i64) {
         let change = change.cast_unsigned();
         // Relaxed: the word's own order of changes makes each of its values exactly once. [AT2]
         let before = self.current.fetch_add(change, Ordering::Relaxed);
-        // A heap that frees what another took may tell first, so that the sum is below zero for a
-        // moment.
+        // A heap that frees a block of another heap may report first, so the sum may be negative
+        // for a moment.
         if let Ok(sum) = u64::try_from(before.wrapping_add(change).cast_signed()) {
             self.offer(sum);
         }
     }
 
-    /// Offers a value to the peak; returns the peak.
+    /// Raises the peak to `value` if that is higher; returns the peak.
     pub(crate) fn offer(&self, value: u64) -> u64 {
-        // Relaxed: the peak only rises, so by an old value the call below may be made in vain,
-        // never left out. [AT7]
+        // Relaxed: the peak only rises, so a stale value may cause a needless call below, but never
+        // a missing one. [AT7]
         let peak = self.peak.load(Ordering::Relaxed);
         if peak >= value {
             return peak;
         }
-        // Relaxed: a maximum is the same in whatever order the values arrive. [AT3]
+        // Relaxed: a maximum does not depend on the order of the values. [AT3]
         self.peak.fetch_max(value, Ordering::Relaxed).max(value)
     }
 }

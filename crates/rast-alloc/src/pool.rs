@@ -1,30 +1,31 @@
-//! The pool: kept ranges that pass from the threads that free large blocks to those that take them.
+//! The pool: cached ranges that any thread may use, from threads that free large blocks to threads
+//! that allocate them.
 //!
 //! ```text
-//!   consumer frees   ─► its ranges, if it takes large blocks itself ([`crate::kept`])
-//!                       else, or what they have no room for ─► pool ─► producer, whose own ranges have none that fits
+//!   consumer frees   ─► its mapping cache, if it allocates large blocks itself
+//!                       else, or if that is full ─► pool ─► producer without a fitting range
 //! ```
 //!
-//! Without it each block of a pipeline would be mapped by the one thread, unmapped by the other,
-//! and all of its pages would be cleared and faulted in anew.
+//! Without it, each block of a pipeline would be mapped by one thread and unmapped by another, and
+//! all of its pages would be cleared and faulted in again.
 //!
-//! 1. At most [`BYTES`] in [`RANGES`] ranges are here.
-//! 2. What was here unused between two looks, which are at least the delay apart, goes back; at a
-//!    purge all of it does.
-//! 3. In a hardened build there is none: freed ranges are without access, and which pages are is
-//!    known to their owner alone.
+//! 1. It contains at most [`BYTES`] in [`RANGES`] ranges.
+//! 2. Bytes that were unused between two decay passes, which are at least the delay apart, return
+//!    to the system; a purge returns all.
+//! 3. A hardened build has no pool: freed ranges are without access, and only their owner knows
+//!    which pages are.
 
 use core::ptr::NonNull;
 
 use crate::delay::DELAY;
 use crate::geometry::HARDENED;
-use crate::os::{self, KEEPS, PAGE};
+use crate::os::{self, CAN_CACHE, PAGE};
 use crate::primitive::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::ranges::Ranges;
 
-/// Bytes that are here at most.
+/// Maximum number of bytes.
 const BYTES: usize = 32 << 20;
-/// Ranges that are here at most.
+/// Maximum number of ranges.
 const RANGES: usize = 16;
 
 /// The pool of the process.
@@ -34,7 +35,7 @@ pub(crate) fn pool() -> &'static Pool {
     &POOL
 }
 
-/// The pool of a test, which runs on a thread of its own.
+/// The pool of one test, which runs on a thread of its own.
 #[cfg(test)]
 pub(crate) fn pool() -> &'static Pool {
     /// All of them, so that a leak checker finds them.
@@ -54,9 +55,9 @@ pub(crate) fn pool() -> &'static Pool {
 pub(crate) struct Pool {
     ranges: Ranges<RANGES>,
     bytes: AtomicUsize,
-    /// The least `bytes` since the last look.
-    least: AtomicUsize,
-    looked_ms: AtomicU64,
+    /// The low-water mark of `bytes` since the last decay pass.
+    low_water: AtomicUsize,
+    pass_ms: AtomicU64,
 }
 
 impl Pool {
@@ -64,31 +65,31 @@ impl Pool {
         Self {
             ranges: Ranges::new(),
             bytes: AtomicUsize::new(0),
-            least: AtomicUsize::new(0),
-            looked_ms: AtomicU64::new(0),
+            low_water: AtomicUsize::new(0),
+            pass_ms: AtomicU64::new(0),
         }
     }
 
-    /// Puts a range away; false if there is no room. Wait-free.
+    /// Stores a range; `false` if there is no room. Wait-free.
     ///
     /// # Safety
     ///
     /// 1. The `bytes` at `start` are whole pages of mappings of [`os`] that no thread uses any
     ///    more, and the caller gives them up if the call succeeds.
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> bool {
-        if HARDENED || !KEEPS || bytes > BYTES {
+        if HARDENED || !CAN_CACHE || bytes > BYTES {
             return false;
         }
-        // Relaxed: a sum of its own; publishes nothing. [AP8]
+        // Relaxed: a sum that publishes nothing. [AP8]
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= BYTES && self.ranges.put(start, bytes) {
             return true;
         }
-        self.fell(bytes);
+        self.subtract(bytes);
         false
     }
 
-    /// Takes the shortest range that has so many bytes; what is in it is not known. Wait-free.
+    /// Takes the shortest range of at least `bytes`, with unspecified contents. Wait-free.
     pub(crate) fn take(&self, bytes: usize) -> Option<(NonNull<u8>, usize)> {
         // Relaxed: a hint; the exchange decides. [AP9]
         if HARDENED || self.bytes.load(Ordering::Relaxed) < bytes {
@@ -97,68 +98,65 @@ impl Pool {
         let taken = self
             .ranges
             .take(|_, length| (length >= bytes).then_some(length))?;
-        let left = self.fell(taken.1);
-        // Relaxed: a hint what to give back. [AP10]
-        self.least.fetch_min(left, Ordering::Relaxed);
+        let left = self.subtract(taken.1);
+        // Relaxed: a hint for how much to return. [AP10]
+        self.low_water.fetch_min(left, Ordering::Relaxed);
         Some(taken)
     }
 
-    /// Counts bytes that are here no more; returns how many do.
-    fn fell(&self, bytes: usize) -> usize {
+    /// Subtracts bytes that were taken; returns the rest.
+    fn subtract(&self, bytes: usize) -> usize {
         // Relaxed: as for [AP8]. [AP11]
         self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Gives back what was unused since the last look, if that is the delay ago; returns how many
-    /// bytes that were.
-    pub(crate) fn look(&self) -> usize {
-        // Relaxed: a hint; what comes now stays till the next look. [AP12]
+    /// Makes a decay pass if the last one is the delay ago: returns what was unused since then to
+    /// the system, and the number of bytes to the caller.
+    pub(crate) fn decay(&self) -> usize {
+        // Relaxed: a hint; ranges that are stored now wait for the next pass. [AP12]
         if self.bytes.load(Ordering::Relaxed) == 0 {
             return 0;
         }
         match DELAY.get() {
-            Some(delay_ms) => self.look_at(os::now_ms(), delay_ms),
+            Some(delay_ms) => self.decay_at(os::now_ms(), delay_ms),
             None => 0,
         }
     }
 
-    fn look_at(&self, now_ms: u64, delay_ms: u64) -> usize {
-        // Relaxed: the exchange decides who looks. [AP13]
-        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        if looked_ms.abs_diff(now_ms) < delay_ms {
+    fn decay_at(&self, now_ms: u64, delay_ms: u64) -> usize {
+        // Relaxed: the exchange decides which thread makes the pass. [AP13]
+        let pass_ms = self.pass_ms.load(Ordering::Relaxed);
+        if pass_ms.abs_diff(now_ms) < delay_ms {
             return 0;
         }
         // Relaxed: publishes nothing. [AP14]
-        let is_mine = self.looked_ms.compare_exchange(
-            looked_ms,
-            now_ms,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let is_mine =
+            self.pass_ms
+                .compare_exchange(pass_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         if is_mine.is_err() {
             return 0;
         }
-        // Relaxed: a hint what to give back. [AP15]
-        let freed = self.purge(self.least.load(Ordering::Relaxed));
+        // Relaxed: a hint for how much to return. [AP15]
+        let freed = self.purge(self.low_water.load(Ordering::Relaxed));
         // Relaxed: as above. [AP16]
         let bytes = self.bytes.load(Ordering::Relaxed);
-        // Relaxed: as above; what is taken just now may count as unused once. [AP17]
-        self.least.store(bytes, Ordering::Relaxed);
+        // Relaxed: as above; a range that is taken at this moment may count as unused once. [AP17]
+        self.low_water.store(bytes, Ordering::Relaxed);
         freed
     }
 
-    /// Gives up to `most` bytes back, in whole ranges, the longest first; returns how many bytes
-    /// went.
+    /// Returns up to `most` bytes to the system, in whole ranges, the longest first, and their
+    /// number to the caller.
     pub(crate) fn purge(&self, most: usize) -> usize {
         let mut freed = 0;
         let longest = |left| move |_, bytes| (bytes <= left).then_some(BYTES - bytes);
-        // No more than may be here at once, though others put more meanwhile.
+        // At most as many as may be stored at once, even if other threads store more meanwhile.
         for _ in 0..RANGES {
             let Some((start, bytes)) = self.ranges.take(longest(most - freed)) else {
                 break;
             };
-            self.fell(bytes);
-            // SAFETY: whole pages that this thread alone has, by the obligation of `put`.
+            self.subtract(bytes);
+            // SAFETY: whole pages that only this thread has, by the obligation of `put`.
             unsafe { os::unmap(start, bytes, PAGE) };
             freed += bytes;
         }
@@ -170,7 +168,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// A pool apart from the one that the other tests of this process use.
+    /// Stores a new range in a pool of its own.
     fn put(pool: &Pool, bytes: usize) -> bool {
         let start = os::map(bytes, PAGE).unwrap();
         // SAFETY: the mapping is new, and no thread uses it.
@@ -203,21 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_unused_between_two_looks_goes_back() {
+    fn what_is_unused_between_two_passes_is_returned() {
         let pool = Pool::new();
         if HARDENED {
             return;
         }
         assert!(put(&pool, 8 * PAGE));
         assert!(put(&pool, 2 * PAGE));
-        assert_eq!(pool.look_at(5000, 1000), 0, "new since the last look");
+        assert_eq!(pool.decay_at(5000, 1000), 0, "new since the last pass");
         let (start, bytes) = pool.take(PAGE).unwrap();
         assert_eq!(bytes, 2 * PAGE);
         // SAFETY: taken above, and no thread uses it.
         assert!(unsafe { pool.put(start, bytes) });
-        assert_eq!(pool.look_at(5999, 1000), 0, "not due");
-        assert_eq!(pool.look_at(6000, 1000), 8 * PAGE);
-        assert_eq!(pool.look_at(7000, 1000), 2 * PAGE);
+        assert_eq!(pool.decay_at(5999, 1000), 0, "not due");
+        assert_eq!(pool.decay_at(6000, 1000), 8 * PAGE);
+        assert_eq!(pool.decay_at(7000, 1000), 2 * PAGE);
         assert!(pool.take(PAGE).is_none());
     }
 }

@@ -7,7 +7,7 @@
 //!                        nothing left in any heap: sleep until woken
 //! ```
 //!
-//! What wants the thread, and its state, are in [`crate::surplus`].
+//! [`crate::surplus`] has the condition for its start, and its state.
 //!
 //! 1. The state is in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`). So
 //!    the child, which has no background thread, starts its own when it needs one. If the kernel
@@ -31,16 +31,16 @@ use crate::surplus::{
 };
 use crate::thread_heap::ThreadHeap;
 
-/// The least time between two rounds.
+/// The minimum time between two rounds.
 const PAUSE_MS: u64 = 10;
 /// Time before a further attempt after the system could not start the thread.
 const RETRY_MS: u64 = 10_000;
 const STACK: usize = 256 << 10;
 
-/// Whether there shall be no thread any more.
+/// Set permanently when the library is unloaded.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the thread if the surplus wants it. The caller is outside of its heap.
+/// Starts the thread if it is wanted. The caller is outside its heap.
 #[inline(always)]
 pub(crate) fn start_if_wanted() {
     if is_wanted() {
@@ -51,7 +51,7 @@ pub(crate) fn start_if_wanted() {
 /// Starts the thread, unless there is one. The caller must not be inside its heap.
 #[cold]
 fn start() {
-    // Relaxed: a wish that comes now is done with this one. [AU8]
+    // Relaxed: this call serves a request that is made now. [AU8]
     IS_WANTED.store(false, Ordering::Relaxed);
     let is_started = make_shared().is_some_and(|shared| {
         if !shared.change(NONE, STARTING) {
@@ -247,13 +247,13 @@ fn fall_asleep(shared: &Shared, before: i64) {
 mod tests {
     use super::*;
 
-    /// A thread that saw the wish, and was stopped before it went about it, starts nothing once
-    /// there shall be no thread.
+    /// A thread that saw the request, and was preempted before it started the thread, starts
+    /// nothing once the thread is disabled.
     #[test]
-    fn a_wish_that_is_over_starts_no_thread() {
+    fn a_request_after_the_stop_starts_no_thread() {
         for ends in [stop as fn(), close] {
-            // SAFETY: the child starts or ends a thread at most, and ends; it touches nothing that
-            // another thread has.
+            // SAFETY: the child starts or stops at most one thread, and ends; it touches nothing
+            // that another thread has.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 start();

@@ -1,5 +1,4 @@
-//! No background thread: where the system is not Linux, memory goes back by the calls of the
-//! program alone.
+//! No background thread: except on Linux, memory returns by the calls of the program's threads.
 
 #[inline(always)]
 pub(crate) fn start_if_wanted() {}

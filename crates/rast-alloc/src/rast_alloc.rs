@@ -1,10 +1,10 @@
-//! The allocator of zero size: the heaps of all threads behind one name.
+//! The zero-sized allocator: one name for the heaps of all threads.
 //!
-//! Each thread takes from its own heap ([`crate::thread_heap`]); a block goes back to the heap that
-//! owns it, whichever thread frees it. The fast paths are here: the class by one load, the heap by
-//! one load from the thread, the owner of a block by one load from its segment; no lock, no atomic
-//! read-modify-write, no call. Each enters the heap and exits ([`crate::hold`]), so that another
-//! thread can take it between two calls.
+//! Each thread allocates from its own heap ([`crate::thread_heap`]). A freed block returns to the
+//! heap that owns it, whichever thread frees it. The fast paths are here: one load finds the class,
+//! one load the thread's heap, and one load from the block's segment its owner. They have no lock,
+//! no atomic read-modify-write and no call. Each call enters the heap and exits it
+//! ([`crate::ownership`]), so another thread can take the heap between two calls.
 
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -21,23 +21,22 @@ use crate::{
     segment::Segment, size_class::small_class_of, thread, thread_heap, thread_heap::ThreadHeap,
 };
 
-/// The allocator: a value of no size; all values are the one allocator of the process.
+/// The allocator. It has no size; all values are the one allocator of the process.
 ///
-/// It serves as the global allocator and, by value, as the `Allocator` of single containers; all of
-/// these share one memory and one set of figures, and a block may be freed through any of them, on
+/// It is usable as the global allocator and, by value, as the `Allocator` of single containers. All
+/// of them share one memory and one set of statistics. A block may be freed through any of them, on
 /// any thread.
 ///
-/// Progress: taking and giving back is wait-free except for the system's calls, and so is giving
-/// back what another thread took, except for an exchange per batch that is lock-free. A request of
-/// no size touches neither the heap nor the figures.
+/// Progress: wait-free except for system calls. Freeing a block of another thread has one lock-free
+/// exchange per batch. A request of size zero touches neither the heap nor the statistics.
 ///
-/// A request that the system refuses is repeated twice at most, after this thread's heap and the
-/// heaps that no thread holds gave back what they do not need: such a call costs time linear in
-/// that and in the number of heaps.
+/// If the system refuses memory, the request is retried at most twice, after this heap and the
+/// heaps that no thread holds have returned their unused memory. Such a call costs time linear in
+/// that memory and in the number of heaps.
 ///
-/// Not for signal handlers: as with `malloc`, a handler must not allocate or free, since it may
-/// have interrupted this thread inside the allocator, whose lists are half changed then. A panic, a
-/// `println!` or a lock in a handler may allocate, too.
+/// Not for signal handlers: as with `malloc`, a handler must not allocate or free. It may have
+/// interrupted this thread inside the allocator, while its lists are inconsistent. A panic,
+/// `println!` or a lock in a handler may allocate.
 ///
 /// ```
 /// use rast_alloc::RastAlloc;
@@ -52,9 +51,9 @@ use crate::{
 pub struct RastAlloc;
 
 impl RastAlloc {
-    /// Returns the figures of the process, from any thread.
+    /// Returns the statistics of the process. Any thread may call it.
     ///
-    /// Wait-free; cost: linear in the most threads that ever lived at once.
+    /// Wait-free. Cost: linear in the maximum number of threads that ever lived at once.
     pub fn stats() -> Stats {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         return Stats::read();
@@ -62,10 +61,11 @@ impl RastAlloc {
         Stats::default()
     }
 
-    /// Returns the figures of each size class, smallest first, then of spans without a class and of
-    /// mappings.
+    /// Returns the statistics of each size class, smallest first, then of spans without a class and
+    /// of mappings.
     ///
-    /// Wait-free; cost of each row: linear in the most threads that ever lived at once.
+    /// Wait-free. Cost of each row: linear in the maximum number of threads that ever lived at
+    /// once.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;
@@ -81,11 +81,11 @@ impl RastAlloc {
         core::iter::empty()
     }
 
-    /// Returns how many bytes a block of this layout has: at least its size, and all of them may be
-    /// used.
+    /// Returns the size in bytes of a block of this layout: at least the layout's size. The caller
+    /// may use all of it.
     ///
-    /// The block is still given back with the layout that it was taken with, and a change of its
-    /// size keeps no more than that layout says.
+    /// The block must still be freed with the layout that it was allocated with. A reallocation
+    /// copies only as many bytes as that layout has.
     ///
     /// ```
     /// use rast_alloc::{Layout, RastAlloc};
@@ -101,8 +101,8 @@ impl RastAlloc {
         layout.size()
     }
 
-    /// Gives the memory that is unused in the heap of this thread back to the system, and delivers
-    /// what this thread freed of others; returns how many bytes went back.
+    /// Returns the unused memory of this thread's heap to the system, and delivers the blocks of
+    /// other threads that this thread freed. Returns the number of bytes.
     ///
     /// Cost: linear in the unused memory of this thread.
     pub fn purge() -> usize {
@@ -113,47 +113,48 @@ impl RastAlloc {
     }
 
     /// Does [`purge`](Self::purge) for this thread, for all threads that are in no call of the
-    /// allocator at the moment, and for all heaps whose thread has ended; returns how many bytes
-    /// went back.
+    /// allocator at the moment, and for all heaps whose thread has ended. Returns the number of
+    /// bytes.
     ///
-    /// A thread that is in a call does it at its next one. Where the system has no `membarrier`
-    /// (not Linux, or forbidden by a filter of system calls), so do all threads that did not call
-    /// [`on_idle`](Self::on_idle) before.
+    /// A thread that is in a call purges its heap at its next call. Where the system has no
+    /// `membarrier` (not Linux, or forbidden by a system call filter), so do all threads that did
+    /// not call [`on_idle`](Self::on_idle) before.
     ///
-    /// A thread whose heap is being purged when it comes back waits for a bounded time, and takes
-    /// another heap after that.
+    /// A thread whose heap is being purged when it next calls the allocator waits for a bounded
+    /// time, then adopts another heap.
     ///
-    /// Another thread may tend a heap just then: the background thread, one that frees blocks of a
-    /// thread that sleeps, or one that begins to sleep or ends. The call waits for it, up to a
-    /// second in all. If that is not enough, the other thread purges the heap itself, and what it
-    /// gives back is not counted here. In the child of a `fork` the wait is in vain for a heap that
-    /// was tended during the `fork`.
+    /// Another thread may be servicing a heap: the background thread, a thread that frees blocks of
+    /// a sleeping thread, or a thread that starts to sleep or ends. The call waits for such
+    /// threads, up to one second in all. After that the other thread purges the heap itself, and
+    /// those bytes are not counted here. In the child of a `fork` the wait always fails for a heap
+    /// that was being serviced during the `fork`.
     ///
-    /// Blocking, for that second at most; cost: a system call, and linear in the heaps and in their
-    /// unused memory.
+    /// Blocking, for one second at most. Cost: a system call, and linear in the number of heaps and
+    /// in their unused memory.
     pub fn purge_all() -> usize {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
-        return Self::purge() + ThreadHeap::purge_others(thread::here(), thread_heap::TENDED_MS);
+        return Self::purge()
+            + ThreadHeap::purge_others(thread::here(), thread_heap::SERVICE_WAIT_MS);
         #[cfg(any(rast_loom, rast_shuttle))]
         0
     }
 
-    /// Sets how long memory is unused before it goes back to the system by itself: `None` is never,
-    /// and until this is called it is one second.
+    /// Sets how long memory must be unused before it returns to the system automatically. `None`
+    /// disables this. The default is one second.
     ///
-    /// A thread looks at every 64th call that its lists do not serve. What it finds unused at two
-    /// looks that are at least the delay apart goes back: the lists of sizes that no thread asked
-    /// for, whole segments, and free spans from 64 KiB on, at most 28 MiB of the latter two at a
-    /// time. On Linux a background thread, `rast-purge`, does the same for heaps whose thread
-    /// sleeps or has ended, with free spans from two pages on. It starts when 16 MiB are committed
-    /// beyond those in use, and sleeps when nothing is left to give back. The child of a `fork`
-    /// starts its own. Elsewhere [`purge_all`](Self::purge_all) is the means. Segments that stayed
-    /// empty while 64 others were emptied go back whatever is set here.
+    /// A thread checks at every 64th slow path. Memory that two checks, at least the delay apart,
+    /// both find unused returns to the system: the lists of size classes that the thread did not
+    /// use, whole segments, and free spans of 64 KiB or more. One check returns at most 28 MiB of
+    /// segments and spans. On Linux a background thread, `rast-purge`, does the same for
+    /// heaps whose thread sleeps or has ended, with free spans from two pages on. It starts when 16
+    /// MiB more are committed than in use, and sleeps when nothing is left to return. The child of
+    /// a `fork` starts its own. Elsewhere call [`purge_all`](Self::purge_all). Independently of
+    /// this setting, segments that stayed empty while 64 others became empty return to the system.
     ///
-    /// `None` ends the background thread before it returns: it waits for the step that the thread
-    /// is in. A program that has to be single-threaded, or that ends with its last thread instead
-    /// of by `exit`, needs that. Otherwise wait-free, except for the system's calls, one of which
-    /// may start the thread. Applies to all threads, from their next look on.
+    /// `None` stops the background thread before this call returns; the call waits for the step
+    /// that the thread is in. A program that must be single-threaded, or that ends with its last
+    /// thread instead of by `exit`, needs that. Otherwise wait-free except for system calls, one of
+    /// which may start the thread. Applies to all threads, from their next check on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;
@@ -174,23 +175,23 @@ impl RastAlloc {
         let _ = delay;
     }
 
-    /// To be called by a thread before it sleeps: delivers what it freed of others, takes in what
-    /// others freed of it, and gives back whole segments that it did not need since the last such
-    /// call. Until the thread's next call, other threads may purge its heap and put away what they
-    /// free of it.
+    /// Call it before the thread sleeps. Delivers the blocks of other threads that this thread
+    /// freed, takes in its own blocks that others freed, and returns whole segments that were
+    /// unused since the last such call. Until the thread's next call, other threads may purge its
+    /// heap and handle the blocks that they free into it.
     ///
-    /// Cost: linear in what arrived, and a system call for each segment; the next call is a slow
-    /// one, with an exchange more. It waits, for a bounded time, if another thread tends the heap
-    /// just then, and takes another heap after that.
+    /// Cost: linear in the number of arrived blocks, and one system call per segment; the next call
+    /// takes a slow path with one more exchange. If another thread is servicing the heap, the call
+    /// waits for a bounded time and then adopts another heap.
     pub fn on_idle() {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         thread::park();
     }
 }
 
-// Under loom an atomic belongs to one run of a model and cannot be static, and under shuttle the
-// threads of a model are one of the system's, whose end the heaps wait for: there, the system's
-// allocator is in.
+// Under loom an atomic belongs to one run of a model, so it cannot be static. Under shuttle all
+// threads of a model are one OS thread, whose end the heaps wait for. So models use the system's
+// allocator.
 #[cfg(any(rast_loom, rast_shuttle))]
 mod heap {
     use super::{GlobalAlloc, Layout, System};
@@ -245,22 +246,22 @@ mod heap {
     use super::{Layout, NonNull, Segment, ThreadHeap, small_class_of, thread};
     use core::ptr;
 
-    /// Takes a block.
+    /// Allocates a block.
     ///
     /// # Safety
     ///
-    /// 1. None that this build needs; the other one has some.
+    /// 1. None in this build; the other build has some.
     #[inline(always)]
     pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
         if let Some(class) = small_class_of(layout) {
             let heap = thread::here();
-            if heap.hold.enter() {
+            if heap.ownership.enter() {
                 let block = heap.arena.pop(class, layout.size());
                 if !block.is_null() {
-                    heap.hold.exit();
+                    heap.ownership.exit();
                     return block;
                 }
-                // The slow path enters again, and exits.
+                // The slow path enters and exits the heap again.
             }
         }
         allocate_slow(layout)
@@ -271,16 +272,16 @@ mod heap {
         thread::with(|heap| heap.allocate(layout)).unwrap_or(ptr::null_mut())
     }
 
-    /// Takes a block of zeroes.
+    /// Allocates a zeroed block.
     ///
     /// # Safety
     ///
-    /// 1. None that this build needs; the other one has some.
+    /// 1. None in this build; the other build has some.
     pub(super) unsafe fn allocate_zeroed(layout: Layout) -> *mut u8 {
         thread::with(|heap| heap.allocate_zeroed(layout)).unwrap_or(ptr::null_mut())
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     ///
     /// # Safety
     ///
@@ -289,26 +290,26 @@ mod heap {
     pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
         if let Some(class) = small_class_of(layout) {
             let heap = thread::here();
-            if !heap.hold.enter() {
+            if !heap.ownership.enter() {
                 // SAFETY: obligation 1.
                 unsafe { deallocate_slow(block, layout) };
                 return;
             }
             if HARDENED {
-                if !heap.arena.has_near(block) {
+                if !heap.arena.has_own(block) {
                     // SAFETY: obligation 1, and the class follows from the layout.
                     unsafe { deallocate_checked(block, layout, class, heap) };
                     return;
                 }
                 // SAFETY: the block is known to be this heap's.
-                let mark = unsafe { heap.arena.near_mark(block) };
+                let mark = unsafe { heap.arena.own_mark(block) };
                 // SAFETY: obligation 1; the block is this heap's, and the class follows from the
                 // layout.
                 if unsafe {
                     heap.arena
                         .try_push_marked(class, block, layout.size(), mark)
                 } {
-                    heap.hold.exit();
+                    heap.ownership.exit();
                     return;
                 }
             } else {
@@ -323,7 +324,7 @@ mod heap {
                 // SAFETY: obligation 1; the block is this heap's, and the class follows from the
                 // layout.
                 if unsafe { heap.arena.try_push(class, block, layout.size()) } {
-                    heap.hold.exit();
+                    heap.ownership.exit();
                     return;
                 }
             }
@@ -335,12 +336,12 @@ mod heap {
         unsafe { deallocate_slow(block, layout) };
     }
 
-    /// Gives a small block of another owner back.
+    /// Frees a small block of another owner.
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's,
-    ///    which was entered.
+    /// 1. As for [`deallocate`]; the block is of this class and owner, and `heap` is the thread's
+    ///    heap, which was entered.
     #[inline(never)]
     unsafe fn deallocate_foreign(
         block: *mut u8,
@@ -355,32 +356,32 @@ mod heap {
         }
         // SAFETY: obligation 1; small blocks are those of threads' heaps.
         if unsafe { heap.try_post(block, owner, class, layout.size()) } {
-            heap.hold.exit();
+            heap.ownership.exit();
             return;
         }
         // SAFETY: obligation 1.
         unsafe { deallocate_slow(block, layout) };
     }
 
-    /// Gives a small block back that is not known to be this thread's, in a hardened build.
+    /// Frees a small block that is not known to be this thread's, in a hardened build.
     ///
     /// # Safety
     ///
-    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's, which was
-    ///    entered.
+    /// 1. As for [`deallocate`]; the block is of this class, and `heap` is the thread's heap, which
+    ///    was entered.
     #[inline(never)]
     unsafe fn deallocate_checked(block: *mut u8, layout: Layout, class: usize, heap: &ThreadHeap) {
         // SAFETY: obligation 1.
         if unsafe { heap.try_post_known(block, class, layout.size()) } {
-            heap.hold.exit();
+            heap.ownership.exit();
             return;
         }
         // SAFETY: obligation 1.
         unsafe { deallocate_far(block, layout, class, heap) };
     }
 
-    /// Gives a small block back whose segment is not known, or that goes into no open remote-free
-    /// batch, in a hardened build.
+    /// Frees a small block whose segment is not known, or which no open remote-free batch accepts,
+    /// in a hardened build.
     ///
     /// # Safety
     ///
@@ -390,20 +391,20 @@ mod heap {
         if heap.arena.number().is_at(block.addr()) {
             // SAFETY: obligation 1; the block is this heap's.
             unsafe { heap.arena.push(class, block, layout.size()) };
-            heap.hold.exit();
+            heap.ownership.exit();
             return;
         }
         // SAFETY: obligation 1.
         if unsafe { heap.try_post_far(block, class, layout.size()) } {
-            heap.hold.exit();
+            heap.ownership.exit();
             return;
         }
-        // Where the block is none the slow path says so.
+        // If it is no block, the slow path reports it.
         // SAFETY: obligation 1.
         unsafe { deallocate_slow(block, layout) };
     }
 
-    /// Gives a block back that is not small or not this thread's.
+    /// Frees a block that is not small or not this thread's.
     ///
     /// # Safety
     ///
@@ -412,8 +413,8 @@ mod heap {
     unsafe fn deallocate_slow(block: *mut u8, layout: Layout) {
         // SAFETY: blocks are never null.
         let block = unsafe { NonNull::new_unchecked(block) };
-        // Without memory for a heap the block stays where it is: lost, as there is no thread who
-        // could put it away. SAFETY: obligation 1.
+        // Without memory for a heap the block is leaked, as no thread can handle it.
+        // SAFETY: obligation 1.
         thread::with(|heap| unsafe { heap.deallocate(block, layout) });
     }
 
@@ -431,13 +432,13 @@ mod heap {
         if let (Some(from), Some(to)) = (small_class_of(old), small_class_of(new)) {
             let heap = thread::here();
             // SAFETY: obligation 1.
-            if heap.hold.enter() && unsafe { heap.is_known(block) } {
+            if heap.ownership.enter() && unsafe { heap.is_known(block) } {
                 if HARDENED {
                     hardened::check_used(block, from, old.size());
                 }
                 if from == to {
                     heap.arena.count_resize(old.size(), size);
-                    heap.hold.exit();
+                    heap.ownership.exit();
                     return block;
                 }
                 let moved = heap.arena.pop(to, size);
@@ -449,7 +450,7 @@ mod heap {
                     // SAFETY: obligation 1; the block is this heap's, and the class follows from
                     // the layout.
                     unsafe { heap.arena.push(from, block, old.size()) };
-                    heap.hold.exit();
+                    heap.ownership.exit();
                     return moved;
                 }
             }
@@ -458,8 +459,8 @@ mod heap {
         unsafe { reallocate_slow(block, old, new) }
     }
 
-    /// Changes the size of a block that is not small or not this thread's, or for which no block is
-    /// at hand.
+    /// Changes the size of a block that is not small or not this thread's, or for which the list is
+    /// empty.
     ///
     /// # Safety
     ///
@@ -474,8 +475,9 @@ mod heap {
     }
 }
 
-// SAFETY: the heap keeps the contract (blocks apart, as long and aligned as asked, null on refusal,
-// nothing panics or unwinds); nothing inside allocates through the global allocator.
+// SAFETY: the heap keeps the contract: blocks do not overlap, are as long and aligned as requested,
+// a refusal is null, and nothing panics or unwinds. Nothing inside allocates through the global
+// allocator.
 unsafe impl GlobalAlloc for RastAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -521,7 +523,7 @@ impl FrontEnd for RastAlloc {
     }
 }
 
-/// A block of this layout, which `from` takes if it has a size.
+/// Returns a block of this layout, from `from` if the layout has a size.
 #[inline]
 fn take(layout: Layout, from: impl FnOnce(Layout) -> *mut u8) -> Result<NonNull<[u8]>, AllocError> {
     let block = match layout.size() {
@@ -531,7 +533,7 @@ fn take(layout: Layout, from: impl FnOnce(Layout) -> *mut u8) -> Result<NonNull<
     Ok(NonNull::slice_from_raw_parts(block, layout.size()))
 }
 
-// SAFETY: as for `GlobalAlloc`; all values of this type are the same allocator, so a block of one
+// SAFETY: as for `GlobalAlloc`. All values of this type are the same allocator, so a block of one
 // may be freed by another, and moving a value moves nothing. A layout without size gets an aligned
 // address that is no block.
 unsafe impl Allocator for RastAlloc {

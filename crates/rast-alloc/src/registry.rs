@@ -1,9 +1,9 @@
-//! Registries: all heaps of threads there ever were, for those who look through them; and what a
-//! table of stripes has no place for.
+//! Registries: lists that only grow. One has all heaps of threads there ever were; another one the
+//! stripes for which a table has no entry.
 //!
-//! A list that only grows: an entry's link is written before it is published and never after, so
-//! reading needs no protection and waits for no other thread. Heaps are reused, so it is as long as
-//! the most threads that ever lived at once.
+//! An entry's link is written before the entry is published and never after, so reading needs no
+//! protection and waits for no thread. Heaps are reused, so the list is as long as the maximum
+//! number of threads that ever lived at once.
 
 use core::ptr::{self, NonNull};
 
@@ -17,7 +17,7 @@ pub struct Registry<T> {
     first: AtomicPtr<T>,
 }
 
-/// The place of a value in its [`Registry`].
+/// The link of a value in its [`Registry`].
 #[derive(Debug)]
 pub struct Entry<T>(UnsafeCell<*mut T>);
 
@@ -28,13 +28,13 @@ unsafe impl<T> Send for Entry<T> {}
 
 /// A value that may be entered.
 pub trait Entered: Sized {
-    /// Its place.
+    /// Its link.
     fn entry(&self) -> &Entry<Self>;
 }
 
 impl<T> Entry<T> {
     constructor! {
-        /// A place in no list.
+        /// Makes the link of a value in no list.
         pub fn new() {
             Self(UnsafeCell::new(ptr::null_mut()))
         }
@@ -43,7 +43,7 @@ impl<T> Entry<T> {
 
 impl<T: Entered> Registry<T> {
     constructor! {
-        /// An empty list.
+        /// Makes an empty list.
         pub fn new() {
             Self {
                 first: AtomicPtr::new(ptr::null_mut()),
@@ -75,8 +75,7 @@ impl<T: Entered> Registry<T> {
         }
     }
 
-    /// Calls `f` on the values, latest first, until it breaks off with something; wait-free except
-    /// for `f`.
+    /// Calls `f` on the values, latest first, until it returns `Some`. Wait-free except for `f`.
     pub fn find<'a, R>(&'a self, mut f: impl FnMut(&'a T) -> Option<R>) -> Option<R> {
         // Acquire: pairs with the Release in `enter`, of each entry: a later exchange continues an
         // earlier one's release. [AR3]

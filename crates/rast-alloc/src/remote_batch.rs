@@ -1,27 +1,27 @@
-//! Remote-free batches: blocks of one other owner that a thread freed, packed so that neither side
-//! waits for their memory.
+//! Remote-free batches: freed blocks of one other owner, packed so that neither thread waits for
+//! the blocks' memory.
 //!
-//! A plain list through the blocks costs the owner a wait for each: its first word was last written
-//! by another processor, and only it tells where the next one is. So a block that has the room
-//! carries the places of those that come after it:
+//! With a plain list through the blocks, the owner would have one cache miss per block: the first
+//! word, which has the address of the next block, was last written by another processor. So a block
+//! with enough space stores the positions of the blocks that follow it:
 //!
 //! ```text
 //!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
 //!              batch header of 64 bytes                            8 bytes       batch header
-//!                              └► blocks that no thread writes to
+//!                              └► blocks that the freeing thread does not write to
 //! ```
 //!
-//! A place is the block's distance from its batch header in units of 8 bytes, in 32 bits: so twice
-//! as many have room as addresses would, and a block that is 16 GiB away or more begins a batch
-//! header of its own. The bit 0 of a link says that the block it leads to is a batch header; blocks
-//! are at multiples of 8.
+//! A position is the block's distance from the batch header in units of 8 bytes, as 32 bits. That
+//! is half the size of an address. A block 16 GiB or more away starts a new batch header. Blocks
+//! are at multiples of 8, so bit 0 of a link is free: it is set if the link leads to a batch
+//! header.
 //!
-//! In a hardened build the word of the count has a seal too: a keyed digest of the count, the
-//! distances and the batch header's address, which is looked at before any of them is followed.
+//! In a hardened build the word with the count also contains a seal: a keyed digest of the count,
+//! the distances and the batch header's address. The owner checks it before it follows any of them.
 //!
-//! The freeing thread touches the batch headers alone. The owner reads one line for thirteen blocks
-//! of 64 bytes, and asks for the next batch header's before it goes through those of one; to the
-//! others it only writes, which nothing waits for.
+//! The freeing thread writes only to batch headers. The owner reads one cache line for thirteen
+//! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of one. To
+//! the other blocks it only writes, which causes no wait.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -34,25 +34,25 @@ use crate::primitive::hint::prefetch_write;
 
 /// The bit of a link to a batch header.
 const CARRIES: usize = 1;
-/// What a batch header has before the distances: its link and their count.
+/// Size of a batch header before the distances: its link and the count.
 const HEAD: usize = size_of::<usize>() + size_of::<u32>();
-/// Where in it the count is.
+/// Offset of the count.
 const COUNT: usize = size_of::<usize>();
-/// Distances that a batch header takes at most.
+/// Maximum number of distances in a batch header.
 const CARRIED_MAX: usize = (1 << COUNT_BITS) - 1;
-/// Bits of the count; in a hardened build the others of its word are the [`seal`].
+/// Bits of the count; in a hardened build the other bits of its word are the [`seal`].
 const COUNT_BITS: u32 = 6;
 /// Blocks are at multiples of eight bytes.
 const UNIT_BITS: u32 = 3;
-/// What a full remote-free batch has, as [`weight`] counts.
-pub(crate) const FULL: usize = 64 * LEAST;
-/// What a block counts at least.
-const LEAST: usize = 1024;
+/// The weight of a full remote-free batch; see [`weight`].
+pub(crate) const FULL: usize = 64 * WEIGHT_MIN;
+/// The minimum weight of a block.
+const WEIGHT_MIN: usize = 1024;
 
-// A span without a class has a grain at least.
+// A span without a class has at least one grain.
 const _: () = assert!(room(GRAIN) == CARRIED_MAX);
 
-/// How many distances a batch header of `size` bytes takes.
+/// The number of distances that fit into a batch header of `size` bytes.
 #[inline(always)]
 const fn room(size: usize) -> usize {
     let room = size.saturating_sub(HEAD) / size_of::<i32>();
@@ -63,15 +63,15 @@ const fn room(size: usize) -> usize {
     }
 }
 
-/// What a block of `size` bytes counts in a remote-free batch: so one number bounds both, 64 blocks
-/// and 64 KiB.
+/// The weight of a block of `size` bytes in a remote-free batch: one number that bounds both the
+/// blocks (64) and the bytes (64 KiB).
 #[inline(always)]
 const fn weight(size: usize) -> usize {
-    if size > LEAST { size } else { LEAST }
+    if size > WEIGHT_MIN { size } else { WEIGHT_MIN }
 }
 
-/// Freed blocks of one owner; on a line of its own, so that a place in a row of them is found by a
-/// shift.
+/// Freed blocks of one owner; on cache lines of its own, so that a shift finds an entry of an
+/// array.
 #[repr(align(64))]
 pub(crate) struct RemoteBatch<O> {
     owner: Cell<*const O>,
@@ -80,18 +80,18 @@ pub(crate) struct RemoteBatch<O> {
     last: Cell<*mut Block>,
     /// The last batch header; null if the first link leads to none.
     header: Cell<*mut Block>,
-    /// Where the batch header takes the next distance.
+    /// Where the batch header stores the next distance.
     place: Cell<*mut i32>,
-    /// Where its room ends.
+    /// The end of its space.
     end: Cell<*mut i32>,
-    /// What may still be put in, in bytes as [`weight`] counts them.
+    /// The weight that is left.
     left: Cell<usize>,
 }
 
-/// What a remote-free batch held when it was taken out.
+/// The contents of a remote-free batch that was taken.
 pub(crate) struct Packed<'a, O> {
     pub(crate) owner: &'a O,
-    /// The link to the first block, of a list that the last one ends.
+    /// The link to the first block of the list; `last` ends it.
     pub(crate) first: *mut Block,
     pub(crate) last: *mut Block,
 }
@@ -109,33 +109,33 @@ impl<O> RemoteBatch<O> {
         }
     }
 
-    /// Whether the remote-free batch is for this owner.
+    /// Returns `true` if the batch is open for this owner.
     #[inline(always)]
     pub(crate) fn is_for(&self, owner: *const O) -> bool {
         ptr::eq(self.owner.get(), owner)
     }
 
-    /// Begins a remote-free batch for an owner who stays for ever; it must be empty.
+    /// Opens an empty batch for an owner that is never unmapped.
     pub(crate) fn open(&self, owner: &'static O) {
         debug_assert!(self.owner.get().is_null());
         self.owner.set(owner);
     }
 
-    /// Whether it is to be delivered.
+    /// Returns `true` if the batch must be delivered.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.left.get() == 0
     }
 
-    /// Puts a block in if the last batch header takes its place and the remote-free batch is not
-    /// full by it; false, and nothing has changed, if not.
+    /// Adds a block if the last batch header has room for its distance and the batch is not full
+    /// afterwards. Otherwise returns `false` and changes nothing.
     ///
     /// # Safety
     ///
     /// 1. As for [`RemoteBatch::put`].
     #[inline(always)]
     pub(crate) unsafe fn try_put(&self, block: *mut Block, size: usize) -> bool {
-        // Neither is more than `FULL`.
+        // Both are at most `FULL`.
         let rest = self.left.get().cast_signed() - weight(size).cast_signed();
         if rest <= 0 {
             return false;
@@ -148,8 +148,8 @@ impl<O> RemoteBatch<O> {
         true
     }
 
-    /// How far a block is from the last batch header, if that has room for it and it is not too far
-    /// away.
+    /// The distance of a block from the last batch header, if the header has room for it and the
+    /// distance fits.
     #[inline(always)]
     fn distance_to(&self, block: *mut Block) -> Option<i32> {
         if self.place.get() == self.end.get() {
@@ -163,19 +163,19 @@ impl<O> RemoteBatch<O> {
         Some(distance as i32)
     }
 
-    /// Notes in the last batch header, which has room, where a block is.
+    /// Stores a block's distance in the last batch header, which has room.
     #[inline(always)]
     fn carry(&self, distance: i32) {
         let place = self.place.get();
         debug_assert_ne!(place, self.end.get());
-        // SAFETY: the place lies before the end of the batch header's room, which is this
-        // remote-free batch's, and is aligned to its four bytes, as the head ends so.
+        // SAFETY: the address is inside the batch header's space, which belongs to this batch, and
+        // is aligned to four bytes, as the end of the head is.
         unsafe { place.write(distance) };
-        // SAFETY: as above, so the next place lies in the room or at its end.
+        // SAFETY: as above, so the next address is in the space or at its end.
         self.place.set(unsafe { place.add(1) });
     }
 
-    /// Puts a block in.
+    /// Adds a block.
     ///
     /// # Safety
     ///
@@ -198,7 +198,7 @@ impl<O> RemoteBatch<O> {
         let room = room(size);
         if room > 0 {
             self.header.set(block);
-            // SAFETY: the block has room for its head.
+            // SAFETY: the block has room for the head.
             let place = unsafe { block.byte_add(HEAD) }.cast::<i32>();
             self.place.set(place);
             // SAFETY: and for this many distances behind it.
@@ -209,7 +209,8 @@ impl<O> RemoteBatch<O> {
         }
     }
 
-    /// Writes how many blocks the last batch header carries; it takes no more.
+    /// Writes the count, and in a hardened build the seal, of the last batch header, which is then
+    /// complete.
     #[inline]
     fn seal(&self) {
         let header = self.header.replace(ptr::null_mut());
@@ -221,19 +222,18 @@ impl<O> RemoteBatch<O> {
         let carried = (place.addr() - header.addr() - HEAD) / size_of::<i32>();
         let mut word = carried as u32;
         if HARDENED {
-            // SAFETY: the batch header is this remote-free batch's, and so many distances were
-            // written.
+            // SAFETY: the batch header belongs to this batch, and so many distances were written.
             word |= unsafe { seal(header, carried) } << COUNT_BITS;
         }
         // SAFETY: a batch header is longer than its head.
         let count = unsafe { header.byte_add(COUNT) };
-        // SAFETY: as above; the batch header is this remote-free batch's, and aligned to a word.
+        // SAFETY: as above; the batch header belongs to this batch, and is aligned to a word.
         unsafe { count.cast::<u32>().write(word) };
     }
 
-    /// Takes all blocks out, with the owner; `None` if there is none.
+    /// Takes all blocks, with their owner; `None` if the batch is empty.
     pub(crate) fn take<'a>(&self) -> Option<Packed<'a, O>> {
-        // SAFETY: owners stay for ever, as `open` asks.
+        // SAFETY: owners are never unmapped, which `open` requires.
         let owner = unsafe { self.owner.replace(ptr::null()).as_ref() }?;
         self.seal();
         self.left.set(FULL);
@@ -245,9 +245,8 @@ impl<O> RemoteBatch<O> {
     }
 }
 
-/// What a batch header's word says of its count and distances in a hardened build, except for the
-/// count: a polynomial of them, and of where the batch header is, at a secret point. So who does
-/// not know the secret changes none of them unseen, but by chance.
+/// The seal of a batch header in a hardened build: a polynomial of its count, its distances and its
+/// address, evaluated at a secret point. Without the secret, a change is undetected only by chance.
 ///
 /// # Safety
 ///
@@ -262,10 +261,10 @@ unsafe fn seal(header: *mut Block, count: usize) -> u32 {
 }
 
 /// The upper bits of a polynomial whose coefficients are an address, the number of distances and
-/// each of these.
+/// each distance.
 #[inline]
 fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
-    // A coefficient has 32 bits, and the point is odd: so each of its bits reaches the upper half
+    // A coefficient has 32 bits, and the point is odd; so each of its bits reaches the upper half
     // with 32 bits of the point.
     let times = |one: u32, power: u64| u64::from(one).wrapping_mul(power);
     let square = point.wrapping_mul(point);
@@ -273,7 +272,7 @@ fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
     let fourth = square.wrapping_mul(square);
     let (fours, rest) = distances.as_chunks();
     let mut sum = address as u64 ^ distances.len() as u64;
-    // Four at once, as each step waits for the one before.
+    // Four at once, as each step depends on the previous one.
     for &[a, b, c, d] in fours {
         let four = times(a, cube)
             .wrapping_add(times(b, square))
@@ -287,9 +286,8 @@ fn digest(address: usize, distances: &[u32], point: u64) -> u32 {
     (sum.wrapping_mul(point) >> (u32::BITS + COUNT_BITS)) as u32
 }
 
-/// Calls `accept` on the block that `link` leads to and on those that it carries; returns the next
-/// link and how many blocks that were. In a hardened build it calls `ahead` before, on those that
-/// it carries and on the one after it, which is null at the end.
+/// Calls `accept` on the blocks that a batch header at `link` carries, and then on the block at
+/// `link`. Returns the next link and the number of blocks.
 ///
 /// # Safety
 ///
@@ -329,14 +327,14 @@ pub(crate) unsafe fn unpack(
             accept(unsafe { NonNull::new_unchecked(carried(index)) });
         }
     }
-    // Last, since its words may be written now.
+    // Last, as its words may be overwritten from now on.
     // SAFETY: blocks are never null.
     accept(unsafe { NonNull::new_unchecked(block) });
     (next, count + 1)
 }
 
-/// Ends the process unless a link leads to a batch header whose count and distances are as they
-/// were written; of a hardened build, where every block that begins has room for a distance.
+/// Ends the process unless a link leads to a batch header whose count and distances are unchanged.
+/// Hardened builds only, where every block has room for at least one distance.
 ///
 /// # Safety
 ///
@@ -405,7 +403,7 @@ mod tests {
         blocks.sort_unstable();
         assert_eq!(found, blocks);
     }
-    /// Changes that cancel each other where distances weigh too much or too little.
+    /// Changes that cancel each other if distances are weighted too high or too low.
     #[test]
     fn changed_distances_have_another_digest() {
         const POINT: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,4 +1,4 @@
-//! Segments: the pieces of address space that an owner takes from the system.
+//! Segments: the units of address space that an owner maps.
 //!
 //! ```text
 //!   multiple of SEGMENT
@@ -10,21 +10,20 @@
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `public.owner` | when the segment is made, before any block of it is given out | by the thread that frees a block |
-//! | `public.classes` | by the owner, when a slab begins and ends to serve; atomic | by other threads that free a block |
+//! | `public.owner` | when the segment is mapped, before any block of it is allocated | by any thread that frees a block |
+//! | `public.classes` | by the owner, when a slab is opened or closed; atomic | by other threads that free a block |
 //! | `previous`, `next` | by the owner | by the owner |
-//! | `is_empty` | by the owner | by the owner: one free span fills it |
-//! | `slabs`, `tags` | by the owner | by the owner; touched as far as they are used |
+//! | `is_empty` | by the owner | by the owner: one free span fills the segment |
+//! | `slabs`, `tags` | by the owner | by the owner; only the used part is touched |
 //!
-//! 1. A segment starts at a multiple of its length, so the address of any block, masked, is the
+//! 1. A segment starts at a multiple of its length. So the address of any block, masked, is the
 //!    address of its header.
-//! 2. Every byte behind the header belongs to a span ([`crate::span`]); a slab is a span of a whole
+//! 2. Every byte after the header belongs to a span ([`crate::span`]); a slab is a span of a whole
 //!    slot.
-//! 3. The owner never changes: where a thread dies, its heap lives on and is adopted whole. So the
-//!    thread that has a block may read it without any ordering of its own: what brought the block
-//!    brought the header.
-//! 4. A segment goes back to the system when one free span fills it; then no block of it is left to
-//!    be freed.
+//! 3. The owner never changes: when a thread ends, its heap stays and is adopted as a whole. So a
+//!    thread that has a block may read the owner without an ordering of its own: whatever published
+//!    the block published the header.
+//! 4. A segment is unmapped when one free span fills it; then no block of it is in use.
 
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -32,7 +31,7 @@ use core::ptr::{self, NonNull};
 
 use crate::geometry::{GRAIN, HARDENED, MARKS, SEGMENT, SLOT, SLOTS, TAGS};
 use crate::hardened::marks::{Mark, Marks};
-use crate::hardened::units::{self, Near};
+use crate::hardened::page_map::{self, OwnSegments};
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
@@ -49,25 +48,25 @@ const FIRST: usize = if GUARD == 0 {
 /// Where the last span ends.
 const END: usize = SEGMENT - GUARD;
 
-/// What other threads read of a header.
+/// The part of a header that other threads read.
 struct Public {
     owner: *const (),
-    /// The classes that the slabs of its slots serve, 0 where none does; of no length but in a
-    /// hardened build.
+    /// The classes of the slabs in the slots, 0 for none; of length zero except in a hardened
+    /// build.
     classes: [AtomicU8; SLOTS * HARDENED as usize],
 }
 
 /// The header of a segment.
 #[repr(C)]
 pub(crate) struct Segment {
-    /// On lines of its own, since other threads read it and write nothing.
+    /// On cache lines of its own: other threads read it, and only atomics in it change.
     public: CachePadded<Public>,
     previous: Cell<*const Segment>,
     next: Cell<*const Segment>,
     is_empty: Cell<bool>,
     slabs: [Slab; SLOTS],
     tags: Tags,
-    /// What begins where; of no length but in a hardened build.
+    /// The marks of the blocks; of length zero except in a hardened build.
     marks: Marks,
 }
 
@@ -75,10 +74,11 @@ const _: () = assert!(SEGMENT.is_multiple_of(PAGE));
 const _: () = assert!(offset_of!(Segment, tags) == TAGS && offset_of!(Segment, marks) == MARKS);
 
 impl Segment {
-    /// The length of the one span that fills an empty segment.
+    /// Length of the span that fills an empty segment.
     pub(crate) const BYTES: usize = END - FIRST;
 
-    /// Maps a segment for `owner` and puts its bytes into `spans`; `None` if the system has none.
+    /// Maps a segment for `owner` and adds its bytes to `spans`; `None` if the system has no
+    /// memory.
     pub(crate) fn map(owner: *const (), unit: u16, spans: &SpanIndex) -> Option<NonNull<Self>> {
         let start = os::map(SEGMENT, SEGMENT)?;
         if HARDENED && !guard(start, unit) {
@@ -86,8 +86,8 @@ impl Segment {
             unsafe { os::unmap(start, SEGMENT, SEGMENT) };
             return None;
         }
-        // Remote-free batches keep distances between blocks, from which the owner makes their
-        // addresses again.
+        // Remote-free batches store distances between blocks, from which the owner computes the
+        // addresses.
         start.expose_provenance();
         let segment = start.cast::<Self>();
         // SAFETY: the mapping is new, aligned to its length, and longer than the header, for which
@@ -98,13 +98,13 @@ impl Segment {
         header.is_empty.set(true);
         // SAFETY: the first span starts behind the header, inside the mapping.
         let first = unsafe { start.add(FIRST) };
-        // SAFETY: the bytes behind the header are new, zero, and no thread's; the mapping stays
-        // until it is unmapped below, after the span was withdrawn.
+        // SAFETY: the bytes behind the header are new, zero, and used by no thread; the mapping
+        // stays until it is unmapped below, after the span was removed.
         unsafe { spans.format(first, Self::BYTES) };
         Some(segment)
     }
 
-    /// Gives a segment back to the system.
+    /// Unmaps a segment.
     ///
     /// # Safety
     ///
@@ -112,19 +112,19 @@ impl Segment {
     ///    more.
     pub(crate) unsafe fn unmap(segment: NonNull<Self>) {
         if HARDENED {
-            units::note(segment.addr().get(), units::NONE);
+            page_map::note(segment.addr().get(), page_map::NONE);
         }
         // SAFETY: obligation 1; `map` mapped exactly this.
         unsafe { os::unmap(segment.cast(), SEGMENT, SEGMENT) };
     }
 
-    /// The segment that holds `address`.
+    /// Returns the segment that contains `address`.
     #[inline(always)]
     pub(crate) fn of<T>(address: *mut T) -> *const Self {
         address.map_addr(|address| address & !(SEGMENT - 1)).cast()
     }
 
-    /// The owner of the segment that holds a block.
+    /// Returns the owner of the segment that contains a block.
     ///
     /// # Safety
     ///
@@ -132,29 +132,27 @@ impl Segment {
     #[inline(always)]
     pub(crate) unsafe fn owner_of<T>(block: *mut T) -> *const () {
         let segment = Self::of(block);
-        // SAFETY: the header is at the masked address, obligation 1 and rule 1; no thread writes to
-        // this part of it but to what is atomic.
+        // SAFETY: the header is at the masked address, obligation 1 and rule 1; threads write only
+        // to the atomics in this part of it.
         let public = unsafe { &(*segment).public };
         // The owner was written before the block was given out, and never after: rule 3.
         public.owner
     }
 
-    /// What other threads read of the class that the slab of an address's slot serves; of a
-    /// hardened build.
+    /// Returns the class entry of the slot that contains an address, in a hardened build.
     ///
     /// # Safety
     ///
     /// 1. `address` lies in a segment that is mapped for `'a`.
     #[inline(always)]
     unsafe fn class_at<'a, T>(address: *mut T) -> Option<&'a AtomicU8> {
-        // SAFETY: the header is at the masked address, obligation 1; no thread writes to this part
-        // of it but to what is atomic.
+        // SAFETY: the header is at the masked address, obligation 1; threads write only to the
+        // atomics in this part of it.
         let public = unsafe { &(*Self::of(address)).public };
         public.classes.get(address.addr() % SEGMENT / SLOT)
     }
 
-    /// Notes the class that a slab serves, 0 for none, for other threads to see; only in a hardened
-    /// build.
+    /// Publishes the class of a slab to other threads, 0 for none; only in a hardened build.
     ///
     /// # Safety
     ///
@@ -162,13 +160,13 @@ impl Segment {
     pub(crate) unsafe fn note_class(slab: *mut u8, class: usize) {
         // SAFETY: obligation 1.
         if let Some(place) = unsafe { Self::class_at(slab) } {
-            // Relaxed: what brings a block of the slab to a thread brings this too. [AH24]
+            // Relaxed: whatever brings a block of the slab to a thread also publishes this. [AH24]
             place.store(class as u8, Ordering::Relaxed);
         }
     }
 
-    /// Whether a block of a class may start at an address, by what its slot serves; any thread may
-    /// ask, in a hardened build.
+    /// Returns `true` if a block of a class may start at an address, by the class of its slot. Any
+    /// thread may call it, in a hardened build.
     ///
     /// # Safety
     ///
@@ -179,12 +177,14 @@ impl Segment {
         let Some(place) = (unsafe { Self::class_at(address) }) else {
             return false;
         };
-        // Relaxed: as for [AH24]; of what is no block of a slab any answer will do. [AH25]
+        // Relaxed: as for [AH24]; for an address that is no block of a slab any result is valid.
+        // [AH25]
         usize::from(place.load(Ordering::Relaxed)) == class
             && size_class::is_start(class, address.addr() % SLOT)
     }
 
-    /// The slab that serves the slot which holds `address`, if one does: look at its class.
+    /// Returns the slab of the slot that contains `address`; it has no class if no slab is open
+    /// there.
     ///
     /// # Safety
     ///
@@ -197,18 +197,19 @@ impl Segment {
         &segment.slabs[address.addr() % SEGMENT / SLOT]
     }
 
-    /// Notes that one free span fills the segment.
+    /// Records that one free span fills the segment.
     pub(crate) fn enter_empty(&self) {
         self.is_empty.set(true);
     }
 
-    /// Notes that a span of it is used; returns whether one free span filled it before.
+    /// Records that a span of the segment is used. Returns `true` if one free span filled it
+    /// before.
     #[inline]
     pub(crate) fn leave_empty(&self) -> bool {
         self.is_empty.replace(false)
     }
 
-    /// Where the first span of a segment starts.
+    /// Returns the start of the segment's first span.
     #[cfg(test)]
     pub(crate) fn first(segment: NonNull<Self>) -> NonNull<u8> {
         // SAFETY: the first span starts behind the header.
@@ -216,23 +217,23 @@ impl Segment {
     }
 }
 
-/// Notes a new segment, and forbids the pages between its header and its spans and behind these;
-/// returns whether the segment can be noted.
+/// Enters a new segment into the page map, and forbids access to the pages before and behind its
+/// spans. Returns `false` if the page map does not cover its address.
 fn guard(start: NonNull<u8>, unit: u16) -> bool {
     for at in [FIRST - GUARD, END] {
         // SAFETY: the page lies in the segment.
         let page = unsafe { start.add(at) };
-        // SAFETY: the segment is new; neither its header nor its spans have the page.
+        // SAFETY: the segment is new; the page is part of neither its header nor its spans.
         let _ = unsafe { os::protect(page, GUARD, Access::Forbidden) };
     }
-    units::note(start.addr().get(), unit)
+    page_map::note(start.addr().get(), unit)
 }
 
 /// All segments of one owner, linked through their headers.
 pub(crate) struct Segments {
     first: Cell<*const Segment>,
     count: Cell<usize>,
-    near: Near,
+    own: OwnSegments,
 }
 
 impl Segments {
@@ -240,15 +241,15 @@ impl Segments {
         Self {
             first: Cell::new(ptr::null()),
             count: Cell::new(0),
-            near: Near::none(),
+            own: OwnSegments::none(),
         }
     }
 
-    /// Whether a block is known to lie in one of them, in a hardened build; it may without being
-    /// known to.
+    /// Returns `true` if a block is known to lie in one of them, in a hardened build. A block may
+    /// lie in one even if the result is `false`.
     #[inline(always)]
     pub(crate) fn has(&self, block: *mut u8) -> bool {
-        self.near.has(block.addr())
+        self.own.has(block.addr())
     }
 
     /// The mark of a block, in a hardened build.
@@ -259,10 +260,10 @@ impl Segments {
     #[inline(always)]
     pub(crate) unsafe fn mark_of(&self, block: *mut u8) -> Mark<'_> {
         // SAFETY: obligation 1.
-        unsafe { self.near.mark_of(block) }
+        unsafe { self.own.mark_of(block) }
     }
 
-    /// How many there are.
+    /// The number of segments.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count.get()
@@ -277,11 +278,11 @@ impl Segments {
         self.first.set(segment);
         self.count.set(self.count.get() + 1);
         // SAFETY: a linked segment is mapped until it is unlinked.
-        unsafe { self.near.note(ptr::from_ref(segment).addr()) };
+        unsafe { self.own.note(ptr::from_ref(segment).addr()) };
     }
 
     pub(crate) fn unlink(&self, segment: &Segment) {
-        self.near.forget(ptr::from_ref(segment).addr());
+        self.own.forget(ptr::from_ref(segment).addr());
         let (previous, next) = (segment.previous.get(), segment.next.get());
         // SAFETY: as in `link`.
         match unsafe { previous.as_ref() } {
@@ -297,7 +298,7 @@ impl Segments {
         self.count.set(self.count.get() - 1);
     }
 
-    /// Takes one out.
+    /// Removes one.
     pub(crate) fn pop(&self) -> Option<NonNull<Segment>> {
         // SAFETY: linked segments are mapped.
         let segment = unsafe { self.first.get().as_ref() }?;
@@ -305,7 +306,7 @@ impl Segments {
         NonNull::new(ptr::from_ref(segment).cast_mut())
     }
 
-    /// Calls `f` on each; `f` may take it out and unmap it.
+    /// Calls `f` on each; `f` may remove and unmap it.
     #[cfg(test)]
     pub(crate) fn each(&self, mut f: impl FnMut(NonNull<Segment>)) {
         let mut next = self.first.get();

@@ -1,4 +1,4 @@
-//! A heap of one's own for many threads: arenas that are claimed for one call at a time.
+//! A separate heap for many threads: arenas that are claimed for one call at a time.
 //!
 //! ```text
 //!   SharedHeap   │ budget │ ▪ │ ▪ │   │ … 64 places, and a list
@@ -6,14 +6,15 @@
 //!                           └────► stripe: mailbox ◄── messages: blocks freed while another thread held the stripe
 //! ```
 //!
-//! 1. A stripe is touched by the thread that holds its mailbox ([`crate::mailbox`]), and is held
-//!    for one call.
-//! 2. To take a block a thread claims any stripe that no thread holds, and makes another one if all
-//!    are held. So no thread waits for anybody, and in the child of a `fork` what others were just
-//!    using is passed over for ever.
-//! 3. A block goes back to the stripe that its segment, or the head of its mapping, names: if that
-//!    is held by some thread else, as a message, which the holder puts away before it lets go.
-//! 4. A message is the block itself; the bit 0 of a link says that it leads to the head of a large
+//! 1. Only the thread that holds a stripe's mailbox ([`crate::mailbox`]) uses the stripe. It holds
+//!    the mailbox for one call.
+//! 2. To allocate, a thread claims any free stripe, and makes another one if all are held. So no
+//!    thread waits for another one. In the child of a `fork`, stripes that other threads were using
+//!    are skipped forever.
+//! 3. A block returns to the stripe that its segment, or the header of its mapping, names as owner.
+//!    If another thread holds that stripe, the block is sent as a message, which the holder handles
+//!    before it releases the stripe.
+//! 4. A message is the block itself. Bit 0 of a link is set if it leads to the header of a large
 //!    block.
 
 use core::fmt;
@@ -25,7 +26,7 @@ use crate::budget::Budget;
 use crate::front_end::{FrontEnd, changes_by_front_end};
 use crate::geometry::HARDENED;
 use crate::hardened;
-use crate::large::Larges;
+use crate::large::LargeBlocks;
 use crate::level::Level;
 use crate::mailbox::Mailbox;
 use crate::os;
@@ -38,25 +39,23 @@ use crate::stripes::Stripes;
 use crate::thread_heap::ThreadHeap;
 use crate::{AllocError, Allocator, Layout};
 
-/// The bit of a link to the head of a large block.
+/// The bit of a link to the header of a large block.
 const IS_LARGE: usize = 1;
 
-/// A heap of its own that many threads take from and give back to at once: containers take memory
-/// from it by reference, and dropping it gives all of it back at once.
+/// A separate heap that many threads use at once. Containers borrow it, and dropping it frees all
+/// of its memory.
 ///
-/// Where one thread at a time uses a heap, [`Heap`](crate::Heap) is several times as quick: here a
-/// call costs two or three atomic read-modify-writes and a fence, and one more with a bound. As the
-/// memory of a whole program [`RastAlloc`](crate::RastAlloc) is the choice: its heaps stay with
-/// their threads.
+/// For one thread at a time, [`Heap`](crate::Heap) is several times faster: a call here costs two
+/// or three atomic read-modify-writes and a fence, and one more with a bound. For the memory of a
+/// whole program use [`RastAlloc`](crate::RastAlloc), whose heaps stay with their threads.
 ///
-/// Memory comes in segments of 4 MiB of address space, touched as it is needed; each thread that is
-/// inside a call at the same time as others takes from segments of its own.
+/// Memory comes in segments of 4 MiB of address space, which occupy memory as they are touched.
+/// Each thread that is inside a call at the same time as others uses segments of its own.
 ///
-/// Progress: lock-free except for the system's calls; no thread waits, whatever other threads do or
-/// do not do meanwhile. In the child of a `fork` the parts that other threads were just inside of
-/// stay as they are: the child takes from the other parts and from new ones, and blocks that it
-/// gives back to the former are not used again; what was just being asked for stays counted in the
-/// bound.
+/// Progress: lock-free except for system calls; no thread waits for another one. In the child of a
+/// `fork`, the parts that other threads were using stay unusable: the child allocates from other
+/// parts and from new ones. Blocks that it frees into an unusable part are leaked. Requests that
+/// were in progress stay counted in the bound.
 ///
 /// ```
 /// use rast_alloc::{SharedHeap, vec::Vec};
@@ -75,7 +74,7 @@ const IS_LARGE: usize = 1;
 /// assert_eq!(heap.stats().bytes_current, 0);
 /// ```
 ///
-/// A bound on the bytes that may be asked for makes a heap a budget of all threads:
+/// A bound on the requested bytes makes a heap a budget for all threads:
 ///
 /// ```
 /// use rast_alloc::{SharedHeap, vec::Vec};
@@ -111,9 +110,9 @@ impl core::panic::RefUnwindSafe for SharedHeap {}
 struct Stripe {
     arena: Arena,
     mailbox: CachePadded<Mailbox>,
-    /// Blocks that came as messages.
+    /// Blocks that were freed by messages.
     foreign_frees: AtomicU64,
-    /// Bytes asked for of these.
+    /// The bytes requested for them.
     foreign_bytes: AtomicU64,
     entry: Entry<Self>,
 }
@@ -128,22 +127,22 @@ impl Entered for Stripe {
 const STRIPE: usize = size_of::<Stripe>().next_multiple_of(os::PAGE);
 
 primitive::thread_local! {
-    /// Its address tells threads apart.
+    /// Its address is different for each thread.
     static PLACE: u8 = const { 0 };
 }
 
-/// Where this thread begins its search.
+/// Where this thread starts its search.
 fn place() -> usize {
     let address = PLACE.with(|place| ptr::from_ref(place).addr());
     ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize
 }
 
 impl Stripe {
-    /// A new stripe that the caller holds; `None` if the system has no memory.
+    /// Maps a new stripe that the caller holds; `None` if the system has no memory.
     fn map() -> Option<NonNull<Self>> {
         let place = os::map(STRIPE, os::PAGE)?.cast::<Self>();
         let stripe = Self {
-            arena: Arena::new(Larges::tracked()),
+            arena: Arena::new(LargeBlocks::tracked()),
             mailbox: CachePadded::new(Mailbox::new()),
             foreign_frees: AtomicU64::new(0),
             foreign_bytes: AtomicU64::new(0),
@@ -157,7 +156,7 @@ impl Stripe {
         Some(place)
     }
 
-    /// Gives a stripe and all of its memory back to the system.
+    /// Unmaps a stripe and all of its memory.
     ///
     /// # Safety
     ///
@@ -169,8 +168,8 @@ impl Stripe {
         unsafe { os::unmap(stripe.cast(), STRIPE, os::PAGE) };
     }
 
-    /// Puts away what arrived. Only the holder calls it.
-    fn put_away(&self) {
+    /// Handles the arrived messages. Only the holder calls it.
+    fn handle_messages(&self) {
         let mut link = self.mailbox.take();
         while !link.is_null() {
             let block = link.map_addr(|address| address & !IS_LARGE);
@@ -179,29 +178,29 @@ impl Stripe {
                 if is_large {
                     hardened::check_head(block);
                 } else {
-                    // SAFETY: messages are free blocks of two words at least, if they lie in this
-                    // arena.
+                    // SAFETY: messages that lie in this arena are free blocks of at least two
+                    // words.
                     unsafe { self.arena.check_sealed(block) };
                 }
             }
-            // SAFETY: messages are free blocks, or heads of large ones, linked through their first
-            // words.
+            // SAFETY: messages are free blocks, or headers of large ones, linked through their
+            // first words.
             link = unsafe { Block::next(block) };
             if is_large {
-                // SAFETY: the head is of a large block of this arena that was given up.
+                // SAFETY: the header is that of a large block of this arena that was freed.
                 unsafe { self.arena.accept_large(block) };
             } else {
-                // SAFETY: the block is of this arena, was given up, and is in no list any more.
+                // SAFETY: the block is of this arena, was freed, and is in no list.
                 unsafe { self.arena.accept(block) };
             }
         }
     }
 
-    /// Lets the stripe go. Only the holder calls it.
+    /// Releases the stripe. Only the holder calls it.
     fn leave(&self) {
         loop {
             if !self.mailbox.is_empty() {
-                self.put_away();
+                self.handle_messages();
             }
             if !self.mailbox.release() {
                 return;
@@ -209,7 +208,7 @@ impl Stripe {
         }
     }
 
-    /// Gives a block back that is of this stripe, no matter which thread holds it.
+    /// Frees a block of this stripe, whichever thread holds it.
     ///
     /// # Safety
     ///
@@ -225,7 +224,7 @@ impl Stripe {
         }
     }
 
-    /// Gives a block back as a message.
+    /// Frees a block by a message.
     ///
     /// # Safety
     ///
@@ -241,13 +240,13 @@ impl Stripe {
             unsafe { check_given(block, layout) };
             let block = block.as_ptr().cast();
             if HARDENED {
-                // SAFETY: the caller gives the block up; in a hardened build it has two words at
-                // least.
+                // SAFETY: the caller gives the block up; in a hardened build it has at least two
+                // words.
                 unsafe { hardened::link::seal(block) };
             }
             (block, block)
         };
-        // Relaxed: a sum of its own; publishes nothing. [AB6]
+        // Relaxed: a sum that publishes nothing. [AB6]
         self.foreign_frees.fetch_add(1, Ordering::Relaxed);
         // Relaxed: as for [AB6]. [AB7]
         self.foreign_bytes
@@ -260,18 +259,18 @@ impl Stripe {
 }
 
 impl SharedHeap {
-    /// A heap without a bound; takes nothing from the system before the first block.
+    /// Makes a heap without a bound. It maps nothing before the first block.
     #[must_use]
     pub const fn new() -> Self {
         Self::bounded(usize::MAX)
     }
 
-    /// A heap that refuses a block if with it more than `bytes_max` bytes were asked for and not
-    /// given back.
+    /// Makes a heap with a bound: a request is refused if the bytes requested and not yet freed
+    /// would exceed `bytes_max`.
     ///
-    /// What rounding adds is not counted: the address space may be more, as
-    /// [`Stats::bytes_reserved`] tells. Nor is a block counted twice that moves to change its size
-    /// or alignment: it is refused only if what it is longer by does not fit.
+    /// Rounding is not counted, so the address space may exceed the bound; see
+    /// [`Stats::bytes_reserved`]. A block that moves during a reallocation is not counted twice:
+    /// the request is refused only if the additional bytes do not fit.
     #[must_use]
     pub const fn bounded(bytes_max: usize) -> Self {
         Self {
@@ -280,21 +279,21 @@ impl SharedHeap {
         }
     }
 
-    /// The most bytes that may be asked for; `usize::MAX` without a bound.
+    /// Returns the bound; `usize::MAX` if there is none.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.budget.bound()
     }
 
-    /// The figures of this heap, exact if no thread is inside a call.
+    /// Returns the statistics of this heap, exact if no thread is inside a call.
     ///
-    /// The peak of a heap without a bound is the highest that readings saw.
+    /// The peak of a heap without a bound is the maximum that calls of this method saw.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sums = Sums::default();
         self.stripes.find(0, |stripe| {
             sums.add_early(&stripe.arena);
-            // Relaxed: figures are read one by one; no other memory hangs on them. [AB8]
+            // Relaxed: a statistic that publishes nothing. [AB8]
             sums.add_frees(stripe.foreign_frees.load(Ordering::Relaxed));
             None::<()>
         });
@@ -308,23 +307,23 @@ impl SharedHeap {
         if self.budget.bound() == usize::MAX {
             stats.bytes_peak = self.budget.seen(stats.bytes_current);
         } else {
-            // The budget knows it; what was read while blocks went from stripe to stripe may be
-            // more than there ever was.
+            // The budget has the exact peak. The sums may exceed it if blocks moved between stripes
+            // during the reading.
             stats.bytes_peak = self.budget.seen(0);
             stats.bytes_current = stats.bytes_current.min(stats.bytes_peak);
         }
         stats
     }
 
-    /// Gives the memory that no block needs back to the system, except for what other threads are
-    /// just using; returns how many bytes that were.
+    /// Returns the unused memory to the system, except for stripes that other threads hold. Returns
+    /// the number of bytes.
     ///
     /// Cost: linear in the unused memory.
     pub fn purge(&self) -> usize {
         let mut purged = 0;
         self.stripes.find(0, |stripe| {
             if stripe.mailbox.claim() {
-                stripe.put_away();
+                stripe.handle_messages();
                 purged += stripe.arena.purge();
                 stripe.leave();
             }
@@ -333,8 +332,8 @@ impl SharedHeap {
         purged
     }
 
-    /// Calls `f` with an arena that this thread holds meanwhile; `None` if there is no memory for
-    /// one.
+    /// Calls `f` with an arena that this thread holds during the call; `None` if there is no memory
+    /// for one.
     fn with<R>(&self, f: impl FnOnce(&Arena) -> R) -> Option<R> {
         let claimed = self.stripes.find(place(), |stripe| {
             stripe.mailbox.claim().then(|| NonNull::from(stripe))
@@ -347,7 +346,7 @@ impl SharedHeap {
         Some(result)
     }
 
-    /// Makes a stripe, which the caller holds; `None` without memory.
+    /// Makes a stripe that the caller holds; `None` if the system has no memory.
     #[cold]
     fn add(&self) -> Option<NonNull<Stripe>> {
         let stripe = Stripe::map()?;
@@ -356,7 +355,7 @@ impl SharedHeap {
         Some(stripe)
     }
 
-    /// The stripe that a block is of.
+    /// Returns the stripe of a block.
     ///
     /// # Safety
     ///
@@ -367,7 +366,7 @@ impl SharedHeap {
         }
         let owner = if Level::of(layout) == Level::Large {
             // SAFETY: obligation 1.
-            unsafe { Larges::owner_of(block, layout) }
+            unsafe { LargeBlocks::owner_of(block, layout) }
         } else {
             // SAFETY: what is not large lies in a segment, obligation 1.
             unsafe { Segment::owner_of(block.as_ptr()) }
@@ -376,7 +375,7 @@ impl SharedHeap {
         unsafe { &*owner.cast::<Stripe>() }
     }
 
-    /// Ends the process unless a stripe of this heap is the owner of what is at `block`.
+    /// Ends the process unless a stripe of this heap owns what is at `block`.
     fn check(&self, block: NonNull<u8>, layout: Layout) {
         let is_own = self.stripes.find(0, |stripe| {
             stripe.arena.is_of(block.as_ptr(), layout).then_some(())
@@ -386,16 +385,20 @@ impl SharedHeap {
         }
     }
 
-    /// Calls `ask` again after what this heap does not need, and what heaps of threads that no
-    /// thread holds do not need, went back to the system, if it gave nothing.
-    fn ask(&self, layout: Layout, ask: impl Fn() -> Option<NonNull<u8>>) -> Option<NonNull<u8>> {
-        let block = ask();
+    /// Calls `request`. If it returns `None`, purges this heap and the heaps that no thread holds,
+    /// and calls it again.
+    fn with_retry(
+        &self,
+        layout: Layout,
+        request: impl Fn() -> Option<NonNull<u8>>,
+    ) -> Option<NonNull<u8>> {
+        let block = request();
         if block.is_some() || layout.size() > os::ADDRESSES {
             return block;
         }
         self.purge();
         ThreadHeap::purge_unheld();
-        ask()
+        request()
     }
 
     fn take(
@@ -409,7 +412,7 @@ impl SharedHeap {
             if !self.budget.take(layout.size()) {
                 return Err(AllocError);
             }
-            let taken = self.ask(layout, || self.with(&from).and_then(NonNull::new));
+            let taken = self.with_retry(layout, || self.with(&from).and_then(NonNull::new));
             taken.ok_or_else(|| {
                 self.budget.give(layout.size());
                 AllocError
@@ -418,8 +421,8 @@ impl SharedHeap {
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
-    /// Changes the size of a block, without regard to the budget; `None` without memory, and
-    /// nothing has changed.
+    /// Changes the size of a block without counting it in the budget. Returns `None`, and changes
+    /// nothing, if the system has no memory.
     ///
     /// # Safety
     ///
@@ -467,7 +470,7 @@ impl FrontEnd for &SharedHeap {
             return Err(AllocError);
         }
         // SAFETY: the caller's obligations.
-        match self.ask(new, || unsafe { self.resize_unbounded(block, old, new) }) {
+        match self.with_retry(new, || unsafe { self.resize_unbounded(block, old, new) }) {
             Some(resized) => {
                 self.budget.give(old.size().saturating_sub(new.size()));
                 Ok(resized)
@@ -482,8 +485,8 @@ impl FrontEnd for &SharedHeap {
 
 impl Drop for SharedHeap {
     fn drop(&mut self) {
-        // SAFETY: containers borrow the heap, so none has a block of it now, except for those that
-        // were leaked; the stripes came from `Stripe::map`, and no thread knows them any more.
+        // SAFETY: containers borrow the heap, so none has a block of it now, except leaked ones;
+        // the stripes came from `Stripe::map`, and no thread uses them any more.
         self.stripes
             .clear(|stripe| unsafe { Stripe::unmap(stripe) });
     }
@@ -504,10 +507,10 @@ impl fmt::Debug for SharedHeap {
     }
 }
 
-// SAFETY: the arenas keep the contract (blocks apart, as long and aligned as asked, refused without
-// a change), and one thread at a time uses each; copies of the reference are the same heap, and a
-// block stays until it is freed or the heap, which the reference borrows, is dropped: moving the
-// heap moves no arena.
+// SAFETY: the arenas keep the contract: blocks do not overlap, are as long and aligned as
+// requested, and a refusal changes nothing. One thread at a time uses each arena. Copies of the
+// reference are the same heap. A block stays valid until it is freed or the heap, which the
+// reference borrows, is dropped; moving the heap moves no arena.
 unsafe impl Allocator for &SharedHeap {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.take(layout, |arena| arena.allocate(layout))
@@ -585,7 +588,7 @@ mod tests {
     /// As if so many threads were inside at once and did not go on: the others wait for none of
     /// them.
     #[test]
-    fn nobody_waits_for_those_who_are_inside() {
+    fn no_thread_waits_for_threads_inside() {
         let heap = &SharedHeap::new();
         let block = take_beside(heap, 150).unwrap().cast();
         let wide = Layout::new::<[u64; 8]>();

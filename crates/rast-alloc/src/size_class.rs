@@ -10,41 +10,41 @@
 //!   57..=96   9216 .. 262144      (cached spans)    1024 .. 16 K
 //! ```
 //!
-//! Spans up to 256 KiB have classes so that a list may keep them: a span that is split off and
-//! joined again for each use costs three times what a list does, and starts at another address each
-//! time, whose line and page are cold.
+//! Spans up to 256 KiB have classes so that lists can hold them. Splitting and joining a span for
+//! each use costs three times a list's push and pop, and starts at another address each time, whose
+//! cache line and page are cold.
 //!
-//! A hardened build serves requests of up to 8 bytes from the class 1, since there is a mark for
-//! each 16 bytes.
+//! A hardened build serves requests of up to 8 bytes from class 1, since there is a mark for each
+//! 16 bytes.
 //!
-//! Eight classes to each doubling, so that at most an eighth of a block is lost to rounding from
-//! 256 bytes on.
+//! There are eight classes per doubling, so rounding loses at most an eighth of a block from 256
+//! bytes on.
 //!
-//! Rule of alignment: a request is first rounded up to a multiple of its alignment, and the class
-//! of the rounded size is again a multiple of it (the test below tries all). So a block at a
-//! multiple of its class from an aligned base is aligned as asked, and no class needs to know of
-//! alignments.
+//! Alignment: a request is first rounded up to a multiple of its alignment. The class of the
+//! rounded size is again a multiple of the alignment (the test below tries all). So a block at a
+//! multiple of its class size from an aligned base has the requested alignment, and classes need
+//! not know about alignments.
 
 use crate::Layout;
 use crate::geometry::{HARDENED, SLOT};
 
-/// The largest size that slabs serve, and whose class is found by one load.
+/// The largest size that slabs serve. One load finds its class.
 pub(crate) const SLAB_MAX: usize = 8192;
 /// The largest size that has a class.
 pub(crate) const CACHED_MAX: usize = 256 * 1024;
-/// How many classes slabs serve.
+/// Number of classes that slabs serve.
 pub(crate) const SLAB_CLASSES: usize = 57;
-/// How many classes there are.
+/// Number of classes.
 pub(crate) const CLASSES: usize = 97;
 
 /// The class of the smallest requests.
-pub(crate) const LEAST: usize = if HARDENED { 1 } else { 0 };
-/// Sizes up to here go in steps of 16.
+pub(crate) const CLASS_MIN: usize = if HARDENED { 1 } else { 0 };
+/// Sizes up to this are in steps of 16.
 const STEPPED: usize = 256;
-/// The first class past them.
+/// The first class above them.
 const FIRST_DOUBLING: usize = STEPPED / 16 + 1;
 
-/// The size by which a request is served: its own, rounded up to a multiple of its alignment.
+/// The size by which a request is served: its size, rounded up to a multiple of its alignment.
 #[inline(always)]
 pub(crate) const fn key_of(layout: Layout) -> usize {
     // No overflow: a layout's size rounded up to its alignment is at most `isize::MAX`.
@@ -56,7 +56,7 @@ pub(crate) const fn key_of(layout: Layout) -> usize {
 pub(crate) const fn class_of(key: usize) -> usize {
     debug_assert!(key <= CACHED_MAX);
     if key <= 8 {
-        LEAST
+        CLASS_MIN
     } else if key <= STEPPED {
         key.div_ceil(16)
     } else {
@@ -66,12 +66,12 @@ pub(crate) const fn class_of(key: usize) -> usize {
     }
 }
 
-/// The class of a layout whose key is at most [`SLAB_MAX`], by one load; `None` of others, and of
-/// one without size.
+/// The class of a layout whose key is at most [`SLAB_MAX`], by one load; `None` for other layouts,
+/// and for one without size.
 #[inline(always)]
 pub(crate) fn small_class_of(layout: Layout) -> Option<usize> {
-    // The key less one: rounding up to a power of two, less one, sets the bits below it. Without
-    // size it is the greatest.
+    // The key minus one: rounding up to a power of two, minus one, sets the bits below it. Without
+    // a size it is the maximum.
     let last = layout.size().wrapping_sub(1) | (layout.align() - 1);
     if last < SLAB_MAX {
         Some(usize::from(TABLE[last / 8]))
@@ -80,7 +80,7 @@ pub(crate) fn small_class_of(layout: Layout) -> Option<usize> {
     }
 }
 
-/// The size of the blocks of a class.
+/// The block size of a class.
 #[inline(always)]
 pub(crate) const fn size_of_class(class: usize) -> usize {
     if class == 0 {
@@ -94,23 +94,23 @@ pub(crate) const fn size_of_class(class: usize) -> usize {
     }
 }
 
-/// Whether a block of a class that slabs serve starts so far behind the start of its slot.
+/// Returns `true` if a block of a slab's class starts at this offset in the slot.
 #[inline(always)]
 pub(crate) fn is_start(class: usize, offset: usize) -> bool {
     debug_assert!(offset < SLOT);
     let Some(starts) = STARTS.get(class) else {
         return false;
     };
-    // A multiple of the size comes out less than the step, as its fractional part is less than one
+    // For a multiple of the size the product is below the step, as its fractional part is below one
     // block's.
     offset as u32 <= starts.last && (offset as u32).wrapping_mul(starts.step) < starts.step
 }
 
-/// Where the blocks of a class start in a slot.
+/// The offsets at which blocks of a class start in a slot.
 struct Starts {
-    /// 2³² over their size, rounded up.
+    /// 2³² divided by the size, rounded up.
     step: u32,
-    /// Where the last one starts.
+    /// The offset of the last block.
     last: u32,
 }
 
@@ -129,7 +129,7 @@ static STARTS: [Starts; SLAB_CLASSES] = {
     starts
 };
 
-/// How many blocks of a class a thread keeps in one of its two lists.
+/// Maximum number of blocks of a class in one of a heap's two lists.
 pub(crate) const fn list_limit(class: usize) -> usize {
     let limit = 32 * 1024 / size_of_class(class);
     if limit > 256 {
@@ -141,7 +141,7 @@ pub(crate) const fn list_limit(class: usize) -> usize {
     }
 }
 
-/// The classes of the keys in each eight bytes.
+/// The class of the keys in each eight bytes.
 static TABLE: [u8; SLAB_MAX / 8] = {
     let mut table = [0; SLAB_MAX / 8];
     let mut index = 0;
@@ -165,7 +165,10 @@ mod tests {
         for key in 1..=CACHED_MAX {
             let class = class_of(key);
             assert!(size_of_class(class) >= key);
-            assert!(class == LEAST || size_of_class(class - 1) < key, "{key}");
+            assert!(
+                class == CLASS_MIN || size_of_class(class - 1) < key,
+                "{key}"
+            );
             let layout = Layout::from_size_align(key, 1).unwrap();
             let expected = (key <= SLAB_MAX).then_some(class);
             assert_eq!(small_class_of(layout), expected, "{key}");

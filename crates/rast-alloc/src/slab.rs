@@ -5,12 +5,12 @@
 //!             used    free ──► free    used  ▲ carved
 //! ```
 //!
-//! A slab's own words are in the header of its segment, not in the slot, so that carving touches no
-//! more than the blocks that are wanted.
+//! A slab's own fields are in the header of its segment, not in the slot, so that carving touches
+//! only the blocks that are needed.
 //!
-//! 1. `used` counts the blocks outside of the slab: those in use, and those in lists of threads.
-//! 2. Blocks are carved a page's worth at a time, in the order of their addresses.
-//! 3. A slab is in its class's list exactly if it has a free or an uncarved block.
+//! 1. `used` counts the blocks outside the slab: those in use, and those in lists.
+//! 2. Blocks are carved one page at a time, in the order of their addresses.
+//! 3. A slab is in its class's list if and only if it has a free or an uncarved block.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -20,12 +20,12 @@ use crate::geometry::{HARDENED, SLOT};
 use crate::hardened::marks;
 use crate::size_class::size_of_class;
 
-/// How many bytes are carved at once, at least a block.
+/// Number of bytes that are carved at once; at least one block.
 const CARVE: usize = 4096;
-/// Means no class; classes are kept plus one, so that all zeroes are a slab that serves none.
+/// No class. Classes are stored plus one, so that all zeroes are a slab without a class.
 const NONE: u8 = 0;
 
-/// The words of one slab.
+/// The fields of one slab.
 #[repr(C)]
 pub(crate) struct Slab {
     free: Cell<*mut Block>,
@@ -47,7 +47,7 @@ pub(crate) struct Taken {
 }
 
 impl Slab {
-    /// Begins to serve `class` from the slot at `start`, in a mapped segment that the caller has.
+    /// Opens the slab for `class` in the slot at `start`, in a mapped segment that the caller has.
     pub(crate) fn open(&self, start: NonNull<u8>, class: usize) {
         self.free.set(ptr::null_mut());
         self.start.set(start.as_ptr());
@@ -58,7 +58,7 @@ impl Slab {
         self.class.set(class as u8 + 1);
     }
 
-    /// Ends to serve; returns the slot's start.
+    /// Closes the slab; returns the slot's start.
     pub(crate) fn close(&self) -> Option<NonNull<u8>> {
         debug_assert!(self.used.get() == 0 && !self.listed.get());
         if HARDENED && let Some(class) = self.class() {
@@ -68,7 +68,7 @@ impl Slab {
         NonNull::new(self.start.get())
     }
 
-    /// The class that the slab serves, if it does.
+    /// The class of the slab, if it is open.
     #[inline]
     pub(crate) fn class(&self) -> Option<usize> {
         match self.class.get() {
@@ -77,13 +77,13 @@ impl Slab {
         }
     }
 
-    /// Whether no block is outside.
+    /// Returns `true` if no block is outside.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.used.get() == 0
     }
 
-    /// Whether no block is left inside.
+    /// Returns `true` if no block is left inside.
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.free_count.get() == 0 && self.carved.get() == self.capacity.get()
@@ -127,7 +127,7 @@ impl Slab {
         (first, count as u16)
     }
 
-    /// Puts a block back.
+    /// Returns a block to the slab.
     ///
     /// # Safety
     ///
@@ -142,7 +142,7 @@ impl Slab {
     }
 }
 
-/// The slabs of a class that have blocks to give.
+/// The slabs of a class that are not exhausted.
 pub(crate) struct SlabList {
     first: Cell<*const Slab>,
 }
@@ -161,13 +161,13 @@ impl SlabList {
         unsafe { self.first.get().as_ref() }
     }
 
-    /// Whether the slab is the only one of the list.
+    /// Returns `true` if the slab is the only one of the list.
     #[inline]
     pub(crate) fn is_only(&self, slab: &Slab) -> bool {
         ptr::eq(self.first.get(), slab) && slab.next.get().is_null()
     }
 
-    /// Puts the slab into the list unless it is there.
+    /// Inserts the slab into the list unless it is there.
     #[inline]
     pub(crate) fn link(&self, slab: &Slab) {
         if slab.listed.replace(true) {
@@ -181,7 +181,7 @@ impl SlabList {
         self.first.set(slab);
     }
 
-    /// Takes the slab out of the list if it is there.
+    /// Removes the slab from the list if it is there.
     pub(crate) fn unlink(&self, slab: &Slab) {
         if !slab.listed.replace(false) {
             return;
@@ -198,7 +198,7 @@ impl SlabList {
         }
     }
 
-    /// The one behind `slab`.
+    /// The slab after `slab`.
     pub(crate) fn after<'a>(slab: &Slab) -> Option<&'a Slab> {
         // SAFETY: as in `first`.
         unsafe { slab.next.get().as_ref() }

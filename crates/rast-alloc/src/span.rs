@@ -1,38 +1,39 @@
-//! Spans: the multi-level free lists over blocks with boundary tags, for sizes past the slabs' and
-//! for the slabs.
+//! Spans: two-level free lists of ranges with boundary tags, for sizes above those of slabs, and
+//! for the slabs themselves.
 //!
-//! Source: RAST 2.1, whose lists by the logarithm of the size become two levels, as in TLSF
-//! (Masmano and others, 2004): 32 lists to each doubling, and a bitmap for each level, so that the
-//! first list that surely fits is found by two counts of zeroes, and at most 1/32 of a span's size
-//! is passed over.
+//! Source: RAST 2.1. Its lists by the logarithm of the size become two levels, as in TLSF (Masmano
+//! and others, 2004): 32 lists per doubling, and a bitmap for each level. So two counts of zero
+//! bits find the first list all of whose spans fit. The search skips at most 1/32 of a span's
+//! length.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
 //!             │ header: … │ tags │ links    │ span   │ …  │ span          │ span         │
 //!             └────────────────────────────┴────────┴────┴───────────────┴──────────────┘
-//!   a tag for each grain of 1 KiB; the one of a span's first grain counts:
+//!   a tag for each grain of 1 KiB; only the tag of a span's first grain is used:
 //!             │ grains: u16 │ before: u16 │ state: u8 │ class: u8 │ clean: u8 │ aged: u8 │
 //! ```
 //!
 //! | field | meaning |
 //! | --- | --- |
 //! | `grains` | length; the tag of the next span is that far behind |
-//! | `before` | length of the span before, 0 for the first of a segment |
+//! | `before` | length of the span before, 0 for the first span of a segment |
 //! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
-//! | `class` | the class that a used span serves, or that it serves none |
+//! | `class` | the class of a used span, or none |
 //! | `clean` | all bytes of the span are zero |
-//! | `aged` | the look for unneeded memory that first found the free span, as it is or as part of a longer one; 0 for none |
+//! | `aged` | the decay pass that first found the free span, as it is or as part of a longer one; 0 for none |
 //!
-//! 1. The tags are together, away from what they describe: splitting and joining touch no page of
-//!    any block. (With tags in the spans each touched one or two that were seldom at hand.)
-//! 2. Spans start at multiples of 1 KiB and have no header, so alignments up to that cost nothing.
-//! 3. No two free spans are neighbours: giving back joins both sides at once.
-//! 4. A free span is in exactly one list, that of its length; a list's bit is set exactly if it is
-//!    not empty.
-//! 5. The sentinel needs no test for the end of the segment, and `before == 0` none for its start.
+//! 1. The tags are in the header, not in the spans. So splitting and joining touch no page of a
+//!    block. Tags inside the spans would touch one or two pages that are rarely cached.
+//! 2. Spans start at multiples of 1 KiB and have no header, so alignments up to 1 KiB cost nothing.
+//! 3. No two free spans are neighbours: freeing joins both sides at once.
+//! 4. A free span is in exactly one list, that of its length. The bit of a list is set if and only
+//!    if the list is not empty.
+//! 5. The sentinel makes a test for the segment's end unnecessary, and `before == 0` one for its
+//!    start.
 //!
-//! One thread at a time has an index and all segments beneath it, so nothing here is atomic but the
-//! two figures.
+//! One thread at a time uses an index and all of its segments, so only the two statistics are
+//! atomic.
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -44,11 +45,11 @@ use crate::primitive::Counter;
 /// The sets of a first-level cache repeat after this many bytes.
 const WAY: usize = 4096;
 
-/// Lists to a doubling.
+/// Lists per doubling.
 const LISTS: usize = 32;
-/// Doublings, and one group of lists for lengths below 32 grains.
+/// Number of doublings, and one group of lists for lengths below 32 grains.
 const GROUPS: usize = (SEGMENT / GRAIN).ilog2() as usize - 4;
-/// How many spans of a list are tried for a wide alignment before the next larger ones are.
+/// Number of spans of a list that are tried for a large alignment before longer spans are.
 const TRIES: usize = 8;
 
 const FREE: u8 = 0;
@@ -65,14 +66,14 @@ struct Tag {
     aged: Cell<u8>,
 }
 
-/// The place of a free span in its list.
+/// The links of a free span in its list.
 #[repr(C)]
 struct Links {
     next: Cell<Option<Span>>,
     previous: Cell<Option<Span>>,
 }
 
-/// The tags and links of a segment; all zeroes are a value.
+/// The tags and links of a segment; all zeroes are a valid value.
 #[repr(C)]
 pub(crate) struct Tags {
     tags: [Tag; GRAINS + 1],
@@ -81,17 +82,17 @@ pub(crate) struct Tags {
 
 const _: () = assert!(size_of::<Tag>() == 8 && GRAINS <= u16::MAX as usize);
 
-/// A tag that is in a mapped segment.
+/// The tag of a span in a mapped segment.
 ///
-/// Invariant: a value of this type is made for a tag that [`SpanIndex::format`] or a split wrote,
-/// and is not used after the tag was joined into another span or its segment unmapped; the thread
-/// that uses it has the segment.
+/// Invariant: a value of this type refers to a tag that [`SpanIndex::format`] or a split wrote. It
+/// is not used after the tag was joined into another span or its segment was unmapped. Only the
+/// holder of the segment uses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub(crate) struct Span(NonNull<Tag>);
 
 impl Span {
-    /// The span that starts at an address.
+    /// Returns the span that starts at an address.
     ///
     /// # Safety
     ///
@@ -111,11 +112,11 @@ impl Span {
     #[inline]
     fn tag<'a>(self) -> &'a Tag {
         // SAFETY: the tag exists, by the invariant of this type; its fields are cells, and only
-        // this thread has them.
+        // this thread uses them.
         unsafe { self.0.as_ref() }
     }
 
-    /// The number of the span's first grain.
+    /// The index of the span's first grain.
     #[inline]
     fn index(self) -> usize {
         (self.0.addr().get() % SEGMENT - TAGS) / size_of::<Tag>()
@@ -128,11 +129,11 @@ impl Span {
             .0
             .as_ptr()
             .map_addr(|address| (address & !(SEGMENT - 1)) + offset);
-        // SAFETY: links for each grain are behind the tags; only this thread has them.
+        // SAFETY: the links of each grain are behind the tags; only this thread uses them.
         unsafe { &*links.cast::<Links>() }
     }
 
-    /// Where the span starts.
+    /// The start of the span.
     #[inline]
     pub(crate) fn start(self) -> NonNull<u8> {
         let offset = self.index() * GRAIN;
@@ -144,25 +145,25 @@ impl Span {
         unsafe { NonNull::new_unchecked(start) }.cast()
     }
 
-    /// The length.
+    /// The length in bytes.
     #[inline]
     pub(crate) fn bytes(self) -> usize {
         usize::from(self.tag().grains.get()) * GRAIN
     }
 
-    /// Whether all bytes are zero.
+    /// Returns `true` if all bytes are zero.
     #[inline]
     pub(crate) fn is_clean(self) -> bool {
         self.tag().clean.get()
     }
 
-    /// The class that the span was marked with.
+    /// The class of the span.
     #[inline]
     pub(crate) fn class(self) -> u8 {
         self.tag().class.get()
     }
 
-    /// Marks the span with the class that it serves.
+    /// Sets the class of the span.
     #[inline]
     pub(crate) fn set_class(self, class: u8) {
         self.tag().class.set(class);
@@ -173,7 +174,7 @@ impl Span {
         self.tag().state.get() == FREE
     }
 
-    /// The place of the tag that many bytes behind.
+    /// The tag that many bytes further.
     #[inline]
     fn at(self, bytes: usize) -> Self {
         // SAFETY: callers stay inside the segment: the next tag, or the place of one inside this
@@ -181,7 +182,7 @@ impl Span {
         Self(unsafe { self.0.add(bytes / GRAIN) })
     }
 
-    /// The span behind; the sentinel behind the last one.
+    /// The next span; the sentinel behind the last one.
     #[inline]
     fn next(self) -> Self {
         self.at(self.bytes())
@@ -196,7 +197,7 @@ impl Span {
         }
     }
 
-    /// Whether the span fills its segment.
+    /// Returns `true` if the span fills its segment.
     #[inline]
     pub(crate) fn is_whole(self) -> bool {
         self.tag().before.get() == 0 && self.next().tag().state.get() == SENTINEL
@@ -220,17 +221,16 @@ impl Span {
     }
 }
 
-/// The length of the span that holds `size` bytes.
+/// The length of the span for `size` bytes.
 #[inline]
 pub(crate) const fn bytes_for(size: usize) -> usize {
     size.next_multiple_of(GRAIN)
 }
 
-/// The length of the spans of a class whose blocks have `size` bytes.
+/// The length of the spans of a class with blocks of `size` bytes.
 ///
-/// Blocks that are a multiple of [`WAY`] long get a grain more: without it neighbours would use the
-/// same sets of the cache, and what a program fills side by side would drive each other's lines out
-/// of it.
+/// Blocks whose size is a multiple of [`WAY`] get one grain more. Otherwise neighbours would use
+/// the same cache sets, and data that a program uses side by side would evict each other.
 #[inline]
 pub(crate) const fn bytes_for_class(size: usize) -> usize {
     let bytes = bytes_for(size);
@@ -241,12 +241,12 @@ pub(crate) const fn bytes_for_class(size: usize) -> usize {
     }
 }
 
-/// What a look left.
+/// The result of a decay pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aged {
-    /// Whether all that was unused at two looks has gone back.
+    /// Whether everything that two passes found unused has been returned.
     pub(crate) is_all: bool,
-    /// Whether no free span is left that the next looks may give back, if this is all.
+    /// Whether, in addition, no free span is left that later passes may return.
     pub(crate) is_clean: bool,
 }
 
@@ -255,11 +255,11 @@ pub(crate) struct SpanIndex {
     groups: Cell<u32>,
     lists: [Cell<u32>; GROUPS],
     heads: [[Cell<Option<Span>>; LISTS]; GROUPS],
-    /// What the last look marked spans with, 1 or 2 in turn.
-    look: Cell<u8>,
+    /// The mark of the last pass, 1 and 2 in turn.
+    pass_mark: Cell<u8>,
     /// Bytes of free spans.
     pub(crate) free: Counter,
-    /// Bytes of free spans that are zero: untouched, or given back to the system.
+    /// Bytes of free spans that are zero: never touched, or returned to the system.
     pub(crate) clean: Counter,
 }
 
@@ -276,7 +276,7 @@ impl SpanIndex {
             groups: Cell::new(0),
             lists: [ZERO; GROUPS],
             heads: [ROW; GROUPS],
-            look: Cell::new(1),
+            pass_mark: Cell::new(1),
             free: Counter::new(),
             clean: Counter::new(),
         }
@@ -294,7 +294,7 @@ impl SpanIndex {
         }
     }
 
-    /// The first list all of whose spans are at least this long; it may lie past the last group.
+    /// The first list all of whose spans are at least this long; it may be behind the last group.
     #[inline]
     const fn list_from(bytes: usize) -> (usize, usize) {
         let grains = bytes / GRAIN;
@@ -308,8 +308,6 @@ impl SpanIndex {
 
     /// Makes the `bytes` from `start` to the end of its segment one free span.
     ///
-    /// # Safety
-    ///
     /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so
     ///    until the span is whole again and taken out by [`SpanIndex::take_whole`], and so do the
     ///    segment's [`Tags`].
@@ -322,7 +320,7 @@ impl SpanIndex {
         self.insert(span, bytes, true);
     }
 
-    /// Puts a span into the list of its length; what its tag says is passed along.
+    /// Inserts a span into the list of its length; the arguments become its tag.
     #[inline]
     fn insert(&self, span: Span, bytes: usize, is_clean: bool) {
         debug_assert!(bytes == span.bytes() && is_clean == span.is_clean());
@@ -345,7 +343,7 @@ impl SpanIndex {
         }
     }
 
-    /// Takes a free span out of its list.
+    /// Removes a free span from its list.
     #[inline]
     fn remove(&self, span: Span) {
         debug_assert!(span.is_free());
@@ -374,7 +372,7 @@ impl SpanIndex {
         }
     }
 
-    /// The first span of the first list from this one on.
+    /// The first span of the first list that is not empty, from this list on.
     #[inline]
     fn first_from(&self, group: usize, list: usize) -> Option<Span> {
         if group >= GROUPS {
@@ -393,8 +391,7 @@ impl SpanIndex {
         self.heads[group][list].get()
     }
 
-    /// Cuts the end of a used span off, past `bytes`, unless nothing is left over, and makes it a
-    /// free one.
+    /// Splits a used span after `bytes`, unless nothing is left, and frees the rest.
     #[inline]
     fn split(&self, span: Span, bytes: usize) {
         let rest = span.bytes() - bytes;
@@ -404,7 +401,7 @@ impl SpanIndex {
         }
     }
 
-    /// Makes the `rest` behind the first `bytes` of a used span a free one.
+    /// Frees the `rest` behind the first `bytes` of a used span.
     #[inline]
     fn cut(&self, span: Span, bytes: usize, rest: usize, is_clean: bool) {
         let tail = span.at(bytes);
@@ -414,7 +411,7 @@ impl SpanIndex {
         self.insert(tail, rest, is_clean);
     }
 
-    /// Takes a span of `bytes`, a multiple of [`GRAIN`], out; constant time.
+    /// Takes a span of `bytes`, a multiple of [`GRAIN`]; constant time.
     #[inline]
     pub(crate) fn take(&self, bytes: usize) -> Option<Span> {
         let (group, list) = Self::list_from(bytes);
@@ -424,12 +421,12 @@ impl SpanIndex {
         Some(span)
     }
 
-    /// Takes a span of `bytes` that starts at a multiple of `align`, a power of two past [`GRAIN`];
-    /// constant time.
+    /// Takes a span of `bytes` that starts at a multiple of `align`, a power of two above
+    /// [`GRAIN`]; constant time.
     pub(crate) fn take_aligned(&self, bytes: usize, align: usize) -> Option<Span> {
         let front_of = |span: Span| span.start().addr().get().wrapping_neg() & (align - 1);
-        // A span that has the length and lies well fits as it is: so does the place of each slab
-        // that was given back.
+        // A span of exactly this length and alignment fits as it is, such as the slot of each freed
+        // slab.
         let (group, list) = Self::list_of(bytes);
         let mut candidate = if group < GROUPS {
             self.heads[group][list].get()
@@ -459,7 +456,7 @@ impl SpanIndex {
             aligned.write(front, USED, span.is_clean());
             aligned.set_bytes(span.bytes() - front);
             span.set_bytes(front);
-            // Both parts are as old as the whole was; what was in the tag of the second is no mark.
+            // Both parts are as old as the whole was; the tag of the second part held no mark.
             let aged = span.tag().aged.get();
             aligned.tag().aged.set(aged);
             self.insert(span, front, span.is_clean());
@@ -470,8 +467,8 @@ impl SpanIndex {
         Some(span)
     }
 
-    /// Gives a used span back, joined with its free neighbours, and returns what came of it;
-    /// constant time.
+    /// Frees a used span, joined with its free neighbours, and returns the joined span; constant
+    /// time.
     #[inline]
     pub(crate) fn give(&self, mut span: Span) -> Span {
         debug_assert!(span.tag().state.get() == USED);
@@ -495,8 +492,8 @@ impl SpanIndex {
         span
     }
 
-    /// Makes a used span `bytes` long, a multiple of [`GRAIN`], if the span behind it gives what
-    /// lacks; constant time.
+    /// Makes a used span `bytes` long, a multiple of [`GRAIN`], if the next span is free and long
+    /// enough; constant time.
     pub(crate) fn resize(&self, span: Span, bytes: usize) -> bool {
         let next = span.next();
         let behind = if next.is_free() { next.bytes() } else { 0 };
@@ -514,16 +511,16 @@ impl SpanIndex {
         }
         let rest = span.bytes() - bytes;
         if rest > 0 {
-            // The tail is clean only if it lies wholly in what was clean.
+            // The rest is clean only if it lies entirely in what was clean.
             self.cut(span, bytes, rest, clean && rest <= behind);
         }
         true
     }
 
-    /// Takes a free span of `bytes` that fills its segment out: the segment is going away. Those
-    /// that were put in last come first.
+    /// Takes a free span of `bytes` that fills its segment, before the segment is unmapped; the
+    /// most recently freed one first.
     ///
-    /// Cost: linear in the free spans of nearly that length.
+    /// Cost: linear in the number of free spans of nearly that length.
     pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {
         let (group, list) = Self::list_of(bytes);
         let mut next = self.heads[group][list].get();
@@ -537,21 +534,22 @@ impl SpanIndex {
         None
     }
 
-    /// Calls `discard` on each dirty free span of at least `least` bytes, which may give its memory
-    /// to the system and has to clear it then; returns how many bytes were given back.
+    /// Calls `discard` on each dirty free span of at least `bytes_min` bytes. `discard` may return
+    /// its memory to the system, and must then clear the span. Returns the number of returned
+    /// bytes.
     pub(crate) fn purge(
         &self,
-        least: usize,
+        bytes_min: usize,
         mut discard: impl FnMut(Span) -> Option<usize>,
     ) -> usize {
         let mut purged = 0;
-        let (first, _) = Self::list_of(least.max(GRAIN));
+        let (first, _) = Self::list_of(bytes_min.max(GRAIN));
         for group in &self.heads[first..] {
             for head in group {
                 let mut next = head.get();
                 while let Some(span) = next {
                     next = span.links().next.get();
-                    if span.is_clean() || span.bytes() < least {
+                    if span.is_clean() || span.bytes() < bytes_min {
                         continue;
                     }
                     if let Some(bytes) = discard(span) {
@@ -565,16 +563,15 @@ impl SpanIndex {
         purged
     }
 
-    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `least`
-    /// bytes that was unused at two looks, as long as `may` says so of the bytes that the next one
-    /// costs.
+    /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `bytes_min`
+    /// bytes that two passes found unused, as long as `may` allows the cost in bytes.
     ///
-    /// A call with `is_look` is a look, which marks the spans that it is the first one to find.
-    /// Calls without go on with what it left, and leave what it marked.
+    /// A call with `is_new_pass` starts a pass, which marks the spans that it is the first to find.
+    /// Other calls continue the pass, and leave the spans that it marked.
     pub(crate) fn age(
         &self,
-        least: usize,
-        is_look: bool,
+        bytes_min: usize,
+        is_new_pass: bool,
         mut may: impl FnMut(usize) -> bool,
         mut discard: impl FnMut(Span) -> Option<usize>,
     ) -> Aged {
@@ -582,26 +579,26 @@ impl SpanIndex {
             is_all: true,
             is_clean: true,
         };
-        if is_look {
-            self.look.set(3 - self.look.get());
+        if is_new_pass {
+            self.pass_mark.set(3 - self.pass_mark.get());
         }
-        let (first, _) = Self::list_of(least);
+        let (first, _) = Self::list_of(bytes_min);
         for group in &self.heads[first..] {
             for head in group {
                 let mut next = head.get();
                 while let Some(span) = next {
                     next = span.links().next.get();
-                    if span.is_clean() || span.bytes() < least {
+                    if span.is_clean() || span.bytes() < bytes_min {
                         continue;
                     }
                     let mark = &span.tag().aged;
                     if mark.get() == 0 {
-                        if is_look {
-                            mark.set(self.look.get());
+                        if is_new_pass {
+                            mark.set(self.pass_mark.get());
                         }
                         aged.is_clean = false;
-                    } else if mark.get() == self.look.get() {
-                        // It was marked by the last look.
+                    } else if mark.get() == self.pass_mark.get() {
+                        // The last pass marked it.
                         aged.is_clean = false;
                     } else if !may(span.bytes() + CALL) {
                         aged.is_all = false;
@@ -609,7 +606,7 @@ impl SpanIndex {
                         span.tag().clean.set(true);
                         self.clean.add(span.bytes() as u64);
                     } else {
-                        // Where the system takes no pages it is not asked at each call.
+                        // If the system rejects the pages, it is not asked again in each call.
                         mark.set(0);
                         aged.is_clean = false;
                     }

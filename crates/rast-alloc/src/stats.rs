@@ -1,9 +1,9 @@
-//! What the allocator was asked for, and what it took from the system for it.
+//! The statistics: what was requested from the allocator, and what it took from the system.
 //!
-//! Each heap keeps its own sums, which only its thread writes, and a reading adds them up. A block
-//! that one thread takes and another frees is added in the one's sums and subtracted in the
-//! other's, so the total is exact at every moment at which no call is under way; nothing is merged
-//! and nothing is lost when a thread ends.
+//! Each heap has its own sums, which only its holder writes, and a reading adds them up. A block
+//! that one thread allocates and another frees is added in one heap's sums and subtracted in the
+//! other's. So the total is exact whenever no call is in progress. Nothing is merged or lost when a
+//! thread ends.
 
 use core::fmt;
 
@@ -18,46 +18,50 @@ use crate::{
     thread_heap::HEAPS,
 };
 
-/// Figures of [`RastAlloc`](crate::RastAlloc) at one moment.
+/// Statistics of [`RastAlloc`](crate::RastAlloc) at one moment.
 ///
-/// Each figure is exact if no thread allocates meanwhile, except for the peak; otherwise figures of
-/// one reading may be some calls apart. The peak is the highest of what the heaps told in steps,
-/// and of readings: not more than was in use at once, but it may be too low, for each thread that
-/// runs, by 1.5 MiB, by what its lists can take (64 KiB for each size class up to 8 KiB of which it
-/// has blocks), and by 72 KiB for each of up to 8 threads whose blocks it frees. Where a thread
-/// replaces blocks by shorter ones of the same class, and does nothing else, the peak may be too
-/// high by what they differ in: at most an eighth of these blocks.
+/// Each number except for the peak is exact if no thread allocates during the reading; otherwise
+/// the numbers may be some calls apart.
+///
+/// The peak is the maximum of what the heaps reported, in steps, and of readings. For each running
+/// thread it may be too low by:
+///
+/// - 1.5 MiB,
+/// - 64 KiB for each size class up to 8 KiB of which the thread has blocks, and
+/// - 72 KiB for each of up to 8 threads whose blocks it frees.
+///
+/// The peak is never higher than what was in use at once, with one exception. If a thread only
+/// replaces blocks by shorter ones of the same class, it may be too high by the difference, at most
+/// an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Bytes asked for and not given back, without what rounding adds.
+    /// Bytes requested and not yet freed, without rounding.
     pub bytes_current: usize,
-    /// The most of these at once.
+    /// The maximum of `bytes_current`.
     pub bytes_peak: usize,
-    /// Bytes of address space taken from the system for blocks, with what the system refused to
-    /// take back.
+    /// Bytes of address space mapped for blocks, including what the system refused to unmap.
     pub bytes_reserved: usize,
-    /// Bytes of these that may occupy memory: those of blocks, and of free memory all that was
-    /// joined with some that was in use since it came from the system or went back; so never too
-    /// few, but more than is resident where part of a free stretch, as of a segment without blocks,
-    /// was never touched.
+    /// Bytes of these that may occupy memory: those of blocks, and those of free spans that are not
+    /// entirely untouched or returned. So never too few, but more than is resident if only a part
+    /// of a free span was touched.
     pub bytes_committed: usize,
-    /// Blocks taken.
+    /// Allocated blocks.
     pub allocations: u64,
-    /// Blocks given back.
+    /// Freed blocks.
     pub frees: u64,
-    /// Blocks that were made larger or smaller.
+    /// Blocks whose size was changed.
     pub reallocations: u64,
 }
 
 impl Stats {
-    /// Returns how many blocks are in use.
+    /// Returns the number of blocks in use.
     #[must_use]
     pub fn live(&self) -> u64 {
         self.allocations.saturating_sub(self.frees)
     }
 
-    /// Returns all figures with their names, for whatever format they are to be written in.
+    /// Returns all numbers with their names, for any output format.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;
@@ -98,16 +102,16 @@ impl Stats {
     }
 }
 
-/// A sum; one that was caught below zero between two threads is none.
+/// A sum; zero if it was read below zero between two threads.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 fn not_below_zero(sum: u64) -> usize {
     usize::try_from(sum.cast_signed()).unwrap_or(0)
 }
 
-/// Sums of arenas, each wrapping, in two passes: between the two there is a moment at which no
-/// fewer bytes were in use than the sums say, since what was taken was read before and what was
-/// given back is read after. (That holds where the stores of a processor are seen in their order,
-/// as on x86; elsewhere except for the last of them.)
+/// Sums of arenas, each wrapping, in two passes. Allocations are read in the first and frees in the
+/// second, so the result is at most what was in use at the moment between them. (This holds where
+/// the stores of a processor are seen in their order, as on x86; elsewhere except for the last of
+/// them.)
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 #[derive(Default)]
 pub(crate) struct Sums {
@@ -122,8 +126,8 @@ pub(crate) struct Sums {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Sums {
-    /// Adds what is to be read first, of all arenas: bytes taken, and blocks given back, so that
-    /// neither those in use nor those that live are too many or below none.
+    /// Adds what must be read first, for all arenas: allocated bytes, and freed blocks. So neither
+    /// number of what is in use is too high or below zero.
     pub(crate) fn add_early(&mut self, arena: &Arena) {
         add(&mut self.requested, &arena.bytes_taken);
         add(&mut self.moves, &arena.moves);
@@ -132,7 +136,7 @@ impl Sums {
         }
     }
 
-    /// Adds the rest, of all arenas.
+    /// Adds the rest, for all arenas.
     pub(crate) fn add_late(&mut self, arena: &Arena) {
         self.requested = self.requested.wrapping_sub(arena.bytes_given.get());
         for slot in arena.slots() {
@@ -143,17 +147,17 @@ impl Sums {
         add(&mut self.reallocations, &arena.reallocations);
     }
 
-    /// Adds bytes that were given back to an arena without its being told; late.
+    /// Adds bytes that were freed into an arena by messages; in the second pass.
     pub(crate) fn subtract_bytes(&mut self, bytes: u64) {
         self.requested = self.requested.wrapping_sub(bytes);
     }
 
-    /// Adds blocks that were given back to an arena without its being told; early.
+    /// Adds blocks that were freed into an arena by messages; in the first pass.
     pub(crate) fn add_frees(&mut self, frees: u64) {
         self.given = self.given.wrapping_add(frees);
     }
 
-    /// The figures.
+    /// Returns the statistics.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             bytes_current: not_below_zero(self.requested),
@@ -161,7 +165,7 @@ impl Sums {
             bytes_reserved: not_below_zero(self.reserved),
             bytes_committed: not_below_zero(self.reserved.wrapping_sub(self.clean)),
             allocations: self.taken.saturating_sub(self.moves),
-            // A move is counted before the block that it leaves is given back.
+            // A move is counted before the old block is freed.
             frees: self.given.saturating_sub(self.moves),
             reallocations: self.reallocations,
         }
@@ -173,27 +177,27 @@ fn add(sum: &mut u64, counter: &Counter) {
     *sum = sum.wrapping_add(counter.get());
 }
 
-/// Figures of the blocks of one size class.
+/// Statistics of the blocks of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClassStats {
-    /// The size of the blocks in bytes; the last two rows are of any size: spans have 0 here,
-    /// mappings `usize::MAX`.
+    /// The size of the blocks in bytes. The last two rows are blocks of any size: 0 for spans,
+    /// `usize::MAX` for mappings.
     pub block_bytes: usize,
-    /// Blocks taken; a block that changed its class counts as one given back and one taken.
+    /// Allocated blocks; a block that changed its class counts as one freed and one allocated.
     pub taken: u64,
-    /// Blocks given back, by whichever thread.
+    /// Freed blocks, by any thread.
     pub given: u64,
 }
 
 impl ClassStats {
-    /// Returns how many blocks are in use.
+    /// Returns the number of blocks in use.
     #[must_use]
     pub fn live(&self) -> u64 {
         self.taken.saturating_sub(self.given)
     }
 
-    /// The row of a slot, summed over all heaps.
+    /// The row of a slot, added up over all heaps.
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     pub(crate) fn read(slot: usize) -> Self {
         let mut stats = Self {

@@ -1,10 +1,10 @@
-//! Ranges that the system refused to take back.
+//! Ranges that the system refused to unmap.
 //!
-//! A mapping that is split counts as two, and the system has a limit on mappings. Where it refuses
-//! for that reason, the memory goes back without the addresses, which needs no split. The range is
-//! noted here: it serves a later mapping of its length, is given back at a purge if the system
-//! takes it then, and counts as reserved until then. What finds no place here, or did not even lose
-//! its memory, stays mapped for ever, and counts too.
+//! The system limits the number of mappings, and unmapping a part of one may split it in two. If
+//! the system refuses for that reason, the pages are returned without their addresses, which needs
+//! no split. The range is recorded here. It serves a later mapping of its length, is unmapped at a
+//! purge if the system then allows it, and counts as reserved until then. A range for which there
+//! is no entry, or whose pages were not returned either, stays mapped permanently, and also counts.
 
 use core::ptr::NonNull;
 
@@ -13,30 +13,30 @@ use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::ranges::Ranges;
 
 static RANGES: Ranges<64> = Ranges::new();
-/// Bytes of all such ranges.
+/// The bytes of all such ranges.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many bytes the system refused to take back.
+/// Returns the number of bytes that the system refused to unmap.
 pub(crate) fn bytes() -> usize {
-    // Relaxed: figures are read one by one; no other memory hangs on them. [AP5]
+    // Relaxed: a statistic that publishes nothing. [AP5]
     BYTES.load(Ordering::Relaxed)
 }
 
-/// Notes a range; `is_zero` says that it reads as zeroes now.
+/// Records a range; `is_zero` if it now reads as zero.
 #[cold]
 pub(crate) fn note(start: NonNull<u8>, bytes: usize, is_zero: bool) {
-    // Relaxed: a sum of its own; publishes nothing. [AP6]
+    // Relaxed: a sum that publishes nothing. [AP6]
     BYTES.fetch_add(bytes, Ordering::Relaxed);
     if is_zero {
-        // Without a place it stays as it is.
+        // If the table is full, the range stays mapped.
         let _ = RANGES.put(start, bytes);
     }
 }
 
-/// Takes a range of this length and alignment, which reads as zeroes.
+/// Takes a range of this length and alignment, which reads as zero.
 #[cold]
 pub(crate) fn take(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    // In a hardened build some of its pages may not be touched.
+    // In a hardened build some of its pages may be inaccessible.
     if HARDENED || self::bytes() == 0 {
         return None;
     }
@@ -46,7 +46,7 @@ pub(crate) fn take(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     Some(start)
 }
 
-/// Calls `unmap` on each range, to give it back; it says whether the system took it.
+/// Calls `unmap` on each range, which returns whether the system accepted it.
 pub(crate) fn retry(unmap: impl Fn(NonNull<u8>, usize) -> bool) {
     if bytes() == 0 {
         return;
@@ -60,14 +60,14 @@ pub(crate) fn retry(unmap: impl Fn(NonNull<u8>, usize) -> bool) {
     });
 }
 
-/// Calls `unmap` on each range, by rising address; puts those back that it refuses.
+/// Calls `unmap` on each range, in the order of addresses; stores those again that it refuses.
 fn retry_each<const N: usize>(ranges: &Ranges<N>, unmap: impl Fn(NonNull<u8>, usize) -> bool) {
     let mut past = 0;
     let next = |past| move |start, _| (start > past).then_some(start);
     while let Some((start, bytes)) = ranges.take(next(past)) {
         past = start.addr().get();
         if !unmap(start, bytes) {
-            // Without a place it stays as it is.
+            // If the table is full, the range stays mapped.
             let _ = ranges.put(start, bytes);
         }
     }
@@ -93,14 +93,14 @@ mod tests {
             assert!(ranges.put(start, 4096));
         }
         let asked = RefCell::new(Vec::new());
-        let ask = |start: NonNull<u8>, _| {
+        let unmap = |start: NonNull<u8>, _| {
             let page = start.addr().get() >> 12;
             asked.borrow_mut().push(page);
             page.is_multiple_of(2)
         };
-        retry_each(&ranges, ask);
+        retry_each(&ranges, unmap);
         assert_eq!(asked.take(), [1, 2, 3, 4]);
-        retry_each(&ranges, ask);
+        retry_each(&ranges, unmap);
         assert_eq!(asked.take(), [1, 3], "what was refused stays");
     }
 }

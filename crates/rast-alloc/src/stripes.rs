@@ -1,25 +1,25 @@
-//! Stripes: a few values, made as they are wanted, of which a thread takes one that no thread
-//! holds.
+//! Stripes: a table of values that is extended on demand, of which a thread claims one that no
+//! thread holds.
 //!
 //! ```text
 //!   places  │ ▪ │ ▪ │ ▪ │   │   │ …          known: 3          rest ─► ▪ ─► ▪
-//!             ▲ each thread begins its search at a place of its own
+//!             ▲ each thread starts its search at a place of its own
 //! ```
 //!
 //! 1. A place is filled once and never emptied while the stripes are shared, so reading needs no
 //!    protection.
-//! 2. Values are entered when all known ones are held: there are as many as threads were ever
+//! 2. A value is entered when all known ones are held. So there are as many as threads were ever
 //!    inside at once.
-//! 3. Those that find no place are in a list ([`crate::registry`]). So no thread waits for a place:
-//!    not if more threads are inside than there are places, and not in the child of a `fork`, where
-//!    those that were inside stay so for ever.
+//! 3. Values that find no place are in a list ([`crate::registry`]). So no thread waits for a
+//!    place: not if more threads are inside than there are places, and not in the child of a
+//!    `fork`, where stripes stay held forever.
 
 use core::ptr::{self, NonNull};
 
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::registry::{Entered, Registry};
 
-/// How many places there are.
+/// Number of places.
 const STRIPES: usize = if cfg!(any(rast_loom, rast_shuttle)) {
     1
 } else {
@@ -35,7 +35,7 @@ pub struct Stripes<T> {
 }
 
 impl<T: Entered> Stripes<T> {
-    /// A table without values.
+    /// Makes an empty table.
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     #[expect(
         clippy::new_without_default,
@@ -50,7 +50,7 @@ impl<T: Entered> Stripes<T> {
         }
     }
 
-    /// A table without values.
+    /// Makes an empty table.
     #[cfg(any(rast_loom, rast_shuttle))]
     #[expect(
         clippy::new_without_default,
@@ -80,7 +80,8 @@ impl<T: Entered> Stripes<T> {
                 Ordering::Relaxed,
             );
             if entered.is_ok() {
-                // Relaxed: a hint how far to look; the place itself publishes the value. [AS2]
+                // Relaxed: a hint for how far to search; the place itself publishes the value.
+                // [AS2]
                 self.known.fetch_max(index + 1, Ordering::Relaxed);
                 return;
             }
@@ -91,14 +92,14 @@ impl<T: Entered> Stripes<T> {
         unsafe { self.rest.enter(value) };
     }
 
-    /// Calls `f` on the values, beginning with one that `from` chooses, until it breaks off with
-    /// something; wait-free, except for `f`.
+    /// Calls `f` on the values, starting at one that `from` chooses, until it returns `Some`.
+    /// Wait-free except for `f`.
     pub fn find<R>(&self, from: usize, mut f: impl FnMut(&T) -> Option<R>) -> Option<R> {
         // Relaxed: as for [AS2]; a value that is not known yet is not found. [AS3]
         let known = self.known.load(Ordering::Relaxed);
         let placed = (0..known).find_map(|step| {
             let place = &self.places[from.wrapping_add(step) % known];
-            // Acquire: pairs with the Release in `enter`; the value is whole. [AS4]
+            // Acquire: pairs with the Release in `enter`; the value is initialised. [AS4]
             let value = place.load(Ordering::Acquire);
             // SAFETY: entered values live as long as the table is shared.
             unsafe { value.as_ref() }.and_then(&mut f)
@@ -106,10 +107,10 @@ impl<T: Entered> Stripes<T> {
         placed.or_else(|| self.rest.find(f))
     }
 
-    /// Takes all values out, for their end.
+    /// Removes all values, before they are unmapped.
     pub fn clear(&mut self, mut f: impl FnMut(NonNull<T>)) {
         for place in &self.places {
-            // Relaxed: the thread that has the table for itself is ordered after all that shared
+            // Relaxed: the thread that has the table exclusively is ordered after all that shared
             // it. [AS5]
             let value = place.swap(ptr::null_mut(), Ordering::Relaxed);
             if let Some(value) = NonNull::new(value) {

@@ -1,16 +1,17 @@
-//! The surplus by which the background thread is wanted, and the state of that thread.
+//! The surplus that starts the background thread, and the state of that thread.
 //!
-//! The surplus is what is committed beyond the bytes in use, as a sum of what heaps report. It only
-//! says when the thread is to begin ([`crate::purge_thread`]); it finds what goes back by looks at
-//! the heaps.
+//! The surplus is the number of committed bytes beyond those in use, as a sum of what heaps report.
+//! It only decides when the thread starts or wakes ([`crate::purge_thread`]); the thread finds the
+//! memory to return by decay passes over the heaps.
 //!
 //! | `state` | set by |
 //! | --- | --- |
 //! | none | the kernel, in the child of a fork; the thread that stopped the background thread |
-//! | starting, awake | the thread that starts it; the one that wakes it |
-//! | asleep | the background thread, once there is nothing left to give back |
+//! | starting | the thread that starts it |
+//! | awake | the thread that starts or wakes it; the background thread itself, if the surplus grew while it fell asleep |
+//! | asleep | the background thread, once nothing is left to return |
 //! | stopping | the thread that stops it, and waits for its end |
-//! | closed | the thread that unloads the library; for good |
+//! | closed | the thread that unloads the library; permanently |
 
 use core::ptr;
 use core::time::Duration;
@@ -21,8 +22,8 @@ use crate::primitive::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// The surplus from which on memory is given back in the background.
-const LEAST: i64 = 16 << 20;
+/// The surplus from which on the background thread runs.
+const START_BYTES: i64 = 16 << 20;
 
 pub(crate) const NONE: u32 = 0;
 pub(crate) const STARTING: u32 = 1;
@@ -31,36 +32,36 @@ pub(crate) const ASLEEP: u32 = 3;
 pub(crate) const STOPPING: u32 = 4;
 pub(crate) const CLOSED: u32 = 5;
 
-/// Bytes committed beyond those in use, as far as heaps reported them.
+/// Committed bytes beyond those in use, as reported by the heaps.
 pub(crate) static SURPLUS: AtomicI64 = AtomicI64::new(0);
-/// Whether the thread is to be started by the next call that leaves its heap.
+/// Whether the next call that exits its heap starts the thread.
 pub(crate) static IS_WANTED: AtomicBool = AtomicBool::new(false);
-/// When it may be tried again, in milliseconds.
+/// When the next attempt to start it is allowed, in milliseconds.
 pub(crate) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 /// The page with the state; null before the first start.
 pub(crate) static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
-/// What the kernel clears in the child of a fork; all zeroes are a value.
+/// The page that the kernel clears in the child of a fork; all zeroes are a valid value.
 pub(crate) struct Shared {
     pub(crate) state: AtomicU32,
-    /// The thread, while there is one.
+    /// The id of the thread, while there is one.
     pub(crate) id: AtomicUsize,
 }
 
-/// The page with the state, once there is one.
+/// Returns the page with the state, if there is one.
 pub(crate) fn shared() -> Option<&'static Shared> {
-    // Acquire: pairs with the Release in `make_shared`; the page is seen as it was made. [AU1]
+    // Acquire: pairs with the Release in `make_shared`; the page is initialised. [AU1]
     let shared = SHARED.load(Ordering::Acquire);
     // SAFETY: the page is never unmapped once it is published.
     unsafe { shared.as_ref() }
 }
 
-/// Adds a change of a heap's surplus; returns at once, and wakes the background thread if there is
-/// much.
+/// Adds a change of a heap's surplus. Does not wait; starts or wakes the background thread if the
+/// surplus is large.
 #[cold]
 pub(crate) fn report(change: i64) {
-    // Relaxed: a sum; the fence below orders it before the look at the state. [AU2]
+    // Relaxed: a sum; the fence below orders it before the load of the state. [AU2]
     let surplus = SURPLUS.fetch_add(change, Ordering::Relaxed) + change;
-    if surplus < LEAST || DELAY.get().is_none() {
+    if surplus < START_BYTES || DELAY.get().is_none() {
         return;
     }
     // SeqCst: pairs with the fence in `fall_asleep`: either this thread finds it asleep, or it sees
@@ -69,10 +70,10 @@ pub(crate) fn report(change: i64) {
     // Relaxed: a guess; the exchange decides. [AU4]
     match shared().map_or(NONE, |shared| shared.state.load(Ordering::Relaxed)) {
         NONE => {
-            // Relaxed: a time; nothing hangs on it. [AU5]
+            // Relaxed: a time; it publishes nothing. [AU5]
             let retry_at = RETRY_AT.load(Ordering::Relaxed);
             if retry_at == 0 || os::now_ms() >= retry_at {
-                // Relaxed: a wish. [AU6]
+                // Relaxed: a request flag. [AU6]
                 IS_WANTED.store(true, Ordering::Relaxed);
             }
         }
@@ -81,10 +82,10 @@ pub(crate) fn report(change: i64) {
     }
 }
 
-/// Whether the background thread should be started.
+/// Returns `true` if the background thread should be started.
 #[inline(always)]
 pub(crate) fn is_wanted() -> bool {
-    // Relaxed: a wish. [AU7]
+    // Relaxed: a request flag. [AU7]
     IS_WANTED.load(Ordering::Relaxed)
 }
 
@@ -100,10 +101,11 @@ impl Shared {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Changes the state and wakes all that wait for that; false if it was another one.
+    /// Changes the state and wakes all waiting threads. Returns `false` if the state was not
+    /// `from`.
     pub(crate) fn change(&self, from: u32, to: u32) -> bool {
-        // AcqRel: publishes the thread's id, and what it did before it ended, to who finds the
-        // state. [AU17]
+        // AcqRel: publishes the thread's id, and what the thread did before it ended, to a thread
+        // that finds the new state. [AU17]
         let changed = self
             .state
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
@@ -113,7 +115,7 @@ impl Shared {
         changed.is_ok()
     }
 
-    /// Waits until the state is not `state`, or for so long; may return before.
+    /// Waits until the state is not `state`, or until the time is over; may return early.
     pub(crate) fn wait(&self, state: u32, most: Option<Duration>) {
         let most = most.map(|most| libc::timespec {
             tv_sec: most.as_secs().try_into().unwrap_or(libc::time_t::MAX),

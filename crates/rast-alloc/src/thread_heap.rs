@@ -1,48 +1,52 @@
-//! The heap of a thread: an arena, a mailbox for what other threads free, and remote-free batches
-//! of what this one frees of theirs.
+//! The heap of a thread: an arena, a mailbox for blocks that other threads free, and remote-free
+//! batches of blocks that this thread frees of other heaps.
 //!
 //! ```text
-//!   thread A                                      thread B
-//!   ┌────────────────────────┐                    ┌────────────────────────┐
-//!   │ arena                  │                    │ arena                  │
-//!   │ remote-free batches: [B: ▪▪▪▪ ] ───┼── full, idle, ───► │ mailbox ─► a few per   │
-//!   │                        │   end of thread    │            slow path   │
-//!   └────────────────────────┘                    └────────────────────────┘
+//!   thread A                                         thread B
+//!   ┌────────────────────────────┐                   ┌────────────────────────┐
+//!   │ arena                      │                   │ arena                  │
+//!   │ remote-free batches:       │   full, idle,     │                        │
+//!   │   [B: ▪▪▪▪ ] ──────────────┼── end of thread ─►│ mailbox ─► a few per   │
+//!   │                            │                   │            slow path   │
+//!   └────────────────────────────┘                   └────────────────────────┘
 //! ```
 //!
 //! | field | used by |
 //! | --- | --- |
-//! | `arena`, `batches`, `afar`, `arrived`, `turns`, `reported`, `looks` | the holder of the mailbox: the heap's thread, inside of a call, or a thread that tends the heap meanwhile |
-//! | `hold`, `mailbox` | any thread |
+//! | `arena`, `batches`, `remote`, `arrived`, `slow_calls`, `surplus_reported`, `passes` | the holder of the mailbox: the heap's thread, inside a call, or a thread that services the heap |
+//! | `ownership`, `mailbox` | any thread |
 //! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
-//! | `looked_ms`, `is_purging`, `is_settled` | written by the holder, read by any thread |
+//! | `pass_ms`, `is_purging`, `is_settled` | written by the holder, read by any thread |
 //! | `calls_seen` | the background thread |
 //!
-//! 1. A heap is never unmapped. When its thread ends, it is released, and the next thread that
-//!    begins adopts it whole, with what is still in use. A heap whose thread is idle is released
-//!    too, or taken from it ([`crate::hold`]), but kept for that thread: others tend it and adopt
-//!    another one.
-//! 2. A message to a heap that no thread holds is put away by the thread that delivered it.
+//! To *service* a heap is to hold its mailbox without being its thread, in order to handle its
+//! messages or to purge it.
+//!
+//! 1. A heap is never unmapped. When its thread ends, the heap is released, and the next thread
+//!    that starts adopts it with the blocks that are in use. The heap of an idle thread is also
+//!    released, or taken ([`crate::ownership`]), but stays that thread's: other threads may
+//!    service it, but none adopts it.
+//! 2. A message to a heap that no thread holds is handled by the thread that delivers it.
 //! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
-//!    KiB), when another owner needs its place, every [`TURNS`] slow paths, at idle, and when the
-//!    thread ends.
+//!    KiB), when another owner needs its entry, every [`SLOW_CALLS`] slow paths, at idle, and when
+//!    the thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
 use crate::adoption::{Offered, Place, Stack};
-use crate::arena::{Arena, Pace, Run};
+use crate::arena::{Arena, Run, StepLimit};
 use crate::block::Block;
 use crate::delay::DELAY;
 use crate::geometry::{GRAIN, HARDENED};
 use crate::hardened;
-use crate::hardened::units::Afar;
-use crate::hold::{Ask, Asks, Found, Hold, Wish};
-use crate::large::Larges;
+use crate::hardened::page_map::RemoteSegments;
+use crate::large::LargeBlocks;
 use crate::level::{LARGE, Level, SLOTS, SPANS};
 use crate::mailbox::Mailbox;
 use crate::os;
+use crate::ownership::{Action, Found, Ownership, Request, Requests};
 use crate::primitive::Counter;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{self, CachePadded, asymmetric};
@@ -51,9 +55,9 @@ use crate::remote_batch::{self as batch, RemoteBatch, unpack};
 use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 
-mod again;
 mod post;
 mod resize;
+mod retry;
 #[cfg(all(test, target_os = "linux", not(rast_system_segments)))]
 mod tests;
 #[cfg(all(
@@ -62,70 +66,70 @@ mod tests;
 ))]
 mod visit;
 
-/// Owners that a thread collects blocks for at a time.
+/// Number of owners for which a thread has open batches at once.
 const BATCHES: usize = 8;
-/// Blocks that one slow path puts away of those that arrived, if there is none of the wanted class
+/// Maximum number of arrived blocks that one slow path handles, if none of the requested class is
 /// among them.
-const PUT_AWAY: usize = 512;
-/// And if there is one: few, so that those that come next are still in the nearest cache when they
-/// are asked for, and no call keeps the thread for long. By 64 or 128 it took longer:
-/// `docs/performance.md`.
-const PUT_AWAY_LEAST: usize = 16;
+const MESSAGES_MAX: usize = 512;
+/// The minimum; a slow path stops there once it has found a block of the requested class. It is
+/// small so that the blocks are still in the first-level cache when they are allocated, and so that
+/// no call is long. With 64 or 128 calls took longer: `docs/performance.md`.
+const MESSAGES_MIN: usize = 16;
 /// Slow paths between two deliveries of all remote-free batches.
-const TURNS: u32 = 64;
-/// How often a thread that comes back tries to claim its heap; who tends it lets go after a system
-/// call.
-const PATIENCE: u32 = 1024;
-/// After how many tries it yields between two.
+const SLOW_CALLS: u32 = 64;
+/// How often a thread tries to claim its own heap from a thread that services it, which releases it
+/// after a system call.
+const CLAIM_TRIES: u32 = 1024;
+/// Number of tries before it yields between two.
 const SPINS: u32 = 64;
-/// How far a heap's surplus may be from what it reported last.
+/// Change of a heap's surplus that is not reported.
 const UNREPORTED: i64 = 1 << 20;
-/// How long [`ThreadHeap::purge_others`] waits at most, in all, for threads that tend other
-/// threads' heaps, in milliseconds. A tender needs a time that is linear in what its heap does not
-/// use; one that was not copied by `fork` never ends.
-pub(crate) const TENDED_MS: u64 = 1000;
+/// Maximum time in all that [`ThreadHeap::purge_others`] waits for threads that service heaps, in
+/// milliseconds. Servicing takes time linear in the unused memory of the heap. A servicing thread
+/// that `fork` did not copy never finishes.
+pub(crate) const SERVICE_WAIT_MS: u64 = 1000;
 
-/// The asks for heaps.
-static ASKS: Asks = Asks::new();
+/// The source of requests for heaps.
+static REQUESTS: Requests = Requests::new();
 
 /// All heaps of threads.
 pub(crate) static HEAPS: Registry<ThreadHeap> = Registry::new();
-/// Those that a thread may adopt.
-static LEFT: Stack<ThreadHeap> = Stack::new();
+/// Heaps that a thread may adopt.
+static ADOPTABLE: Stack<ThreadHeap> = Stack::new();
 
 /// The heap of a thread.
 #[repr(C)]
 pub(crate) struct ThreadHeap {
-    /// First, on the line that each call writes to.
-    pub(crate) hold: Hold,
+    /// First, on the cache line that each call writes to.
+    pub(crate) ownership: Ownership,
     pub(crate) arena: Arena,
     batches: [RemoteBatch<Self>; BATCHES],
-    /// Whose blocks lie in them.
-    afar: Afar<RemoteBatch<Self>>,
+    /// The segments whose blocks are in these batches.
+    remote: RemoteSegments<RemoteBatch<Self>>,
     arrived: Cell<*mut Block>,
-    turns: Cell<u32>,
-    /// The surplus that was last reported.
-    reported: Cell<u64>,
-    /// Looks of the background thread since the heap was last used, or blocks arrived.
-    looks: Cell<u32>,
+    slow_calls: Cell<u32>,
+    /// The surplus that was reported last.
+    surplus_reported: Cell<u64>,
+    /// Decay passes of the background thread since the heap was last used, or blocks arrived.
+    passes: Cell<u32>,
     /// Blocks of other owners that this thread freed, by slot.
     pub(crate) foreign: [Counter; SLOTS],
     entry: Entry<Self>,
     place: Place<Self>,
     mailbox: CachePadded<Mailbox>,
-    /// Whether some of what is unneeded has not gone back yet.
+    /// Whether a decay pass has not yet returned all that it found unused.
     is_purging: AtomicBool,
-    /// Whether the background thread found nothing left to give back, and nothing happened since.
+    /// Whether the background thread found nothing left to return, and nothing happened since.
     is_settled: AtomicBool,
-    /// The bytes taken and given at the last round of the background thread, which alone uses it.
+    /// The bytes allocated and freed until the last round of the background thread, which alone
+    /// uses it.
     calls_seen: AtomicU64,
-    /// When some thread looked last for what is unneeded, in milliseconds.
-    looked_ms: AtomicU64,
+    /// The time of the last decay pass of any thread, in milliseconds.
+    pass_ms: AtomicU64,
 }
 
-// SAFETY: the table above says who uses what: cells only the holder of the mailbox, whose claim
-// acquires what the last holder released; all else is atomic, or written before the heap is
-// published.
+// SAFETY: by the table above, only the holder of the mailbox uses cells, and its claim acquires
+// what the last holder released. All else is atomic, or written before the heap is published.
 unsafe impl Sync for ThreadHeap {}
 
 impl Entered for ThreadHeap {
@@ -141,26 +145,26 @@ impl Offered for ThreadHeap {
 }
 
 impl ThreadHeap {
-    /// A heap without memory, held by the caller, which is inside.
+    /// Makes a heap without memory. The caller holds it and is inside.
     const fn new() -> Self {
-        Self::held_by(Hold::new())
+        Self::held_by(Ownership::new())
     }
 
-    /// A heap that no thread enters.
+    /// Makes a heap that no thread enters.
     pub(crate) const fn none() -> Self {
-        Self::held_by(Hold::none())
+        Self::held_by(Ownership::none())
     }
 
-    const fn held_by(hold: Hold) -> Self {
+    const fn held_by(ownership: Ownership) -> Self {
         Self {
-            hold,
-            arena: Arena::new(Larges::untracked()),
+            ownership,
+            arena: Arena::new(LargeBlocks::untracked()),
             batches: [const { RemoteBatch::new() }; BATCHES],
-            afar: Afar::none(),
+            remote: RemoteSegments::none(),
             arrived: Cell::new(ptr::null_mut()),
-            turns: Cell::new(0),
-            reported: Cell::new(0),
-            looks: Cell::new(0),
+            slow_calls: Cell::new(0),
+            surplus_reported: Cell::new(0),
+            passes: Cell::new(0),
             foreign: [const { Counter::new() }; SLOTS],
             entry: Entry::new(),
             place: Place::new(),
@@ -168,24 +172,24 @@ impl ThreadHeap {
             is_purging: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             calls_seen: AtomicU64::new(0),
-            looked_ms: AtomicU64::new(0),
+            pass_ms: AtomicU64::new(0),
         }
     }
 
     /// Adopts an abandoned heap, or makes one; `None` if the system has no memory. The caller holds
     /// it, and is inside.
     pub(crate) fn adopt() -> Option<&'static Self> {
-        while let Some(heap) = LEFT.take() {
-            if !heap.hold.is_abandoned() || !heap.mailbox.claim() {
-                // The thread that gives it up offers it again.
+        while let Some(heap) = ADOPTABLE.take() {
+            if !heap.ownership.is_abandoned() || !heap.mailbox.claim() {
+                // The thread that releases it offers it again.
                 continue;
             }
-            if !heap.hold.is_abandoned() {
-                // It was adopted and parked between the two looks.
+            if !heap.ownership.is_abandoned() {
+                // It was adopted and parked between the two loads.
                 heap.leave();
                 continue;
             }
-            heap.take_up();
+            heap.enter_claimed();
             return Some(heap);
         }
         let bytes = size_of::<Self>().next_multiple_of(os::PAGE);
@@ -206,10 +210,11 @@ impl ThreadHeap {
         Some(heap)
     }
 
-    /// Ends a call that found the list of `class` full, or what it does not like of the block, with
-    /// the slow path.
+    /// The slow path of a call that found the list of `class` full, or an invalid mark of the
+    /// block.
     ///
-    /// The block is the first argument, as it is that of the fast path, which has to move it else.
+    /// The block is the first argument, as in the fast path, so that the fast path need not move
+    /// it.
     ///
     /// # Safety
     ///
@@ -220,19 +225,19 @@ impl ThreadHeap {
     pub(crate) unsafe fn push_slow(block: *mut u8, heap: &Self, class: usize, size: usize) {
         // SAFETY: obligation 1.
         unsafe { heap.arena.push(class, block, size) };
-        heap.arena.tell();
+        heap.arena.report();
         heap.report();
-        heap.hold.exit();
+        heap.ownership.exit();
     }
 
-    /// What the headers of this heap's segments name as owner.
+    /// The owner that the headers of this heap's segments name.
     #[inline(always)]
     pub(crate) fn name(&self) -> *const () {
         ptr::from_ref(self).cast()
     }
 
-    /// Whether a block of a class is known to be this heap's; only in a hardened build it may be
-    /// without being known so.
+    /// Returns `true` if a block of a class is known to be this heap's. In a hardened build it may
+    /// be this heap's even if the result is `false`.
     ///
     /// # Safety
     ///
@@ -240,17 +245,17 @@ impl ThreadHeap {
     #[inline(always)]
     pub(crate) unsafe fn is_known(&self, block: *mut u8) -> bool {
         if HARDENED {
-            return self.arena.has_near(block);
+            return self.arena.has_own(block);
         }
         // SAFETY: obligation 1: a block of a class lies in a segment.
         ptr::eq(unsafe { Segment::owner_of(block) }, self.name())
     }
 
-    /// Takes a block; null if the system has no memory. Only the holder calls it.
+    /// Allocates a block; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate(&self, layout: Layout) -> *mut u8 {
         let mut block = self.allocate_once(layout);
         if block.is_null() {
-            self.again(layout, || {
+            self.retry(layout, || {
                 block = self.allocate_once(layout);
                 !block.is_null()
             });
@@ -258,7 +263,7 @@ impl ThreadHeap {
         block
     }
 
-    /// As [`allocate`](Self::allocate), of what is at hand or the system grants at once.
+    /// As [`allocate`](Self::allocate), without a retry.
     #[inline]
     fn allocate_once(&self, layout: Layout) -> *mut u8 {
         let level = Level::of(layout);
@@ -266,35 +271,35 @@ impl ThreadHeap {
             let block = self.arena.pop(class, layout.size());
             if !block.is_null() {
                 if class >= SLAB_CLASSES {
-                    self.arena.earn(layout.size());
+                    self.arena.slow_allocated(layout.size());
                 }
                 return block;
             }
         }
-        self.turn(level.slot());
+        self.slow_call(level.slot());
         let block = self.arena.allocate(layout);
-        self.tell_taken(block, layout);
+        self.report_allocated(block, layout);
         block
     }
 
-    /// Takes a block of zeroes; null if the system has no memory. Only the holder calls it.
+    /// Allocates a zeroed block; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
-        // The thread that asks for zeroes alone comes by no other slow path.
+        // A thread that only requests zeroed blocks has no other slow path.
         if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
-            self.turn(Level::of(layout).slot());
+            self.slow_call(Level::of(layout).slot());
         }
         let mut block = self.arena.allocate_zeroed(layout);
         if block.is_null() {
-            self.again(layout, || {
+            self.retry(layout, || {
                 block = self.arena.allocate_zeroed(layout);
                 !block.is_null()
             });
         }
-        self.tell_taken(block, layout);
+        self.report_allocated(block, layout);
         block
     }
 
-    /// Gives a block back, no matter which thread owns it. Only the holder calls it.
+    /// Frees a block of any heap. Only the holder calls it.
     ///
     /// # Safety
     ///
@@ -302,15 +307,15 @@ impl ThreadHeap {
     #[inline]
     pub(crate) unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         match Level::of(layout) {
-            Level::Class(class) if class < SLAB_CLASSES => self.arena.spend(layout.size()),
-            _ => self.arena.repay(layout.size()),
+            Level::Class(class) if class < SLAB_CLASSES => self.arena.lower_margin(layout.size()),
+            _ => self.arena.slow_freed(layout.size()),
         }
         if HARDENED
             && let Level::Class(class) = Level::of(layout)
-            && self.arena.has_near(block.as_ptr())
+            && self.arena.has_own(block.as_ptr())
         {
             // SAFETY: the block is known to be this heap's.
-            let mark = unsafe { self.arena.near_mark(block.as_ptr()) };
+            let mark = unsafe { self.arena.own_mark(block.as_ptr()) };
             // SAFETY: obligation 1, and the block is this heap's.
             unsafe {
                 self.arena
@@ -332,8 +337,8 @@ impl ThreadHeap {
         unsafe { self.post(block, owner, layout) };
     }
 
-    /// Whether the arena may free the block by itself: it is its own, or large, which no thread
-    /// owns.
+    /// Returns `true` if this arena may free the block itself: it is its own block, or a large one,
+    /// which no thread owns.
     ///
     /// # Safety
     ///
@@ -353,30 +358,30 @@ impl ThreadHeap {
         ptr::eq(unsafe { Segment::owner_of(block.as_ptr()) }, self.name())
     }
 
-    /// What each slow path does besides: puts away some of what arrived, for who wants a block of
-    /// the slot `wanted`; delivers from time to time.
-    fn turn(&self, wanted: usize) {
+    /// The common part of slow paths: handles some arrived blocks, preferably of the slot `wanted`;
+    /// every [`SLOW_CALLS`] calls, delivers all batches and returns unused memory.
+    fn slow_call(&self, wanted: usize) {
         if !self.arrived.get().is_null() || !self.mailbox.is_empty() {
-            self.put_away(PUT_AWAY, wanted);
+            self.handle_messages(MESSAGES_MAX, wanted);
         }
-        self.turns.set(self.turns.get().wrapping_add(1));
-        if self.turns.get().is_multiple_of(TURNS) {
+        self.slow_calls.set(self.slow_calls.get().wrapping_add(1));
+        if self.slow_calls.get().is_multiple_of(SLOW_CALLS) {
             self.deliver_all();
-            self.look();
+            self.decay_step();
         }
     }
 
-    /// Gives back what no thread needed for as long as is set: a bounded step.
-    fn look(&self) {
+    /// Does one bounded step of a decay pass, if one is due.
+    fn decay_step(&self) {
         let Some(delay_ms) = DELAY.get() else { return };
-        let mut pace = Pace::step();
+        let mut limit = StepLimit::step();
         if self.is_purging() {
-            self.set_purging(!self.arena.purge_aged(&mut pace).is_all);
+            self.set_purging(!self.arena.purge_aged(&mut limit).is_all);
             return;
         }
         let now_ms = os::now_ms();
         if self.is_due(now_ms, delay_ms) {
-            self.age(now_ms, &mut pace);
+            self.age(now_ms, &mut limit);
         }
     }
 
@@ -390,39 +395,41 @@ impl ThreadHeap {
         self.is_purging.store(is_purging, Ordering::Relaxed);
     }
 
-    /// Notes that the heap is used, or that blocks arrived. Only the holder calls it.
-    fn unsettle(&self) {
-        self.looks.set(0);
+    /// Records that the heap is used, or that blocks arrived. Only the holder calls it.
+    fn clear_settled(&self) {
+        self.passes.set(0);
         // Relaxed: a hint for the background thread. [AT6]
         self.is_settled.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it is time to look for what is unneeded.
+    /// Returns `true` if a decay pass is due.
     fn is_due(&self, now_ms: u64, delay_ms: u64) -> bool {
-        // Relaxed: a hint; who comes too late by it looks once more. [AT11]
-        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        // Another thread may have looked since this thread read the clock; one that was set back by
-        // more than the delay is as good as one that was not looked at.
-        looked_ms.abs_diff(now_ms) >= delay_ms
+        // Relaxed: a hint; a stale value only causes one pass more. [AT11]
+        let pass_ms = self.pass_ms.load(Ordering::Relaxed);
+        // Another thread may have made a pass since this thread read the clock. If the clock was
+        // set back by more than the delay, a pass is due.
+        pass_ms.abs_diff(now_ms) >= delay_ms
     }
 
-    /// Looks for what is unneeded; returns whether nothing is left to be given back, now or by the
-    /// next looks. Only the holder calls it.
-    fn age(&self, now_ms: u64, pace: &mut Pace) -> bool {
-        // Relaxed: a hint for those who look at this heap from outside. [AT12]
-        self.looked_ms.store(now_ms, Ordering::Relaxed);
-        let aged = self.arena.age(pace);
+    /// Makes a decay pass. Returns `true` if nothing is left to return, by this pass or the next
+    /// ones. Only the holder calls it.
+    fn age(&self, now_ms: u64, limit: &mut StepLimit) -> bool {
+        // Relaxed: a hint for threads that examine this heap from outside. [AT12]
+        self.pass_ms.store(now_ms, Ordering::Relaxed);
+        let aged = self.arena.age(limit);
         self.set_purging(!aged.is_all);
         aged.is_all && aged.is_clean
     }
 
-    /// Reports the surplus, if it has changed by much. Only the holder calls it.
+    /// Reports the surplus, if it has changed by [`UNREPORTED`]. Only the holder calls it.
     #[inline]
     pub(crate) fn report(&self) {
         let surplus = self.arena.surplus();
-        let change = surplus.wrapping_sub(self.reported.get()).cast_signed();
+        let change = surplus
+            .wrapping_sub(self.surplus_reported.get())
+            .cast_signed();
         if change.abs() >= UNREPORTED {
-            self.reported.set(surplus);
+            self.surplus_reported.set(surplus);
             #[cfg(all(
                 any(target_os = "linux", target_os = "android"),
                 not(any(miri, rast_system_segments))
@@ -431,22 +438,22 @@ impl ThreadHeap {
         }
     }
 
-    /// Puts away all blocks that arrived.
-    fn put_away_all(&self) {
-        // No list is that of large blocks, so nothing ends it early.
-        while !self.put_away(usize::MAX, LARGE) {}
+    /// Handles all arrived blocks.
+    fn handle_all_messages(&self) {
+        // Large blocks have no list, so nothing ends it early.
+        while !self.handle_messages(usize::MAX, LARGE) {}
     }
 
-    /// Puts away up to `most` blocks that arrived, or a few if the list of the class `wanted` has
-    /// one then; returns whether none are left.
+    /// Handles up to `most` arrived blocks, or [`MESSAGES_MIN`] if the list of the class `wanted`
+    /// then has a block. Returns `true` if no arrived block is left.
     #[cold]
     #[inline(never)]
-    fn put_away(&self, most: usize, wanted: usize) -> bool {
+    fn handle_messages(&self, most: usize, wanted: usize) -> bool {
         let mut run = Run::none();
         let mut count = 0;
         let is_all = loop {
             let is_served = || run.serves(wanted) || self.arena.has_first(wanted);
-            if count >= most || count >= PUT_AWAY_LEAST && is_served() {
+            if count >= most || count >= MESSAGES_MIN && is_served() {
                 break false;
             }
             if self.arrived.get().is_null() {
@@ -458,9 +465,9 @@ impl ThreadHeap {
             }
             if HARDENED {
                 self.check_message(link);
-                // SAFETY: it is a block of this heap, and `unpack` gives it after those that it
+                // SAFETY: it is a block of this heap, and `unpack` passes it after those that it
                 // carries.
-                unsafe { run.go_by(batch::block_of(link)) };
+                unsafe { run.expect_segment(batch::block_of(link)) };
             }
             let accept = |block: NonNull<Block>| {
                 // SAFETY: messages hold free blocks of this heap, in no other list; the run is this
@@ -473,14 +480,14 @@ impl ThreadHeap {
             count += more;
         };
         if count > 0 {
-            self.unsettle();
+            self.clear_settled();
         }
-        self.arena.settle(&run);
+        self.arena.finish_run(&run);
         is_all
     }
 
-    /// Ends the process unless a link leads to a block of this heap that may be on its way, and
-    /// carries what it was given.
+    /// Ends the process unless a link leads to a block of this heap that may be in transit, and
+    /// whose contents are as they were written.
     #[inline]
     fn check_message(&self, link: *mut Block) {
         let slot = self.arena.check_arrived(batch::block_of(link));
@@ -494,156 +501,162 @@ impl ThreadHeap {
         unsafe { batch::check_header(link, size) };
     }
 
-    /// Tells the process of a block that was taken, if much has changed by that.
+    /// Reports an allocated block to the process, if the bytes in use changed by much.
     #[inline]
-    fn tell_taken(&self, block: *mut u8, layout: Layout) {
+    fn report_allocated(&self, block: *mut u8, layout: Layout) {
         if !block.is_null()
             && !matches!(Level::of(layout), Level::Class(class) if class < SLAB_CLASSES)
         {
-            self.arena.earn(layout.size());
+            self.arena.slow_allocated(layout.size());
         }
-        self.arena.tell();
+        self.arena.report();
     }
 
-    /// Delivers what this thread freed of others and takes in what others freed of it. Only the
-    /// holder calls it.
+    /// Delivers all batches and handles all arrived blocks. Only the holder calls it.
     pub(crate) fn idle(&self) {
         self.deliver_all();
-        self.put_away_all();
-        self.arena.tell();
+        self.handle_all_messages();
+        self.arena.report();
         self.arena.tick();
-        self.look();
+        self.decay_step();
     }
 
-    /// Gives memory back to the system, as much as is unused. Only the holder calls it.
+    /// Returns all unused memory to the system, and the number of bytes to the caller. Only the
+    /// holder calls it.
     pub(crate) fn purge(&self) -> usize {
-        self.hold.take_purge_wish();
+        self.ownership.take_purge_request();
         self.deliver_all();
-        self.put_away_all();
+        self.handle_all_messages();
         self.arena.purge()
     }
 
-    /// Enters after [`Hold::enter`] failed, and does what another thread asked for; false if the
-    /// heap is parked. Only the heap's thread calls it.
+    /// Enters after [`Ownership::enter`] failed, and performs the requested action. Returns `false`
+    /// if the heap is parked. Only the heap's thread calls it.
     #[cold]
     pub(crate) fn enter_slow(&self) -> bool {
-        match self.hold.enter_slow() {
+        match self.ownership.enter_slow() {
             Found::Parked => return false,
-            Found::Asked(Wish::Purge) => {
+            Found::Requested(Action::Purge) => {
                 self.purge();
             }
-            Found::Asked(Wish::Look) => self.look(),
+            Found::Requested(Action::Decay) => self.decay_step(),
             Found::Own => {}
         }
         true
     }
 
-    /// Releases a heap that this thread tended: delivers and puts away everything before, and
-    /// purges if that is wished. Only the holder calls it, outside.
+    /// Releases the heap. Before that, delivers all batches, handles all arrived blocks, and purges
+    /// if a purge is requested. Only the holder calls it, outside.
     #[cold]
     pub(crate) fn leave(&self) {
         loop {
             self.deliver_all();
-            self.put_away_all();
-            if self.hold.is_purge_wished() {
+            self.handle_all_messages();
+            if self.ownership.is_purge_requested() {
                 self.purge();
             }
-            if !self.hold.is_parked() {
+            if !self.ownership.is_parked() {
                 self.arena.empty_lists();
                 self.arena.tick();
             }
-            self.arena.tell_all();
-            if !self.mailbox.release_unless(|| self.hold.is_purge_wished()) {
+            self.arena.report_exact();
+            if !self
+                .mailbox
+                .release_unless(|| self.ownership.is_purge_requested())
+            {
                 break;
             }
         }
-        if self.hold.is_abandoned() {
+        if self.ownership.is_abandoned() {
             self.offer();
         }
     }
 
-    /// Offers the heap to the threads that begin; whether it is held then does not matter.
+    /// Offers the heap to starting threads. It may be held at that time.
     fn offer(&self) {
-        // SAFETY: heaps are never unmapped, and neither of the two that are none is ever left.
-        unsafe { LEFT.offer(self) };
+        // SAFETY: heaps are never unmapped, and the two static heaps without memory are never
+        // released.
+        unsafe { ADOPTABLE.offer(self) };
     }
 
-    /// Leaves the heap to the threads that adopt. Only its thread calls it, inside.
+    /// Abandons the heap for adoption. Only its thread calls it, inside.
     pub(crate) fn abandon(&self) {
-        self.hold.abandon();
+        self.ownership.abandon();
         self.leave();
     }
 
-    /// Releases the heap until [`come_back`](Self::come_back). Only its thread calls it, inside,
+    /// Releases the heap until [`reacquire`](Self::reacquire). Only its thread calls it, inside,
     /// after [`idle`](Self::idle).
     pub(crate) fn park(&self) {
-        self.hold.park();
+        self.ownership.park();
         self.leave();
     }
 
-    /// Claims the heap that this thread parked, or that was taken from it, and enters it. False if
-    /// another thread tends it and takes long; then the heap is left to the threads that adopt.
-    pub(crate) fn come_back(&self) -> bool {
-        // No `Backoff`: what it asks of the system for the first time may allocate.
-        let claimed = (0..PATIENCE).any(|turn| {
+    /// Claims and enters the heap that this thread parked, or that was taken from it. Returns
+    /// `false` if another thread services it for too long; the heap is then abandoned.
+    pub(crate) fn reacquire(&self) -> bool {
+        // No `Backoff`: its first use may allocate.
+        let claimed = (0..CLAIM_TRIES).any(|turn| {
             if turn > SPINS {
                 primitive::thread::yield_now();
             }
             self.mailbox.claim()
         });
         if claimed {
-            self.take_up();
+            self.enter_claimed();
         } else {
             self.abandon_parked();
         }
         claimed
     }
 
-    /// Makes a heap that is parked or abandoned the caller's, which holds it.
-    fn take_up(&self) {
-        self.unsettle();
-        // All was told when it was left, which is too much once the fast paths may free.
-        self.arena.tell();
-        if self.hold.take_up() == Wish::Purge {
+    /// Makes a parked or abandoned heap, which the caller holds, the caller's own.
+    fn enter_claimed(&self) {
+        self.clear_settled();
+        // At its release the heap reported its exact use, which is too much once fast paths may
+        // free.
+        self.arena.report();
+        if self.ownership.enter_claimed() == Action::Purge {
             self.purge();
         }
     }
 
-    /// Leaves a parked heap to the threads that adopt. Only the thread that parked it calls it.
+    /// Abandons a parked heap for adoption. Only the thread that parked it calls it.
     pub(crate) fn abandon_parked(&self) {
-        self.hold.abandon_parked();
+        self.ownership.abandon_parked();
         self.offer();
     }
 
-    /// Becomes the holder of a heap that no thread uses at the moment; false if there is a holder,
-    /// which sees a wish that the caller left.
+    /// Claims a heap that no thread uses at the moment. Returns `false` if there is a holder, which
+    /// then sees a purge request of the caller.
     ///
     /// # Safety
     ///
-    /// 1. If `is_fenced`, the caller made the ask, and [`asymmetric::barrier`] returned true after
-    ///    that.
-    unsafe fn take(&self, ask: Ask, is_fenced: bool) -> bool {
+    /// 1. If `is_fenced`, the caller made the request, and [`asymmetric::barrier`] returned `true`
+    ///    after that.
+    unsafe fn take(&self, request: Request, is_fenced: bool) -> bool {
         // SAFETY: obligation 1.
-        self.mailbox.claim_anew() || is_fenced && unsafe { self.hold.take(ask) }
+        self.mailbox.claim_anew() || is_fenced && unsafe { self.ownership.take(request) }
     }
 
-    /// Becomes the holder of a heap that another thread tends, once that has released it, or that
-    /// another thread asked for besides the caller, where it wishes a purge; false if the heap's
-    /// thread uses it, or the wait is over.
-    fn outwait(&self, wait: &Wait) -> bool {
+    /// Claims a heap that another thread services, once that thread has released it. If a third
+    /// thread requested the heap too, replaces that request by one for a purge. Returns `false` if
+    /// the heap's thread uses it, or the wait is over.
+    fn wait_and_take(&self, wait: &Wait) -> bool {
         loop {
-            if self.hold.is_asked() {
-                let ask = ASKS.next(Wish::Purge);
-                self.hold.ask(ask);
+            if self.ownership.is_requested() {
+                let request = REQUESTS.next(Action::Purge);
+                self.ownership.request(request);
                 let is_fenced = asymmetric::barrier();
-                // SAFETY: this thread made the ask, and the barrier came after if it says so.
-                if unsafe { self.take(ask, is_fenced) } {
+                // SAFETY: this thread made the request, and the barrier came after it if
+                // `is_fenced`.
+                if unsafe { self.take(request, is_fenced) } {
                     return true;
                 }
                 if !is_fenced {
                     return false;
                 }
-            } else if !(self.hold.is_parked() || self.hold.is_abandoned()) {
+            } else if !(self.ownership.is_parked() || self.ownership.is_abandoned()) {
                 return false;
             } else if self.mailbox.claim() {
                 return true;
@@ -655,22 +668,22 @@ impl ThreadHeap {
         }
     }
 
-    /// Gives back the memory of all heaps except `here`, the calling thread's: of those without a
-    /// thread, of those whose thread is parked, and of those whose thread is in no call at the
-    /// moment, which are taken from it. Asks it of the others. Returns how many bytes went back.
+    /// Purges all heaps except `here`, the calling thread's: heaps without a thread, parked heaps,
+    /// and heaps whose thread is in no call, which it takes. The other threads purge at their next
+    /// call. Returns the number of bytes that this call returned to the system.
     ///
-    /// Waits up to `wait_ms` in all for threads that tend heaps. A thread that takes longer purges
-    /// the heap that it tends before it releases it.
+    /// Waits up to `wait_ms` in all for threads that service heaps. A thread that takes longer
+    /// purges its heap before it releases it.
     pub(crate) fn purge_others(here: &Self, wait_ms: u64) -> usize {
         Self::purge_where(|heap| !ptr::eq(heap, here), wait_ms)
     }
 
-    /// As [`purge_others`](Self::purge_others), of some heaps.
+    /// As [`purge_others`](Self::purge_others), for the heaps that satisfy a condition.
     fn purge_where(is_meant: impl Fn(&Self) -> bool, wait_ms: u64) -> usize {
-        let ask = ASKS.next(Wish::Purge);
+        let request = REQUESTS.next(Action::Purge);
         HEAPS.find(|heap| {
             if is_meant(heap) {
-                heap.hold.ask(ask);
+                heap.ownership.request(request);
             }
             None::<()>
         });
@@ -678,9 +691,9 @@ impl ThreadHeap {
         let wait = Wait::of(wait_ms);
         let mut purged = 0;
         HEAPS.find(|heap| {
-            // SAFETY: this thread made the ask, and the barrier came after if it says so.
-            let is_had = || unsafe { heap.take(ask, is_fenced) };
-            if is_meant(heap) && (is_had() || heap.outwait(&wait)) {
+            // SAFETY: this thread made the request, and the barrier came after it if `is_fenced`.
+            let is_had = || unsafe { heap.take(request, is_fenced) };
+            if is_meant(heap) && (is_had() || heap.wait_and_take(&wait)) {
                 purged += heap.purge();
                 heap.leave();
             }
@@ -690,14 +703,14 @@ impl ThreadHeap {
     }
 }
 
-/// A wait of bounded length; none where the system has no clock.
+/// A bounded wait; it ends at once where the system has no clock.
 struct Wait {
     start_ms: u64,
     wait_ms: u64,
 }
 
 impl Wait {
-    /// A wait that begins now.
+    /// Starts a wait.
     fn of(wait_ms: u64) -> Self {
         Self {
             start_ms: os::now_ms(),
@@ -705,7 +718,7 @@ impl Wait {
         }
     }
 
-    /// Whether it is over; a clock that is set back ends it.
+    /// Returns `true` if the wait is over; a clock that is set back ends it.
     fn is_over(&self) -> bool {
         self.start_ms == 0 || os::now_ms().wrapping_sub(self.start_ms) >= self.wait_ms
     }

@@ -1,5 +1,5 @@
-//! Random operations of several threads on blocks that go from hand to hand: the thread that has
-//! one grows, shrinks or frees it.
+//! Random operations of several threads on blocks that pass between them: the thread that has a
+//! block grows, shrinks or frees it.
 //!
 //! `RAST_ALLOC_SEED=N` repeats the choices of a run, though not how its threads met.
 #![cfg(all(feature = "std", not(rast_loom)))]
@@ -13,7 +13,7 @@ use std::thread;
 use support::{GlobalFace, Map, Random, seed};
 
 const THREADS: usize = 4;
-/// Blocks that a thread has at most.
+/// Maximum number of blocks of a thread.
 const HELD_MAX: usize = 300;
 
 /// A block in use, with the contents of its mark; its memory belongs to the thread that has this.
@@ -26,7 +26,7 @@ struct Block {
 // SAFETY: the block is this value's alone, and the allocator lets any thread free it.
 unsafe impl Send for Block {}
 
-/// Where threads put blocks for others, one place for each.
+/// Where threads store blocks for others, one entry each.
 type Shelves = [Mutex<Vec<Block>>; THREADS];
 
 /// The ranges in use, if they are watched; noting each call keeps the threads in step, so one half
@@ -41,7 +41,7 @@ impl Watch {
         }
     }
 
-    /// Before the block is given back, as another thread may have it at once.
+    /// Before the block is freed, as another thread may get it at once.
     fn forget(&self, block: &Block) {
         if let Some(map) = &self.0 {
             let mut map = map.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,8 +169,8 @@ impl<A: Allocator> Hand<'_, A> {
     }
 }
 
-/// Generations of threads: each goes on with what the one before left on the shelves, and leaves
-/// its own blocks there.
+/// Generations of threads: each continues with the blocks that the previous one left in the shared
+/// entries, and leaves its own blocks there.
 fn exchange<A: Allocator + Copy + Send>(alloc: A, is_watched: bool, generations: usize) {
     let turns = if cfg!(miri) { 40 } else { 2500 };
     let start = seed();
@@ -198,7 +198,7 @@ fn exchange<A: Allocator + Copy + Send>(alloc: A, is_watched: bool, generations:
                     shelf.append(&mut hand.held);
                 })
             });
-            // Joined one by one: the scope alone does not wait until a thread has left its heap.
+            // Joined one by one: the scope does not wait until a thread has abandoned its heap.
             for hand in hands {
                 hand.join().unwrap();
             }

@@ -1,4 +1,5 @@
-//! The allocator as the program's own: threads free each other's memory, and the figures come back.
+//! The allocator as the program's global one: threads free each other's blocks, and the statistics
+//! return to their start.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 use rast_alloc::RastAlloc;

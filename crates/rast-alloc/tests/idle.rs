@@ -1,5 +1,5 @@
-//! Memory that goes back while the program sleeps, by what the system says is resident: each
-//! scenario in a process of its own, which waits for the condition.
+//! Memory that returns while the program sleeps, by what the system reports as resident: each
+//! scenario in its own process, which waits for the condition.
 #![cfg(all(
     feature = "std",
     target_os = "linux",
@@ -19,7 +19,7 @@ static ALLOC: RastAlloc = RastAlloc;
 
 /// Tells a process that it is the child of a test.
 const CHILD: &str = "RAST_ALLOC_IDLE_CHILD";
-/// How long a condition is waited for: many times what it takes.
+/// Maximum wait for a condition: many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `scenario` in a child that runs this test alone.
@@ -44,7 +44,7 @@ fn resident() -> usize {
     pages * usize::try_from(page).unwrap()
 }
 
-/// Threads of the process that give memory back in the background.
+/// Threads of the process that return memory in the background.
 fn purge_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     tasks
@@ -66,7 +66,8 @@ fn came(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Waits until 85 of 100 bytes that were taken since `start`, and are not in use, have gone back.
+/// Waits until 85 of 100 bytes that were allocated since `start`, and are not in use, have
+/// returned.
 fn await_return(what: &str, start: usize, peak: usize) {
     assert!(
         peak > start + (100 << 20),
@@ -174,7 +175,7 @@ fn mappings_go_back_while_all_sleep() {
     });
 }
 
-/// A thread that makes a call now and then, and none that its lists do not serve.
+/// A thread that makes a call now and then, never on a slow path.
 #[test]
 fn values_go_back_while_their_thread_makes_a_few_calls() {
     in_child(
@@ -203,8 +204,8 @@ fn values_go_back_while_their_thread_makes_a_few_calls() {
     );
 }
 
-/// The thread is there once there is something to do, ends when the delay is none, and is there
-/// again when it is not.
+/// The thread exists once there is something to do, ends when the delay is `None`, and exists again
+/// when it is not.
 #[test]
 fn the_delay_ends_the_background_thread() {
     in_child("the_delay_ends_the_background_thread", || {

@@ -1,7 +1,7 @@
-//! The protocols between threads: mailboxes and who holds them, and the registry.
+//! The protocols between threads: mailboxes and their holders, adoption, and the registry.
 //!
-//! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress on real
-//! threads.
+//! Under `--cfg rast_loom` each scenario runs in every interleaving; otherwise as a stress test on
+//! real threads.
 #![cfg(feature = "std")]
 
 use rast_alloc::primitive::cell::UnsafeCell;
@@ -13,8 +13,8 @@ use rast_alloc::{Block, Budget, Entered, Entry, Mailbox, Ranges, Registry, Strip
 
 #[path = "loom/adoption.rs"]
 mod adoption;
-#[path = "loom/hold.rs"]
-mod hold;
+#[path = "loom/ownership.rs"]
+mod ownership;
 
 /// What a mailbox guards: how many blocks returned, and how often each did.
 struct Home {
@@ -53,7 +53,7 @@ impl Home {
         }
     }
 
-    /// Delivers one batch as a heap does: puts it away if no thread holds the mailbox.
+    /// Delivers one batch as a heap does: handles it if no thread holds the mailbox.
     fn deliver(&self, batch: Vec<Free>) {
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
         for pair in batch.windows(2) {
@@ -66,8 +66,8 @@ impl Home {
         }
     }
 
-    /// Takes in what arrived. Only the holder calls it.
-    fn put_away(&self) {
+    /// Handles what arrived. Only the holder calls it.
+    fn handle_messages(&self) {
         let mut next = self.mailbox.take();
         while !next.is_null() {
             let block = next;
@@ -80,10 +80,10 @@ impl Home {
         }
     }
 
-    /// Gives the mailbox up as a heap does. Only the holder calls it.
+    /// Releases the mailbox as a heap does. Only the holder calls it.
     fn leave(&self) {
         loop {
-            self.put_away();
+            self.handle_messages();
             if !self.mailbox.release() {
                 return;
             }
@@ -101,8 +101,8 @@ impl Home {
     }
 }
 
-/// Two threads deliver while the owner takes in: each block returns once, with what was written to
-/// it.
+/// Two threads deliver while the owner handles messages: each block returns once, with what was
+/// written to it.
 #[test]
 fn mailbox_batches_return() {
     model(|| {
@@ -113,7 +113,7 @@ fn mailbox_batches_return() {
                 thread::spawn(move || home.deliver(vec![block(), block()]))
             })
             .collect();
-        home.put_away();
+        home.handle_messages();
         for other in others {
             other.join().unwrap();
         }
@@ -122,8 +122,8 @@ fn mailbox_batches_return() {
     });
 }
 
-/// A block of a remote-free batch: it carries others, or is carried by one; what its user left in
-/// it is read when it returns.
+/// A block of a remote-free batch: a batch header, or a block that one carries. What its user wrote
+/// is read when it returns.
 #[repr(C)]
 struct Posted {
     block: Block,
@@ -135,7 +135,7 @@ struct Posted {
 const CARRIES: usize = 1;
 
 impl Posted {
-    /// A block that its user wrote to, and that carries these.
+    /// A block that its user wrote to, with these blocks after it.
     fn new(carried: Vec<*mut Self>) -> *mut Self {
         let posted = Box::into_raw(Box::new(Self {
             block: Block::last(),
@@ -174,14 +174,14 @@ impl Posted {
 }
 
 /// Two threads post remote-free batches, of batch headers and of plain blocks, while the owner
-/// takes in and leaves: the thread that puts a remote-free batch away reads in the batch header
-/// which blocks it brings, and each returns once, with what was written to it before.
+/// handles messages and releases the mailbox. The thread that handles a batch reads in the batch
+/// header which blocks it contains. Each returns once, with what was written to it before.
 #[test]
 fn batches_bring_what_they_carry() {
     model(|| {
         let mailbox = Arc::new(Mailbox::new());
         let home = Arc::new(AtomicUsize::new(0));
-        let put_away = |mailbox: &Mailbox, home: &AtomicUsize| {
+        let handle_messages = |mailbox: &Mailbox, home: &AtomicUsize| {
             let mut link = mailbox.take();
             while !link.is_null() {
                 let block = link.map_addr(|address| address & !CARRIES);
@@ -194,7 +194,7 @@ fn batches_bring_what_they_carry() {
         };
         let leave = move |mailbox: &Mailbox, home: &AtomicUsize| {
             loop {
-                put_away(mailbox, home);
+                handle_messages(mailbox, home);
                 if !mailbox.release() {
                     return;
                 }
@@ -227,7 +227,7 @@ fn batches_bring_what_they_carry() {
     });
 }
 
-/// An owner leaves while another thread delivers: one of the two puts the message away.
+/// An owner releases its mailbox while another thread delivers: one of the two handles the message.
 #[test]
 fn mailbox_no_message_is_left() {
     model(|| {
@@ -240,8 +240,8 @@ fn mailbox_no_message_is_left() {
     });
 }
 
-/// A thread adopts what another one left: it sees all that the other did, and only one adopts at a
-/// time.
+/// A thread adopts what another one abandoned: it sees all that the other did, and only one adopts
+/// at a time.
 #[test]
 fn mailbox_is_adopted_by_one() {
     model(|| {
@@ -281,7 +281,7 @@ struct Marked {
 const LIVE: u8 = 1;
 const FREED: u8 = 2;
 
-/// The double free was named.
+/// The double free was reported.
 #[derive(Debug)]
 struct Named;
 
@@ -302,7 +302,7 @@ impl Marked {
         }
     }
 
-    /// Another thread frees the block, with a look at its mark or without; the message is its
+    /// Another thread frees the block, with or without a check of its mark; the message is the
     /// block.
     fn post(&self, looks: bool) -> Result<(), Named> {
         if looks {
@@ -315,7 +315,7 @@ impl Marked {
         Ok(())
     }
 
-    /// The owner frees the block, or takes in one that another thread freed.
+    /// The owner frees the block, or handles one that another thread freed.
     fn free(&self) -> Result<(), Named> {
         self.expect(LIVE)?;
         self.mark.store(FREED, Ordering::Relaxed);
@@ -324,8 +324,8 @@ impl Marked {
         Ok(())
     }
 
-    /// The owner puts away what arrived.
-    fn put_away(&self) -> Result<(), Named> {
+    /// The owner handles what arrived.
+    fn handle_messages(&self) -> Result<(), Named> {
         let (mut message, mut result) = (self.mailbox.take(), Ok(()));
         while !message.is_null() {
             // SAFETY: messages are lists of free blocks, which the holder alone has.
@@ -338,7 +338,7 @@ impl Marked {
         result
     }
 
-    /// The owner gives the block out, if it is in a list.
+    /// The owner allocates the block, if it is in a list.
     fn give_out(&self) -> bool {
         let is_listed = self.listed.load(Ordering::Relaxed) > 0;
         if is_listed {
@@ -349,9 +349,9 @@ impl Marked {
     }
 }
 
-/// Two threads free one block at the same moment; the owner is one of them, or takes in meanwhile.
-/// Some thread names it, unless the block was given out between the two: then the second one took
-/// it from who has it, whose own free is named.
+/// Two threads free one block at the same moment; the owner is one of them, or handles messages
+/// meanwhile. The double free is reported, unless the block was allocated between the two: then the
+/// second free releases the new allocation, whose own free is reported.
 #[test]
 fn a_double_free_by_two_is_named() {
     for (by_owner, looks, gives_out) in [
@@ -371,15 +371,15 @@ fn a_double_free_by_two_is_named() {
                 })
                 .collect();
             let mut named = by_owner && marked.free().is_err();
-            named |= marked.put_away().is_err();
+            named |= marked.handle_messages().is_err();
             let is_out = gives_out && !named && marked.give_out();
             for other in others {
                 named |= other.join().unwrap().is_err();
             }
-            // The process would have ended where it was named.
-            named = named || marked.put_away().is_err();
+            // The process would have ended at the report.
+            named = named || marked.handle_messages().is_err();
             assert!(named || is_out && marked.free().is_err());
-            let _ = marked.put_away();
+            let _ = marked.handle_messages();
         });
     }
 }
@@ -411,7 +411,7 @@ fn member(number: usize) -> &'static Member {
     member
 }
 
-/// Readers beside two that enter see whole members, and in the end both.
+/// Readers, while two threads enter values, see initialised values, and in the end both.
 #[test]
 fn registry_shows_whole_members() {
     model(|| {
@@ -439,7 +439,7 @@ fn registry_shows_whole_members() {
         other.join().unwrap();
         seen.store(sum(&registry), Ordering::Relaxed);
         assert_eq!(seen.load(Ordering::Relaxed), 3);
-        // The members of this run: no thread looks any more.
+        // The values of this run: no thread reads them any more.
         let mut members = Vec::new();
         registry.find(|member| {
             members.push(std::ptr::from_ref(member).cast_mut());
@@ -453,9 +453,8 @@ fn registry_shows_whole_members() {
     });
 }
 
-/// A thread parks its home and comes back, while one purges it and one delivers: each block comes
-/// home once, no thread holds the mailbox beside another, and who comes back sees what was done
-/// meanwhile.
+/// A thread parks its heap and returns, while one purges it and one delivers. Each block returns
+/// once, the mailbox has at most one holder, and the returning thread sees what was done meanwhile.
 #[test]
 fn mailbox_a_sleeper_comes_back() {
     model(|| {
@@ -472,7 +471,7 @@ fn mailbox_a_sleeper_comes_back() {
             }
             0
         });
-        // It parks, and claims again at its next call, or gives the home up.
+        // It parks, and claims again at its next call, or abandons the heap.
         home.leave();
         let mut others = 0;
         if home.mailbox.claim() {
@@ -487,9 +486,8 @@ fn mailbox_a_sleeper_comes_back() {
     });
 }
 
-/// Two threads take a stripe each, or make one: the thread that holds one has it for itself and
-/// finds it whole, also where the table has no place for it, and no more are made than threads were
-/// inside.
+/// Two threads claim a stripe each, or make one. Each has its stripe exclusively and finds it
+/// initialised, even if the table has no place for it. No more are made than threads were inside.
 #[test]
 fn stripes_are_whole_and_held_by_one() {
     model(|| {
@@ -532,8 +530,8 @@ fn stripes_are_whole_and_held_by_one() {
     });
 }
 
-/// Threads take from a budget at once: together never more than there is, and a refusal only where
-/// it does not fit.
+/// Threads take from a budget at once: together never more than there is, and a refusal only if the
+/// request does not fit.
 #[test]
 fn a_budget_is_never_exceeded() {
     model(|| {
@@ -553,11 +551,11 @@ fn a_budget_is_never_exceeded() {
     });
 }
 
-/// A page that is put away as a range.
+/// A page that is stored as a range.
 #[repr(align(4096))]
 struct Page(UnsafeCell<usize>);
 
-/// Of two threads that take a range one has it, as it was left.
+/// Two threads take a range: one gets it, as it was left.
 #[test]
 fn a_range_is_taken_by_one() {
     model(|| {

@@ -1,5 +1,5 @@
-//! Memory that goes back to the system, by what the system says is resident: each scenario in a
-//! process of its own.
+//! Memory that returns to the system, by what the system reports as resident: each scenario in its
+//! own process.
 #![cfg(all(
     feature = "std",
     target_os = "linux",
@@ -64,7 +64,7 @@ fn are_ones(blocks: &[Vec<u8>]) -> bool {
     (blocks.iter()).all(|block| block[0] == 1 && block[1..] == block[..block.len() - 1])
 }
 
-/// Asserts how much of what was taken since `start` has gone back.
+/// Asserts how much of what was allocated since `start` has returned.
 fn assert_returned(what: &str, start: usize, peak: usize, percent: usize) {
     let rest = resident().saturating_sub(start);
     let taken = peak - start;
@@ -80,8 +80,8 @@ fn assert_returned(what: &str, start: usize, peak: usize, percent: usize) {
     );
 }
 
-/// Threads that take blocks, give them back and sleep, so many times; asserts how much another one
-/// gives back meanwhile.
+/// Threads allocate blocks, free them and sleep, so many times; asserts how much another thread
+/// returns meanwhile.
 struct Sleepers {
     threads: usize,
     rounds: usize,
@@ -105,7 +105,7 @@ impl Sleepers {
                         drop(blocks);
                         (self.fall_asleep)();
                         step.wait();
-                        // The thread sleeps here; its memory is purged by the other one meanwhile.
+                        // The thread sleeps here; the other thread purges its memory meanwhile.
                         step.wait();
                     }
                 })
@@ -140,7 +140,7 @@ fn a_purge_reaches_threads_that_sleep() {
     });
 }
 
-/// As above, where the background thread looks at each heap every 10 ms: it tends some of them when
+/// As above, with a decay pass of the background thread every 10 ms: it services some heaps while
 /// they are purged.
 #[test]
 fn a_purge_reaches_heaps_that_the_background_thread_tends() {
@@ -159,7 +159,7 @@ fn a_purge_reaches_heaps_that_the_background_thread_tends() {
     );
 }
 
-/// Threads that sleep and did not say so.
+/// Threads that sleep without `on_idle`.
 #[test]
 fn a_purge_reaches_threads_that_sleep_unawares() {
     in_child("a_purge_reaches_threads_that_sleep_unawares", || {
@@ -206,7 +206,7 @@ fn a_purge_reaches_threads_that_block() {
     });
 }
 
-/// A thread took 200 MiB that another one freed; it sleeps, and so does that.
+/// A thread allocated 200 MiB that another one freed; both sleep.
 #[test]
 fn a_purge_reaches_what_others_freed_of_a_sleeper() {
     in_child("a_purge_reaches_what_others_freed_of_a_sleeper", || {
@@ -369,7 +369,7 @@ fn memory_of_idle_threads_goes_back_by_itself() {
 #[test]
 fn memory_of_ended_threads_goes_back_without_a_delay() {
     in_child("memory_of_ended_threads_goes_back_without_a_delay", || {
-        // Each look of the working thread finds its own heap due, and all others at once.
+        // Each pass of the working thread finds its own heap due, and all others at once.
         RastAlloc::set_purge_delay(Some(Duration::ZERO));
         let start = resident();
         let together = Arc::new(Barrier::new(4));

@@ -1,8 +1,7 @@
-//! Misuse that is seen: a child process does it, and has to end by an abort with a message that
-//! names it.
+//! Detected misuse: a child process does it, and must abort with a message that reports it.
 //!
-//! With the feature `hardened` everything below is named; in a plain build with debug assertions,
-//! wrong layouts are.
+//! With the feature `hardened` everything below is reported; in a plain build with debug
+//! assertions, wrong layouts are.
 #![cfg(all(
     unix,
     feature = "std",
@@ -30,19 +29,18 @@ fn take(size: usize) -> NonNull<u8> {
     RastAlloc.allocate(layout(size)).unwrap().cast()
 }
 
-/// Gives a block back, which may be misuse.
+/// Frees a block, which may be misuse.
 fn give(block: NonNull<u8>, size: usize) {
     // SAFETY: none where a test misuses the allocator, which has to see it.
     unsafe { RastAlloc.deallocate(block, layout(size)) };
 }
 
-/// Runs `misuse` in a child process, the test of this name there, which has to be ended with this
-/// text.
+/// Runs `misuse` in a child process, the test of this name there, which must end with this text.
 fn ends(test: &str, text: &str, misuse: impl FnOnce()) {
     ends_with(test, text, &[], misuse);
 }
 
-/// As [`ends`], where the child is told more by its environment.
+/// As [`ends`], with a further environment variable for the child.
 fn ends_with(test: &str, text: &str, told: &[(&str, bool)], misuse: impl FnOnce()) {
     const CHILD: &str = "RAST_ALLOC_MISUSE";
     if std::env::var_os(CHILD).is_some() {
@@ -101,7 +99,7 @@ mod hardened {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    /// Changes a byte, also where that is misuse. It may hold any value before: part of a checksum.
+    /// Changes a byte, also if that is misuse. It may have any value before, as part of a checksum.
     fn write(block: NonNull<u8>, at: usize) {
         let byte = block.as_ptr().wrapping_add(at);
         // SAFETY: none where a test misuses the allocator; the place is mapped, or the test wants
@@ -111,7 +109,7 @@ mod hardened {
         unsafe { byte.write_volatile(!old) };
     }
 
-    /// Frees on a thread that ends then, so that what it freed is delivered.
+    /// Frees on a thread that then ends, so that what it freed is delivered.
     fn give_elsewhere(block: NonNull<u8>, size: usize) {
         let block = Sent(block);
         let free = move || {
@@ -210,7 +208,7 @@ mod hardened {
         });
     }
 
-    /// Frees a block twice by `misuse`, which is named when what another thread freed arrives.
+    /// Frees a block twice by `misuse`; reported when what another thread freed arrives.
     fn ends_on_arrival(test: &str, misuse: impl FnOnce()) {
         let text = "it is free already, and another thread freed it too";
         ends(test, text, || {
@@ -267,8 +265,8 @@ mod hardened {
         ends_in_a_batch(test, 8, 29);
     }
 
-    /// Frees what is no block of 64 bytes on another thread, behind one that opens the remote-free
-    /// batch; named at the call. Where debug assertions are on its mark is looked at as well.
+    /// Frees what is no block of 64 bytes on another thread, after one that opens the remote-free
+    /// batch; reported at the call. With debug assertions its mark is checked as well.
     fn ends_behind_another(test: &str, text: &str, offset: usize, size: usize) {
         ends(test, text, || {
             let blocks = [Sent(take(64)), Sent(take(64))];
@@ -277,7 +275,7 @@ mod hardened {
                 give(first, 64);
                 let inside = second.as_ptr().wrapping_add(offset);
                 give(NonNull::new(inside).unwrap(), size);
-                // Nothing arrives: what is not named at the call ends in success.
+                // Nothing arrives: what is not reported at the call ends in success.
                 std::process::exit(0);
             };
             std::thread::spawn(free).join().unwrap();
@@ -305,8 +303,8 @@ mod hardened {
         ends_behind_another(test, text, 0, 160);
     }
 
-    /// A block that was given out again between its two frees is taken from who has it then; when
-    /// that one frees it, that is named.
+    /// A block that was allocated again between its two frees is taken from its new user; the
+    /// report comes at that user's free.
     #[test]
     fn a_block_freed_again_by_who_has_it() {
         let test = "hardened::a_block_freed_again_by_who_has_it";
@@ -320,8 +318,8 @@ mod hardened {
         });
     }
 
-    /// A block on its way, carried by another, that its owner frees too: its segment is gone when
-    /// it arrives.
+    /// A block in transit, in another one's batch header, that its owner frees too: its segment is
+    /// gone when it arrives.
     #[test]
     fn a_block_freed_twice_of_a_segment_that_is_gone() {
         let test = "hardened::a_block_freed_twice_of_a_segment_that_is_gone";
@@ -358,7 +356,7 @@ mod hardened {
         blocks.windows(count).find(is_row).unwrap().to_vec()
     }
 
-    /// Two distances of a batch header are overwritten, by others of the same sum and parity.
+    /// Two distances of a batch header are overwritten by others with the same sum and parity.
     #[test]
     fn distances_of_a_header_are_forged() {
         let test = "hardened::distances_of_a_header_are_forged";
@@ -381,8 +379,8 @@ mod hardened {
         });
     }
 
-    /// What is left behind the last block of a slot is none, though it lies at a multiple of the
-    /// size. Where debug assertions are on its mark is looked at as well.
+    /// The rest behind the last block of a slot is no block, though it is at a multiple of the
+    /// size. With debug assertions its mark is checked as well.
     #[test]
     fn the_rest_of_a_slot_is_no_block() {
         const SLOT: usize = 64 * 1024;
@@ -401,14 +399,14 @@ mod hardened {
                     give(block, 16);
                 }
                 give(rest, 288);
-                // What is not named at the call ends in success.
+                // What is not reported at the call ends in success.
                 std::process::exit(0);
             };
             std::thread::spawn(free).join().unwrap();
         });
     }
 
-    /// Frees a block as soon as all who wait have come, as near to the same moment as they come.
+    /// Frees a block once all threads have arrived, as near to the same moment as possible.
     fn give_with_others(waiting: &AtomicUsize, Sent(block): Sent, size: usize) {
         // So that the thread has a heap.
         give(take(64), 64);
@@ -437,13 +435,13 @@ mod hardened {
         }
     }
 
-    /// One block freed by two threads at once is named before it is given out to two: at a call, or
-    /// when the message arrives.
+    /// One block freed by two threads at once is reported before it is allocated twice: at a call,
+    /// or when the message arrives.
     fn ends_at_once(test: &str, size: usize) {
         const CHILDREN: usize = 20;
         for by_owner in [false, true] {
             for _ in 0..CHILDREN {
-                // In the child the first call is the test: who frees is told by the environment.
+                // In the child the first call is the test: the environment says which thread frees.
                 let by_owner = std::env::var(BY_OWNER).map_or(by_owner, |text| text == "true");
                 ends_with(test, "double free of ", &[(BY_OWNER, by_owner)], || {
                     let block = take(size);
@@ -646,7 +644,7 @@ mod hardened {
         });
     }
 
-    /// A block on its way carries the addresses of others, and a seal on them.
+    /// A batch header in transit has the distances of others, and a seal over them.
     #[test]
     fn a_posted_block_is_written_to() {
         let test = "hardened::a_posted_block_is_written_to";
@@ -669,7 +667,7 @@ mod hardened {
         });
     }
 
-    /// A block on its way that says that it carries others than were put in.
+    /// A block in transit that pretends to be a batch header of other blocks.
     #[test]
     fn a_count_of_a_posted_block_is_overwritten() {
         let test = "hardened::a_count_of_a_posted_block_is_overwritten";
@@ -708,7 +706,7 @@ mod hardened {
         });
     }
 
-    /// A large block that is kept for the next is no thread's.
+    /// A cached large block is inaccessible.
     #[test]
     fn a_large_free_block_is_written_to() {
         faults("hardened::a_large_free_block_is_written_to", || {

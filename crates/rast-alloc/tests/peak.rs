@@ -12,7 +12,7 @@ static ALLOC: RastAlloc = RastAlloc;
 
 /// Bytes of a batch.
 const BATCH: usize = 8 << 20;
-/// What the harness and the vectors of batches take besides, and what heaps may not have told.
+/// What the harness and the vectors of batches use besides, and what heaps may not have reported.
 const BESIDE: usize = 5 << 20;
 
 /// Blocks of one size, as many bytes as a batch has.

@@ -21,7 +21,7 @@ static ALLOC: RastAlloc = RastAlloc;
 
 /// How long a child may take; one that hangs is ended, and its test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What tells this program that it is a child.
+/// The variable that marks this program as a child.
 const CHILD: &str = "RAST_ALLOC_CHILD";
 
 fn is_child() -> bool {
@@ -400,7 +400,8 @@ fn children_allocate_whatever_other_threads_did_at_the_fork() {
                 // What the forking thread has, and its child frees: blocks of threads that are not
                 // there.
                 let _ = sender.try_send((0..50).map(|n| Marked::new(n + seed)).collect());
-                // Threads that begin and end, so that forks meet heaps that are adopted and left.
+                // Threads that start and end, so that forks find heaps that are adopted and
+                // abandoned.
                 thread::spawn(move || exercise(seed)).join().unwrap();
                 if seed % 5 == 0 {
                     RastAlloc::purge_all();

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::thread;
 
 const MIB: usize = 1 << 20;
-/// What tells this program that it is a child.
+/// The variable that marks this program as a child.
 const CHILD: &str = "RAST_ALLOC_SCARCE";
 
 // The system's allocator serves the harness, so that each figure below is the test's own.
@@ -59,7 +59,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-/// Takes a block, writes its ends and gives it back; whether it was had.
+/// Allocates a block, writes its ends and frees it; returns whether it was granted.
 fn is_had(alloc: impl Allocator, size: usize) -> bool {
     let Ok(block) = alloc.allocate(layout(size)) else {
         return false;

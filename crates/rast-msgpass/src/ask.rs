@@ -1,4 +1,4 @@
-//! Asking a graph from outside: a message that carries the way back of its answer.
+//! Requests to a graph from outside: a message with a slot for its answer.
 //!
 //! ```text
 //!   asking thread or task                    processor
@@ -8,8 +8,8 @@
 //!                        ──► Gone               by the drop of Answer
 //! ```
 //!
-//! 1. `Waiting` is left once. The side that leaves it sees the waker that was registered, because
-//!    both are under the lock, and calls it after the lock.
+//! 1. `Waiting` is left once. The side that leaves it sees the registered waker, because both are
+//!    under the lock, and calls the waker after it has unlocked.
 //! 2. A thread waits for the signal, which is sent once, after `Ready` or `Dropped`.
 //! 3. Wakers and answers are user code: they are cloned and dropped outside of the lock.
 
@@ -27,7 +27,7 @@ use crate::primitive::Signal;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::{Arc, Mutex};
 
-/// The state of one question.
+/// The state of one request.
 enum State<A> {
     /// There is no answer yet; the waker is that of the task that polled last.
     Waiting(Option<Waker>),
@@ -44,7 +44,7 @@ struct Slot<A> {
 }
 
 impl<A> Slot<A> {
-    /// Leaves `Waiting`; returns the new state if the asking side has gone.
+    /// Leaves `Waiting`; returns the new state if the asking side is gone.
     fn end(&self, with: State<A>) -> Option<State<A>> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Waiting(_)) {
@@ -59,7 +59,7 @@ impl<A> Slot<A> {
         None
     }
 
-    /// Takes the answer, or the news that none will come.
+    /// Takes the answer, or the error that none will come.
     fn take(&self) -> Result<A, AnswerError> {
         let mut state = self.state.lock();
         match &*state {
@@ -76,10 +76,9 @@ impl<A> Slot<A> {
 /// A request `M` from outside of the graph, which is answered by an `A`: the message of an edge
 /// from ingress.
 ///
-/// [`IngressSender::ask`] sends it and waits for the answer. The handler takes it apart, and
-/// answers by the [`Reply`] at once, or keeps the `Reply` and answers later, from any processor or
-/// thread. A `Reply` that is dropped tells the asking thread that there is no answer; so does the
-/// panic of the handler, and the end of the graph.
+/// [`IngressSender::ask`] sends it and waits for the answer. The handler takes it apart and answers
+/// by the [`Reply`]: at once, or later, from any processor or thread. If the `Reply` is dropped,
+/// the handler panics, or the graph ends, the asking thread gets an error.
 ///
 /// An ask costs an allocation, the send to the door, and the wake-up of the asking thread.
 ///
@@ -119,8 +118,8 @@ pub struct Ask<M, A> {
 }
 
 impl<M, A> Ask<M, A> {
-    /// Makes a request and the place of its answer, to be sent by the caller. In a test of one
-    /// thread, where nothing may wait, that is the way to ask.
+    /// Makes a request and its answer, to be sent by the caller. A test with a single thread, which
+    /// must not block, uses this.
     pub fn new(request: M) -> (Self, Answer<A>) {
         let slot = Arc::new(Slot {
             state: Mutex::new(State::Waiting(None)),
@@ -149,8 +148,8 @@ impl<M, A> fmt::Debug for Ask<M, A> {
     }
 }
 
-/// The right to answer one [`Ask`]. Dropped, it tells the asking side that there is no answer; a
-/// panic of that side's waker is caught then.
+/// The right to answer one [`Ask`]. Dropping it gives the asking side an error; a panic of that
+/// side's waker is then caught.
 #[must_use = "a reply that is dropped leaves its request without an answer"]
 pub struct Reply<A> {
     /// `None` once it was answered.
@@ -158,7 +157,7 @@ pub struct Reply<A> {
 }
 
 impl<A> Reply<A> {
-    /// Answers, and wakes the asking thread or task. Takes a lock for the time of a move.
+    /// Answers, and wakes the asking thread or task. Takes a lock while it moves the answer.
     ///
     /// # Errors
     ///
@@ -166,7 +165,7 @@ impl<A> Reply<A> {
     ///
     /// # Panics
     ///
-    /// As the waker of an asking task does; the answer is there then.
+    /// If the waker of an asking task panics; the answer has been delivered then.
     pub fn send(mut self, answer: A) -> Result<(), A> {
         let slot = self.slot.take().expect("`send` takes the reply");
         match slot.end(State::Ready(answer)) {
@@ -175,7 +174,7 @@ impl<A> Reply<A> {
         }
     }
 
-    /// Returns `true` if the asking side still waits: otherwise the work may be spared.
+    /// Returns `true` if the asking side still waits; otherwise the work is not needed.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         let slot = self.slot.as_ref();
@@ -186,7 +185,8 @@ impl<A> Reply<A> {
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            // A handler that unwinds drops its replies: a waker that panicked too would abort.
+            // If a handler that unwinds drops its replies and a waker panicked too, the process
+            // would abort.
             quietly(|| drop(slot.end(State::Dropped)));
         }
     }
@@ -198,12 +198,12 @@ impl<A> fmt::Debug for Reply<A> {
     }
 }
 
-/// Why an [`Answer`] has no answer.
+/// The reason why an [`Answer`] has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// There is none yet.
+    /// None has arrived yet.
     Pending,
-    /// There will be none: the [`Reply`] was dropped, or the answer was taken before.
+    /// None will arrive: the [`Reply`] was dropped, or the answer was taken before.
     Dropped,
 }
 
@@ -218,18 +218,17 @@ impl fmt::Display for AnswerError {
 
 impl Error for AnswerError {}
 
-/// The place of the answer to one [`Ask`]: for a thread by [`wait`](Self::wait), for a task as a
-/// future.
+/// The answer to one [`Ask`]: a thread gets it by [`wait`](Self::wait), a task awaits it.
 ///
-/// As a future it is bound to no runtime, and returns [`AnswerError::Dropped`] if there is none.
-/// Dropped, it makes a later [`Reply::send`] return its answer.
+/// As a future it needs no particular runtime, and returns [`AnswerError::Dropped`] if no answer
+/// will come. If it is dropped, a later [`Reply::send`] returns its answer.
 #[must_use = "the answer comes here"]
 pub struct Answer<A> {
     slot: Arc<Slot<A>>,
 }
 
 impl<A> Answer<A> {
-    /// Returns the answer if it is there. Takes a lock for the time of a move.
+    /// Returns the answer if it has arrived. Takes a lock while it moves the answer.
     ///
     /// # Errors
     ///
@@ -238,12 +237,12 @@ impl<A> Answer<A> {
         self.slot.take()
     }
 
-    /// Waits for the answer at most `timeout`. Blocking; not for a handler, whose worker waits
-    /// too.
+    /// Waits for the answer, at most `timeout`. Blocking; must not be called by a handler, because
+    /// its worker would wait too.
     ///
     /// # Errors
     ///
-    /// `Pending` when the time is over, or `Dropped` if none will come.
+    /// `Pending` if the time is over, or `Dropped` if none will come.
     pub fn wait(self, timeout: Duration) -> Result<A, AnswerError> {
         self.wait_until(Instant::now().checked_add(timeout))
     }
@@ -261,7 +260,7 @@ impl<A> Answer<A> {
         self.try_take()
     }
 
-    /// Returns whether there is news, without taking it.
+    /// Returns whether the answer or an error is there, without taking it.
     fn check(&self) -> Result<(), AnswerError> {
         match *self.slot.state.lock() {
             State::Waiting(_) => Err(AnswerError::Pending),
@@ -302,14 +301,14 @@ impl<A> fmt::Debug for Answer<A> {
     }
 }
 
-/// Why an ask has no answer. A request that was not accepted is in it.
+/// The reason why an ask has no answer. Contains the request if it was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AskError<M> {
     /// The door had no room in time: the request was not accepted.
     Full(M),
     /// The graph drains or has ended: the request was not accepted.
     Closed(Closed<M>),
-    /// The request was accepted, and there is no answer in time. It may be handled yet.
+    /// The request was accepted, and no answer came in time. It may still be handled.
     Elapsed,
     /// The request was accepted, and there will be no answer: the handler dropped its [`Reply`]
     /// or panicked, or the graph has ended.
@@ -357,8 +356,8 @@ impl<M> fmt::Display for AskError<M> {
 impl<M> Error for AskError<M> {}
 
 impl<M, A> IngressPort<'_, Ask<M, A>> {
-    /// Sends a request and waits for its answer, both together at most `timeout`. Blocking; not
-    /// for a handler, whose worker waits too.
+    /// Sends a request and waits for its answer, both together at most `timeout`. Blocking; must
+    /// not be called by a handler, because its worker would wait too.
     ///
     /// # Errors
     ///
@@ -370,13 +369,12 @@ impl<M, A> IngressPort<'_, Ask<M, A>> {
         answer.wait_until(deadline).map_err(AskError::unanswered)
     }
 
-    /// Sends a request and waits for its answer, as a task of any runtime, without a limit of
-    /// time: the runtime's own timeout may drop the future. Once the request was accepted it is
-    /// handled all the same.
+    /// Sends a request and waits for its answer, as a task of any runtime, without a time limit;
+    /// the runtime's own timeout may drop the future. An accepted request is handled in any case.
     ///
     /// # Errors
     ///
-    /// As [`ask`](Self::ask), except for what a limit of time brings.
+    /// As [`ask`](Self::ask), except for `Full` and `Elapsed`.
     pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>> {
         let (ask, answer) = Ask::new(request);
         let sent = self.send_async(ask).await;
@@ -403,7 +401,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`ask`](Self::ask), except for what a limit of time brings.
+    /// As [`ask`](Self::ask), except for `Full` and `Elapsed`.
     pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>> {
         self.only().ask_async(request).await
     }

@@ -1,12 +1,14 @@
-//! How much of a turn a processor may take.
+//! How long one turn of a processor may take.
 
 use core::time::Duration;
 
 use crate::timers::{Instant, Nanos};
 
-/// What ends the batch that a processor handles in one turn: a number of messages, or a time.
+/// The limit of the batch that a processor handles in one turn: a number of messages, or also a
+/// time.
 ///
-/// Smaller is fairer to the others on the worker; larger costs less per message.
+/// A smaller batch is fairer to the other processors on the worker; a larger one costs less per
+/// message.
 ///
 /// ```
 /// use core::time::Duration;
@@ -35,8 +37,8 @@ impl Batch {
         }
     }
 
-    /// Ends it after this time as well. The clock is read after 1, 2, 4 and so on messages, as
-    /// long as these took less than a quarter of it, and then after each one.
+    /// Also ends it after this time. The clock is read after 1, 2, 4 and so on messages as long as
+    /// these took less than a quarter of the time, and then after each message.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Self {
         self.time = time.into();
@@ -50,13 +52,13 @@ impl From<usize> for Batch {
     }
 }
 
-/// The time of one turn, where it is limited.
+/// The time of one turn, if it is limited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
     start: Instant,
-    /// It has passed.
+    /// Whether the time has passed.
     pub(crate) is_over: bool,
-    /// A good part of it has passed: it is looked at after each message.
+    /// Whether much of it has passed: then the time is checked after each message.
     pub(crate) is_near: bool,
 }
 
@@ -68,7 +70,7 @@ impl Watch {
         };
     }
 
-    /// Takes note of the time.
+    /// Records the time.
     pub(crate) fn look(&mut self, now: Instant, limit: Nanos) {
         let spent = now.saturating_since(self.start).as_nanos();
         self.is_over = spent >= limit.as_nanos();

@@ -1,9 +1,8 @@
-//! Telling the workers that the graph drains, and knowing that all know.
+//! Quiescence request: tells the workers that the graph drains, and waits until all have seen it.
 //!
-//! A drain ends pings first. A worker looks at the request in each turn and
-//! says that it saw it; from then on it starts no ping. Once all have said so,
-//! no ping is under way, and the counts that were read after that include what
-//! all pings sent.
+//! A drain first ends pings. Each worker checks for the request in each turn and acknowledges it;
+//! from then on it starts no ping. Once all have acknowledged, no ping is running, and counts that
+//! are read after that include the messages of all pings.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +11,12 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub struct Calm {
     asked: AtomicBool,
-    /// Per worker: it has begun a turn since it was asked.
+    /// By worker: whether it has started a turn since the request.
     seen: Vec<CachePadded<AtomicBool>>,
 }
 
 impl Calm {
-    /// Makes the request to so many workers, not yet asked.
+    /// Makes a request for so many workers, which is not sent yet.
     pub fn new(workers: usize) -> Self {
         let seen = || CachePadded::new(AtomicBool::new(false));
         Self {
@@ -26,18 +25,17 @@ impl Calm {
         }
     }
 
-    /// Tells whether it was asked.
+    /// Returns `true` if the request was sent.
     #[inline]
     pub fn is_asked(&self) -> bool {
-        // Relaxed: a worker that misses it asks again in its next turn; who needs to know waits for
+        // Relaxed: a worker that misses it checks again in its next turn; the drain waits for
         // all_see. [MP7]
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Asks.
+    /// Sends the request.
     pub fn ask(&self) {
-        // Relaxed: nothing is published by it; that each worker says it saw it is what counts.
-        // [MP8]
+        // Relaxed: it publishes nothing; only the acknowledgements matter. [MP8]
         self.asked.store(true, Ordering::Relaxed);
     }
 
@@ -45,13 +43,13 @@ impl Calm {
     #[inline]
     pub fn see(&self, worker: usize) {
         if self.is_asked() {
-            // Release: pairs with the Acquire in all_see; the pings of this worker, and their
-            // counts, are above. [MP9]
+            // Release: pairs with the Acquire in all_see; publishes the pings of this worker, and
+            // their counts. [MP9]
             self.seen[worker].store(true, Ordering::Release);
         }
     }
 
-    /// Tells whether all workers have seen it.
+    /// Returns `true` if all workers have acknowledged.
     pub fn all_see(&self) -> bool {
         self.seen.iter().all(|seen| {
             // Acquire: pairs with the Release in see; counts read after this include those of all

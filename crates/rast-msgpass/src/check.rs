@@ -1,22 +1,19 @@
-//! The tables of a graph, made and checked while the user's crate compiles.
+//! The tables of a graph, made and checked at compile time.
 //!
-//! Everything here is `const fn`. The check for cycles takes away processors
-//! that no plainly bounded edge enters, or that none leaves, until none is
-//! left; what remains, if anything, holds a cycle, and the message shows it.
-//! The text is put together byte by byte: a constant cannot allocate.
+//! Everything here is `const fn`. The check for cycles repeatedly removes processors that no
+//! plainly bounded edge enters, or that none leaves. What remains, if anything, contains a cycle,
+//! which the message shows. The text is built byte by byte, because a constant cannot allocate.
 
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, PAIRS_MAX, ProcessorInfo};
 use crate::sends::{Sends, SendsTo, answers_to, may_send};
 
-/// Messages that a queue of an edge holds unless the edge says otherwise; an
-/// inbox at least two bursts of each of its senders.
+/// Default capacity of a queue of an edge; an inbox has at least two bursts of each of its senders.
 const CAPACITY: usize = 256;
 
-/// Messages without room that a sender of an unbounded edge keeps at most, unless the edge says
-/// otherwise.
+/// Default maximum number of messages without room that a sender of an unbounded edge keeps.
 const CEILING: usize = 1 << 20;
 
-/// What the attributes of an edge said.
+/// The attributes of an edge.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     capacity: Option<usize>,
@@ -129,7 +126,7 @@ impl Spec {
     }
 }
 
-/// Returns the bounds of a number of replicas that is declared.
+/// Returns the bounds for a declared number of replicas.
 pub const fn exactly(count: usize) -> (usize, usize) {
     (count, count)
 }
@@ -267,8 +264,8 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
     info
 }
 
-/// Returns how many instances an end has; 1 for the doors, which have queues of
-/// their own.
+/// Returns the number of instances of an end; 1 for ingress and egress, which have their own
+/// queues.
 const fn replicas<G: Graph>(end: End) -> usize {
     match end {
         End::Processor(index) => G::PROCESSORS[index].replicas,
@@ -309,7 +306,7 @@ pub(crate) const fn same_end(a: End, b: End) -> bool {
     }
 }
 
-/// Checks everything about a graph that needs all of its tables.
+/// Checks all conditions on a graph that need all of its tables.
 pub const fn check<G: Graph>() {
     let (processors, edges) = (G::PROCESSORS, G::EDGES);
     let mut index = 0;
@@ -392,11 +389,11 @@ pub(crate) const fn gating(edge: &EdgeInfo) -> Option<(usize, usize)> {
     }
 }
 
-/// The most processors, and the most edges, of one graph.
+/// Maximum number of processors, and of edges, of one graph.
 pub(crate) const MOST: usize = 4096;
 
-/// Takes away processors that no gating edge enters, or that none leaves. What is left holds all
-/// cycles, and is empty in most graphs; there the edges decide.
+/// Removes processors that no gating edge enters, or that none leaves. What remains contains all
+/// cycles, and is empty in most graphs; otherwise the edges are checked.
 const fn check_cycles<G: Graph>() {
     let count = G::PROCESSORS.len();
     assert!(count <= MOST, "a graph has at most 4096 processors");
@@ -404,7 +401,7 @@ const fn check_cycles<G: Graph>() {
     let mut changed = true;
     while changed {
         changed = false;
-        // One pass takes away what no edge enters, the other what none leaves.
+        // One pass removes processors that no edge enters, the other those that none leaves.
         let mut entered = [false; MOST];
         let mut left = [false; MOST];
         let mut index = 0;
@@ -437,15 +434,15 @@ const fn check_cycles<G: Graph>() {
     }
 }
 
-/// What a sender waits for: the number of an edge, for room, or that number and `MOST`, for
-/// credit.
+/// A condition for which a sender waits: the number of an edge, for room, or that number plus
+/// `MOST`, for credit.
 type Wait = usize;
 
 /// Returns `true` if the wait `of` can last until the wait `on` ends.
 ///
-/// Room in an edge comes when its inlet is delivered, which waits for room and credit of what its
-/// handler sends on. Credit comes when that was delivered, and the answer too; the inlet of
-/// answers waits for room and not for credit.
+/// Room in an edge comes when its inlet is delivered, which waits for the room and credit of the
+/// edges that its handler sends on. Credit comes when the request and the answer were delivered;
+/// the inlet of answers waits for room and not for credit.
 const fn waits(edges: &[EdgeInfo], of: Wait, on: Wait) -> bool {
     let (edge, needed) = (of % MOST, on % MOST);
     if gating(&edges[needed]).is_none() {
@@ -466,7 +463,7 @@ const fn waits(edges: &[EdgeInfo], of: Wait, on: Wait) -> bool {
     }
 }
 
-/// Takes away the waits that last until no other ends; what remains leads to a cycle.
+/// Removes the waits that last until no other ends; what remains leads to a cycle.
 const fn check_waits<G: Graph>(gone: &[bool; MOST]) {
     let edges = G::EDGES;
     assert!(
@@ -510,7 +507,7 @@ const fn check_waits<G: Graph>(gone: &[bool; MOST]) {
     }
 }
 
-/// Returns a wait that `of` can last until, of those that are open.
+/// Returns an open wait until whose end `of` can last.
 const fn next(edges: &[EdgeInfo], open: &[bool; 2 * MOST], of: Wait) -> Option<Wait> {
     let mut on = 0;
     while on < edges.len() {
@@ -582,7 +579,7 @@ const fn fault<G: Graph>(edge: &EdgeInfo, what: &str) -> ! {
     panic!("{}", text.as_str())
 }
 
-/// A text under construction; what does not fit is cut off.
+/// A text being built; what does not fit is cut off.
 struct Text {
     bytes: [u8; 2048],
     len: usize,

@@ -1,8 +1,8 @@
-//! Choosing a replica by consistent hashing, with a hash of the user.
+//! Choosing a replica by consistent hashing, with the user's hash function.
 //!
-//! The method is jump consistent hash (Lamping and Veach, 2014), with the division of integers in
-//! place of floating point. Of `n` replicas, a further one takes one key of `n + 1` from each, and
-//! no key moves between the others.
+//! The method is jump consistent hash (Lamping and Veach, 2014), with integer division instead of
+//! floating point. If one replica is added to `n`, it takes one of `n + 1` keys from each, and no
+//! key moves between the others.
 
 use core::hash::{BuildHasher, Hash};
 
@@ -12,9 +12,9 @@ use crate::graph::{Edge, Ingress, Node, Replicated};
 use crate::ingress::{IngressPort, IngressSender};
 
 impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
-    /// Chooses the replica for a key by a hash of the user: equal keys get the same one, that of
-    /// [`consistent_replica_of`](crate::consistent_replica_of). In a program with one more replica
-    /// few keys get another one.
+    /// Chooses the replica for a key by the user's hash function: equal keys get the same replica,
+    /// that of [`consistent_replica_of`](crate::consistent_replica_of). In a program with one more
+    /// replica, few keys get another one.
     ///
     /// [`key`](Self::key) is cheaper, for keys that are numbers.
     ///
@@ -60,7 +60,7 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
 }
 
 impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
-    /// Chooses the replica for a key by a hash of the user, as [`Port::hashed`].
+    /// Chooses the replica for a key by the user's hash function, as [`Port::hashed`].
     #[must_use]
     pub fn hashed<K, S>(&self, key: &K, hasher: &S) -> IngressPort<'_, M>
     where

@@ -1,35 +1,34 @@
 //! Counts that one thread writes and any thread reads.
 //!
-//! The owner of a processor counts what it sends and what it has handled; the
-//! same counts are the live metrics and the proof of quiescence of `drain`.
-//! A writer is alone at any time (the sharder hands a processor on with
-//! release and acquire), so an addition is a load and a store on its own cache
-//! line, not a read-modify-write.
+//! The worker that runs a processor counts what it sends and what it has handled. These counts are
+//! both the live metrics and the quiescence test of `drain`. There is one writer at a time (the
+//! sharder passes a processor on with release and acquire). So an addition is a load and a store on
+//! its own cache line, not a read-modify-write.
 //!
-//! Quiescence (after Mattern's counters): with `received` read of every
-//! processor before `sent` is read of any, equal sums say that there was a
-//! moment, between the two readings, at which everything sent had been handled:
+//! Quiescence (after Mattern's counters): `received` is read of every processor before `sent` is
+//! read of any. Equal sums then mean that at some moment between the two readings everything sent
+//! had been handled:
 //!
 //! ```text
 //!   received as read  <=  received at that moment
 //!                     <=  sent at that moment  <=  sent as read
 //! ```
 //!
-//! The middle holds because a message is counted as sent before it is pushed,
-//! and as received only after its handler, and what that sent, is done.
+//! The middle inequality holds because a message is counted as sent before it is pushed, and as
+//! received only after its handler has returned and that handler's messages were counted.
 
 use core::ops::Index;
 
 use crate::primitive::CachePadded;
 pub use crate::primitive::Counter;
 
-/// Counts in one padded place.
+/// Number of counts in one padded entry.
 const PER_PLACE: usize = size_of::<CachePadded<u64>>() / size_of::<u64>();
 
-/// Some counts of one writer, on cache lines that hold nothing else.
+/// Some counts of one writer, on cache lines of their own.
 ///
-/// In a plain boxed slice they would lie between those of other processors, and
-/// each message of one would take the line from the other.
+/// In a plain boxed slice they would share lines with those of other processors, and each message
+/// of one would take the line from the other.
 #[derive(Debug)]
 pub(crate) struct Counters {
     places: Box<[CachePadded<[Counter; PER_PLACE]>]>,

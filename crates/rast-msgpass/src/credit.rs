@@ -1,13 +1,12 @@
 //! Credit of requests.
 //!
-//! A client counts the requests that were sent and not answered. Where the answers come by a
-//! ring per pair, it counts per server; where they come by an inbox, all servers share its
-//! slots, so it keeps one count.
+//! A client counts the requests that were sent and not answered. With a ring of answers per pair
+//! there is one count per server; servers that share an inbox share one count.
 //!
-//! The age of the oldest request without an answer comes from marks, so no request carries a
-//! time. A mark is the number of requests without an answer at a flush. Requests of a pair are
-//! taken in order: once as many answers have come, each request of the mark was answered, or is
-//! kept by a token, which knows its time. What is left was sent after the mark.
+//! The age of the oldest unanswered request comes from marks, so requests carry no time. A mark is
+//! the number of unanswered requests at a flush. Requests of a pair are handled in order. So once
+//! as many answers have arrived, each request of the mark was answered, or a token holds it, with
+//! its time. The remaining ones were sent after the mark.
 //!
 //! ```text
 //!   since           next                 now      requests without an answer were sent after
@@ -18,47 +17,47 @@
 use crate::counter::{Counter, Counters};
 use crate::timers::Instant;
 
-/// The slots for answers: as many again as there are credits, so that the
-/// handling of an answer may ask again before others come back.
+/// The number of slots for answers: twice the credit, so that the handler of an answer may send a
+/// request before others are answered.
 pub(crate) const fn answers_held(credit: usize) -> usize {
     credit.saturating_mul(2)
 }
 
-/// Since when requests of a client to one target, or to all that share an inbox, have no answer.
+/// Bounds the age of requests of a client to one target, or to all that share an inbox.
 #[derive(Clone, Copy)]
 struct Mark {
     /// Answers until all requests of the mark have one.
     left: usize,
-    /// When the mark was made.
+    /// The time of the mark.
     at: Instant,
 }
 
-/// Reads since when the oldest request has no answer; `None` if all have one.
+/// Reads the time of the oldest unanswered request; `None` if all are answered.
 pub(crate) fn oldest(since: &Counter) -> Option<Instant> {
     since.get().checked_sub(1).map(Instant::from_nanos)
 }
 
-/// Publishes since when the oldest request has no answer.
+/// Publishes the time of the oldest unanswered request.
 pub(crate) fn set_oldest(since: &Counter, oldest: Option<Instant>) {
     since.set(oldest.map_or(0, |oldest| oldest.as_nanos() + 1));
 }
 
-/// A client's requests without answers.
+/// A client's unanswered requests.
 pub(crate) struct Credit {
-    /// Per target; one for all where they share the slots for answers.
+    /// By target; one for all if they share the slots for answers.
     debts: Vec<usize>,
-    /// Beside each of them.
+    /// The mark of each count.
     marks: Vec<Mark>,
     burst: usize,
-    /// The most that an invocation may start with, plus the burst.
+    /// The maximum with which an invocation may start, plus the burst.
     credit: usize,
-    /// As `credit`, for the handling of answers of other targets.
+    /// As `credit`, for handlers of answers of other targets.
     limit: usize,
-    /// The slots for answers.
+    /// The number of slots for answers.
     held: usize,
-    /// How many counts leave no room for a burst below `credit`.
+    /// The number of counts without room for a burst below `credit`.
     low: usize,
-    /// The same below `limit`.
+    /// The same, below `limit`.
     at_limit: usize,
 }
 
@@ -109,8 +108,8 @@ impl Credit {
         true
     }
 
-    /// Requests to a target are published: makes a mark if the one before is complete. `since`
-    /// has a place for each count.
+    /// Records that requests to a target are published: makes a mark if the last one is complete.
+    /// `since` has an entry for each count.
     #[inline]
     pub(crate) fn sent(&mut self, target: usize, now: Instant, since: &Counters) {
         let place = self.place(target);
@@ -140,48 +139,48 @@ impl Credit {
         self.at_limit -= usize::from(*debt + self.burst == self.limit);
     }
 
-    /// Returns whether this target has no credit for a burst.
+    /// Returns `true` if this target has no credit for a burst.
     pub(crate) fn is_low_at(&self, target: usize) -> bool {
         self.debts[self.place(target)] + self.burst > self.credit
     }
 
-    /// Returns how many requests there are slots for the answers of.
+    /// Returns the number of requests for whose answers there are slots.
     pub(crate) fn slots(&self, target: usize) -> usize {
         self.held - self.debts[self.place(target)]
     }
 
-    /// Returns whether a target has no credit for a burst.
+    /// Returns `true` if a target has no credit for a burst.
     #[inline]
     pub(crate) fn is_low(&self) -> bool {
         self.low > 0
     }
 
-    /// Returns how many requests a target has credit for.
+    /// Returns the number of requests for which a target has credit.
     pub(crate) fn left(&self, target: usize) -> usize {
         self.credit.saturating_sub(self.debts[self.place(target)])
     }
 
-    /// Returns whether a target owes so much that only its own answers are
-    /// handled.
+    /// Returns `true` if a target owes so many answers that only its own answers are handled.
     pub(crate) fn is_at_limit(&self, target: usize) -> bool {
         self.debts[self.place(target)] + self.burst > self.limit
     }
 
-    /// Returns whether a target other than `target` is at its limit.
+    /// Returns `true` if a target other than `target` is at its limit.
     pub(crate) fn is_other_at_limit(&self, target: Option<usize>) -> bool {
         let own = target.is_some_and(|target| self.is_at_limit(target));
         self.at_limit > usize::from(own)
     }
 }
 
-/// Returns the replica that a key goes to: of `replicas`, by a hash of the key,
-/// so that keys that follow each other, or have a common factor, spread evenly.
+/// Returns the replica of a key, of `replicas`, by a hash of the key: consecutive keys, and keys
+/// with a common factor, are spread evenly.
 ///
-/// It is what [`Port::key`](crate::Port::key) and
-/// [`IngressSender::key`](crate::IngressSender::key) go by. Equal keys get the
-/// same replica, in every run of one version of this crate.
+/// [`Port::key`](crate::Port::key) and [`IngressSender::key`](crate::IngressSender::key) use it.
+/// Equal keys get the same replica, in every run of one version of this crate.
 ///
 /// # Panics
+///
+/// If `replicas` is zero, or more than `u32::MAX`.
 ///
 /// When `replicas` is zero, or more than `u32::MAX`.
 ///
@@ -233,8 +232,8 @@ pub const fn consistent_replica_of(hash: u64, replicas: usize) -> usize {
     found as usize
 }
 
-/// A multiplication whose halves are folded: each bit of the key counts in the
-/// upper half of the result.
+/// A multiplication whose halves are combined: each bit of the key affects the upper half of the
+/// result.
 #[inline]
 const fn mix(key: u64) -> u64 {
     let product = (key ^ 0x2d35_8dcc_aa6c_78a5) as u128 * 0x9e37_79b9_7f4a_7c15;
@@ -310,7 +309,7 @@ mod tests {
         assert_eq!(ask(&mut credit, 2, 10), Some(at(10)));
         assert_eq!(ask(&mut credit, 1, 20), Some(at(10)));
         (0..2).for_each(|_| credit.give_back(0, &since));
-        // The one that is left was sent at 20; the next round knows.
+        // The remaining one was sent at 20; the next round takes that into account.
         assert_eq!(ask(&mut credit, 1, 30), Some(at(10)));
         assert_eq!(ask(&mut credit, 1, 40), Some(at(10)));
         (0..3).for_each(|_| credit.give_back(0, &since));

@@ -1,7 +1,7 @@
-//! What a handler sees: its instance, and the ways out.
+//! The context of a handler: its instance, and its edges.
 //!
-//! `cx.to::<Parser>().send(line)` names the receiver's type; the message's type
-//! picks the edge, and the edge's constants say which outlet it is.
+//! `cx.to::<Parser>().send(line)` names the receiver's type. The message's type selects the edge,
+//! and the edge's constants give the index of its outlet.
 
 mod debug;
 
@@ -22,7 +22,7 @@ use crate::stack::Stack;
 use crate::timer::Timers;
 use crate::timers::{Clock, Instant};
 
-/// Whose answer is to be handled.
+/// The answer that is being handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answering {
     /// The outlet of the requests.
@@ -31,59 +31,57 @@ pub(crate) struct Answering {
     pub(crate) target: usize,
 }
 
-/// What one instance of a processor owns, apart from the processor itself and
-/// its inlets.
+/// The parts of an instance besides the processor and its inlets.
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) stats: Arc<Stats>,
-    /// That of `shared`, nearer: it is looked at for each message.
+    /// The same as in `shared`, closer: it is loaded for each message.
     pub(crate) ending: Arc<Ending>,
     pub(crate) node: usize,
     pub(crate) replica: usize,
     pub(crate) outs: Vec<Erased>,
-    /// The outlets that were written since the last flush.
+    /// The outlets written since the last flush.
     pub(crate) written: Stack,
-    /// The number of the invocation under way: a burst is counted per one.
+    /// The number of the current invocation; bursts are counted per invocation.
     pub(crate) invocation: u64,
-    /// The replica that sent the message in hand.
+    /// The replica that sent the current message.
     pub(crate) sender: usize,
-    /// An outlet gated the instance when it was last looked at.
+    /// Whether an outlet gated the instance at the last check.
     pub(crate) is_gated: bool,
-    /// An outlet keeps messages that found no room.
+    /// Whether an outlet keeps messages for which there was no room.
     pub(crate) keeps: bool,
-    /// Per inlet: the outlets whose room it waits for.
+    /// Per inlet: the outlets for whose room it waits.
     pub(crate) waits: Box<[Waits]>,
-    /// The inlet whose message is handled, and its edge, where some inlet does not wait for
-    /// all outlets.
+    /// The inlet whose message is being handled, and its edge, if some inlet does not wait for all
+    /// outlets.
     pub(crate) handling: Option<(usize, usize)>,
-    /// The invocation that has a request in hand, without an answer, and its edge.
+    /// The invocation that handles a request that is not answered yet, and its edge.
     pub(crate) request: (u64, usize),
-    /// The worker's time when the batch of requests began.
+    /// The worker's time when the batch of requests started.
     pub(crate) now: Instant,
     pub(crate) stop: bool,
     pub(crate) life: Life,
     pub(crate) restarts: Restarts,
-    /// Processors of which this one is told when an instance retires, and how much of the log was
-    /// looked at for each.
+    /// The processors that this one watches, and for each the part of the log that was read.
     pub(crate) watched: Vec<(usize, usize)>,
-    /// Some instance may have retired that is to be told of.
+    /// Whether an instance may have retired that this one watches.
     pub(crate) has_deaths: bool,
     pub(crate) timers: Timers,
-    /// When a ping is wanted beside those that pings ask for.
+    /// The instant of a ping that was requested by `Cx::wake_at`.
     pub(crate) wake_at: Option<Instant>,
-    /// What a test has put in the way.
+    /// Restrictions set by a test.
     #[cfg(feature = "testing")]
     pub(crate) trial: Option<Box<crate::testing::Trial>>,
 }
 
 impl Core {
-    /// Returns whether no further message may be handled.
+    /// Returns `true` if no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.is_gated || !self.is_running() || self.ending.is_stopping()
     }
 
-    /// Returns the number of the instance among all.
+    /// Returns the index of the instance in the graph.
     pub(crate) fn shard(&self) -> usize {
         self.shared.shards_of(self.node).start + self.replica
     }
@@ -98,7 +96,7 @@ impl Core {
         self.stop = true;
     }
 
-    /// Takes note of what an outlet has to tell.
+    /// Records the news of an outlet.
     #[inline]
     pub(crate) fn note(&mut self, out: usize, news: News) {
         if news == 0 {
@@ -111,7 +109,7 @@ impl Core {
         self.keeps |= news & KEEPS != 0;
     }
 
-    /// Takes every outlet for written: a panic may have kept one from telling.
+    /// Marks every outlet as written, since a panic may have prevented that.
     #[cold]
     pub(crate) fn note_all(&mut self) {
         self.written.truncate(0);
@@ -119,7 +117,7 @@ impl Core {
         self.is_gated |= self.outs_gate();
     }
 
-    /// Publishes what was sent; returns whether any of it left this thread.
+    /// Publishes what was sent; returns `true` if any message goes to another worker.
     #[inline]
     pub(crate) fn flush(&mut self, cx: &mut WorkerCx<'_>) -> bool {
         let mut is_remote = false;
@@ -134,7 +132,7 @@ impl Core {
         is_remote
     }
 
-    /// Looks again at the outlets that gate the instance, or keep messages.
+    /// Checks again the outlets that gate the instance, or keep messages.
     #[cold]
     pub(crate) fn look(&mut self) {
         self.is_gated = self.is_any_filled();
@@ -147,13 +145,13 @@ impl Core {
         }
     }
 
-    /// Returns whether an outlet gates the instance, as far as was seen.
+    /// Returns `true` if an outlet gated the instance at the last check.
     #[inline]
     pub(crate) fn outs_gate(&self) -> bool {
         self.outs.iter().any(|out| out.gates()) || self.is_any_filled()
     }
 
-    /// Asks to be woken when there is room again; `look` must follow.
+    /// Enters the wait lists; the caller must then `look` again.
     #[cold]
     pub(crate) fn wait(&mut self, cx: &mut WorkerCx<'_>) {
         for out in &mut self.outs {
@@ -161,15 +159,15 @@ impl Core {
         }
     }
 
-    /// Returns whether an outlet lacks room at a target at which the instance
-    /// does not wait: it has to ask again.
+    /// Returns `true` if an outlet lacks room at a target in whose wait list the instance is not:
+    /// it must enter again.
     #[cold]
     pub(crate) fn waits_elsewhere(&self) -> bool {
         self.outs.iter().any(|out| out.waits_elsewhere())
     }
 
-    /// Returns how many messages of an inlet may be handled although an outlet gates: none, or
-    /// one and a new look.
+    /// Returns how many messages of an inlet may be handled although an outlet gates: none, or one
+    /// before the next check.
     #[cold]
     pub(crate) fn admits(&self, inlet: usize, answering: Option<Answering>) -> u32 {
         let may_run = match &self.waits[inlet] {
@@ -183,15 +181,16 @@ impl Core {
         u32::from(answering.is_some_and(|answering| self.may_answer(inlet, answering)))
     }
 
-    /// Returns whether an answer may be handled although the instance is gated:
-    /// to handle answers is what brings credit back, so it does not wait for
-    /// credit, and may ask beyond its own.
+    /// Returns `true` if an answer may be handled although the instance is gated. Only answers
+    /// bring credit back, so they do not wait for credit, and their handlers may send requests
+    /// beyond the usual credit.
     fn may_answer(&self, inlet: usize, answering: Answering) -> bool {
         let Answering { out: own, target } = answering;
         let is_at_limit = self.outs[own].is_at_limit(target);
         self.outs.iter().enumerate().all(|(index, out)| {
             let beside = (index == own).then_some(target);
-            // At its limit, its own answers alone bring this target back, whatever the others owe.
+            // At the limit of this target only its own answers lower its debt, whatever other
+            // targets owe.
             !self.waits[inlet].has(index)
                 || (!out.lacks_room()
                     && !self.is_filled(index)
@@ -199,7 +198,7 @@ impl Core {
         })
     }
 
-    /// Returns whether the handler under way found room for its burst in an outlet.
+    /// Returns `true` if the current handler was called with room for its burst in an outlet.
     fn is_promised(&self, out: usize) -> bool {
         let handling = self.handling;
         handling.is_none_or(|(inlet, _)| self.waits[inlet].has(out))
@@ -257,7 +256,7 @@ impl Core {
     }
 }
 
-/// What a handler of processor `P` in graph `G` may do.
+/// The context of a handler of processor `P` in graph `G`.
 ///
 /// ```
 /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -307,7 +306,7 @@ impl Core {
 /// let app = Store::builder(Front, (0..4).map(|_| Shard(0))).start()?;
 /// let mut sums = app.egress::<Shard, Sum>(0);
 /// let numbers = app.ingress::<Front, u64>();
-/// // Order is kept along an edge and not across two: ask when all numbers are in.
+/// // Messages stay in order along one edge, not across two: ask once all numbers have arrived.
 /// (1..=10).for_each(|number| numbers.send(number).unwrap());
 /// while app.metrics().edges[1].received < 10 {
 ///     std::thread::yield_now();
@@ -330,7 +329,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         }
     }
 
-    /// Turns to a receiver: another processor, or [`Egress`].
+    /// Selects a receiver: another processor, or [`Egress`].
     #[inline]
     pub fn to<To>(&mut self) -> Port<'_, G, P, To>
     where
@@ -342,16 +341,15 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         }
     }
 
-    /// Returns the index of this instance among the replicas of its processor;
-    /// 0 for a processor without.
+    /// Returns the index of this instance among the replicas of its processor; 0 if it has no
+    /// replicas.
     #[must_use]
     pub fn replica(&self) -> usize {
         self.core.replica
     }
 
-    /// Returns the index of the replica that sent the message in hand: where an
-    /// answer goes. 0 from a processor without replicas, from ingress, and in
-    /// a ping.
+    /// Returns the index of the replica that sent the current message, to which an answer goes. 0
+    /// for a processor without replicas, for ingress, and in a ping.
     #[must_use]
     pub fn sender(&self) -> usize {
         self.core.sender
@@ -367,30 +365,29 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
         self.core
     }
 
-    /// Returns how often this instance was restarted: 0 for the processor that was given to the
+    /// Returns the number of restarts of this instance: 0 for the processor that was given to the
     /// builder.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.core.stats.restarts.get()
     }
 
-    /// Asks the whole graph to stop, as [`Stopper::stop`](crate::Stopper::stop):
-    /// what is under way ends, what waits counts as undelivered. No instance handles another
-    /// message once it has seen this, and this one has.
+    /// Stops the whole graph, as [`Stopper::stop`](crate::Stopper::stop). Running handlers finish,
+    /// and waiting messages count as undelivered. An instance that has seen the stop handles no
+    /// other message; this one has seen it.
     pub fn stop(&mut self) {
         self.core.end();
     }
 
-    /// Returns whether the graph drains: no ping comes any more, the messages
-    /// that are still there are handled, and [`Process::flush`](crate::Process::flush) is
-    /// called at the end.
+    /// Returns `true` if the graph drains. Then no ping comes, the remaining messages are handled,
+    /// and [`Process::flush`](crate::Process::flush) is called at the end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.core.shared.calm.is_asked()
     }
 }
 
-/// The way from processor `P` to `To`.
+/// The edges from processor `P` to `To`.
 #[must_use = "a port does nothing until something is sent"]
 pub struct Port<'a, G, P, To> {
     core: &'a mut Core,
@@ -406,15 +403,15 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         }
     }
 
-    /// Sends one message. Wait-free; it finds room, because the processor runs
-    /// only while there is room for the edge's burst. On an edge with `bytes`, `drop_oldest` or
-    /// `latest` it takes a lock that the receiver holds for the time of a move.
+    /// Sends one message. Wait-free. There is room, because the processor runs only while there is
+    /// room for the edge's burst. On an edge with `bytes`, `drop_oldest` or `latest` it takes a
+    /// lock, which the receiver holds while it moves one message.
     ///
     /// # Panics
     ///
-    /// When the invocation has sent its burst on this edge already, when the handler does not
-    /// send on this edge by its `sends`, or, on a `reply` edge, when no request of the receiver is
-    /// in hand: one that was answered, or whose token was taken, is not.
+    /// If the invocation has already sent its burst on this edge, or if its `sends` does not list
+    /// this edge. On a `reply` edge, if no request of the receiver is being handled; a request that
+    /// was answered, or whose token was taken, does not count.
     #[inline]
     pub fn send<M>(self, message: M)
     where
@@ -430,8 +427,8 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose::<false>(Choice::At(0)).send(message);
     }
 
-    /// Sends one message if there is room. Wait-free. It counts against the
-    /// burst, and goes beyond it where the ring has room.
+    /// Sends one message if there is room. Wait-free. It counts against the burst, and may exceed
+    /// the burst if the ring has room.
     ///
     /// # Errors
     ///
@@ -450,8 +447,8 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose::<false>(Choice::At(0)).try_send(message)
     }
 
-    /// Returns how many messages [`try_send`](Self::try_send) would take now; on a `reply` edge
-    /// that is one, if a request of the receiver is in hand.
+    /// Returns how many messages [`try_send`](Self::try_send) would accept now. On a `reply` edge
+    /// that is one if a request of the receiver is being handled.
     #[must_use]
     pub fn room<M>(self) -> usize
     where
@@ -461,7 +458,7 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose::<false>(Choice::At(0)).room::<M>()
     }
 
-    /// Returns whether [`try_send`](Self::try_send) would take so many messages now, as
+    /// Returns `true` if [`try_send`](Self::try_send) would accept so many messages now; see
     /// [`Chosen::has_room`].
     #[must_use]
     pub fn has_room<M>(self, count: usize) -> bool
@@ -481,9 +478,9 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose(Choice::Key(key))
     }
 
-    /// Chooses the next replica in turn, past those without room.
+    /// Chooses the next replica in turn that has room.
     ///
-    /// On an edge with `route = any` that is the only way to `send`, and a replica without room
+    /// On an edge with `route = any` this is the only way to `send`, and a replica without room
     /// does not gate the others.
     ///
     /// ```compile_fail
@@ -519,8 +516,7 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose(Choice::Any)
     }
 
-    /// Chooses the replica with this index; an answer goes to
-    /// [`Cx::sender`].
+    /// Chooses the replica with this index; an answer goes to [`Cx::sender`].
     pub fn at(self, index: usize) -> Chosen<'a, G, P, To>
     where
         G: Replicated<To>,
@@ -532,7 +528,7 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose(Choice::Hash(hash))
     }
 
-    /// Turns to all replicas at once.
+    /// Selects all replicas.
     pub fn all(self) -> All<'a, G, P, To>
     where
         G: Replicated<To>,
@@ -559,7 +555,7 @@ enum Choice {
     Any,
 }
 
-/// The way to one replica, or one lane, of `To`; `ANY`: to one with room.
+/// One replica or lane of `To`; with `ANY`, one that has room.
 #[must_use = "a port does nothing until something is sent"]
 pub struct Chosen<'a, G, P, To, const ANY: bool = false> {
     core: &'a mut Core,
@@ -568,7 +564,7 @@ pub struct Chosen<'a, G, P, To, const ANY: bool = false> {
 }
 
 impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
-    /// Returns the edge of the requests that an edge answers, if it carries answers.
+    /// Returns the edge of the requests, if this edge carries answers.
     const fn request<M: Edge<G, P, To>>() -> Option<usize> {
         match M::INFO.kind {
             EdgeKind::Reply { request } => Some(request),
@@ -576,7 +572,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
     }
 
-    /// Returns whether the handler under way found room for its burst on this edge.
+    /// Returns `true` if the current handler was called with room for its burst on this edge.
     #[inline]
     fn is_promised<M: Edge<G, P, To>>(&self) -> bool {
         if const { M::INFO.any && !ANY } {
@@ -618,7 +614,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         }
     }
 
-    /// Returns whether a request of the chosen client is in hand, on an edge of answers.
+    /// Returns `true` if a request of the chosen client is being handled, on an edge of answers.
     fn has_request<M: Edge<G, P, To>>(&mut self) -> bool {
         let client = self.index::<M>();
         let core = &self.core;
@@ -630,7 +626,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     ///
     /// # Panics
     ///
-    /// As [`Port::send`]; and when there is no such replica or lane.
+    /// As [`Port::send`]; and if there is no such replica or lane.
     #[inline]
     pub fn send<M: Edge<G, P, To>>(self, message: M) {
         const {
@@ -646,7 +642,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         self.send_by_rule(message);
     }
 
-    /// Sends one message as the rule of its edge says.
+    /// Sends one message by the rule of its edge.
     #[inline]
     fn send_by_rule<M: Edge<G, P, To>>(mut self, message: M) {
         if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
@@ -680,7 +676,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     ///
     /// # Panics
     ///
-    /// When there is no such replica or lane.
+    /// If there is no such replica or lane.
     pub fn try_send<M: Edge<G, P, To>>(mut self, message: M) -> Result<(), Full<M>> {
         if const { Self::request::<M>().is_some() } {
             if !self.has_request::<M>() {
@@ -705,12 +701,11 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         Ok(())
     }
 
-    /// Returns how many messages [`try_send`](Self::try_send) would take now, as
-    /// [`Port::room`].
+    /// Returns how many messages [`try_send`](Self::try_send) would accept now, as [`Port::room`].
     ///
     /// # Panics
     ///
-    /// When there is no such replica or lane.
+    /// If there is no such replica or lane.
     #[must_use]
     pub fn room<M: Edge<G, P, To>>(mut self) -> usize {
         if const { Self::request::<M>().is_some() } {
@@ -724,14 +719,14 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         self.core.out::<M>(M::OUT).room(index, invocation, promised)
     }
 
-    /// Returns whether [`try_send`](Self::try_send) would take so many messages now.
+    /// Returns `true` if [`try_send`](Self::try_send) would accept so many messages now.
     ///
-    /// Where the pair has a ring it looks at the receiver's progress only if what it saw last
-    /// does not suffice, so it is cheaper than [`room`](Self::room) before each message.
+    /// If the pair has a ring, it loads the receiver's progress only if the cached value does not
+    /// suffice. So it is cheaper than [`room`](Self::room) before each message.
     ///
     /// # Panics
     ///
-    /// When there is no such replica or lane.
+    /// If there is no such replica or lane.
     #[must_use]
     pub fn has_room<M: Edge<G, P, To>>(mut self, count: usize) -> bool {
         if const { Self::request::<M>().is_some() } {
@@ -747,7 +742,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     }
 }
 
-/// The way to all replicas of `To` at once.
+/// All replicas of `To`.
 #[must_use = "a port does nothing until something is sent"]
 pub struct All<'a, G, P, To> {
     core: &'a mut Core,
@@ -759,8 +754,7 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
     ///
     /// # Panics
     ///
-    /// As [`Port::send`]; and as `clone` of the message: the replicas before that
-    /// copy get theirs.
+    /// As [`Port::send`], and as `clone` of the message: the replicas before that copy get theirs.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         const {
             assert!(

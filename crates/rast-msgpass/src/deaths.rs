@@ -1,14 +1,14 @@
-//! Retired instances, and the processors that asked to be told of them.
+//! Retired instances, and the processors that watch them.
 //!
 //! ```text
 //!   Deaths   log [ shard 3 | shard 7 | .. ]     grows by one for each instance that retires
 //!            watchers [ shard 0, .. ]           woken then
-//!   Core     watched [ (processor, seen), .. ]  how much of the log was looked at for it
+//!   Core     watched [ (processor, seen), .. ]  how much of the log was read for each
 //! ```
 //!
-//! Both lists are under one lock: an instance that retires finds a watcher, or the watcher finds
-//! it in the log. Each processor that is watched has a place of its own in the log, so what
-//! retired before it was asked for is told as well.
+//! One lock protects both lists, so either an instance that retires finds a watcher, or the watcher
+//! finds the instance in the log. Each watched processor has its own position in the log, so
+//! earlier retirements are reported as well.
 
 use crate::cx::{Core, Cx};
 use crate::graph::{Graph, Node};
@@ -31,13 +31,13 @@ struct Lists {
     watchers: Vec<usize>,
 }
 
-/// An instance that retired; for [`Process::on_retired`](crate::Process::on_retired).
+/// A retired instance; for [`Process::on_retired`](crate::Process::on_retired).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retired {
     /// The name of the processor in `graph!`.
     pub processor: &'static str,
-    /// Which of its replicas.
+    /// The index of its replica.
     pub replica: usize,
 }
 
@@ -53,7 +53,7 @@ impl Retired {
 }
 
 impl Shared {
-    /// Tells that an instance retired. For its holder, once.
+    /// Records that an instance retired, and wakes its watchers. Only its holder calls it, once.
     #[cold]
     pub(crate) fn retire(&self, shard: usize) {
         self.stats[shard].retired.set(1);
@@ -63,7 +63,7 @@ impl Shared {
         self.deaths.count.store(lists.log.len(), Ordering::Relaxed);
         let watchers = lists.watchers.clone();
         drop(lists);
-        // Not under a lock: what a worker sleeps in may be the user's.
+        // Not under a lock: a worker may sleep in user code.
         let handle = self.wakes.0.lock().clone();
         if let Some(handle) = handle {
             for watcher in watchers {
@@ -74,7 +74,7 @@ impl Shared {
 }
 
 impl Core {
-    /// Looks whether some instance retired that is to be told of.
+    /// Checks whether a watched instance has retired.
     #[inline]
     pub(crate) fn look_for_deaths(&mut self) {
         if !self.watched.is_empty() {
@@ -84,7 +84,7 @@ impl Core {
         }
     }
 
-    /// Takes the next instance that retired and is to be told of.
+    /// Takes the next watched instance that retired.
     #[cold]
     pub(crate) fn next_death(&mut self) -> Option<Retired> {
         let lists = self.shared.deaths.lists.lock();
@@ -106,9 +106,9 @@ impl Core {
 }
 
 impl<G: Graph, P> Cx<'_, G, P> {
-    /// Asks for [`on_retired`](crate::Process::on_retired) once for each replica of `To` that
-    /// retires, or has retired before. Asking again changes nothing. It outlives a restart of
-    /// this processor.
+    /// Requests [`on_retired`](crate::Process::on_retired) once for each replica of `To` that
+    /// retires, or has already retired. A repeated request has no effect. The request outlives a
+    /// restart of this processor.
     ///
     /// Takes a lock the first time.
     ///

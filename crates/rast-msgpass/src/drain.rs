@@ -1,12 +1,12 @@
-//! Bringing a graph to rest.
+//! Draining: bringing a graph to rest.
 //!
 //! ```text
 //!   close the doors ─► no more pings ─► quiet? ─► flush stage 0 ─► quiet? ─► flush stage 1 ─► ..
 //! ```
 //!
-//! Quiet is: all that was sent has been handled, and nothing waits beside a sender for room in
-//! a lane. `counter.rs` has the argument for the first, and the second is counted before what
-//! made it is counted as handled.
+//! *Quiet* means that all sent messages have been handled, and that no message waits at its sender
+//! for room in a lane. `counter.rs` has the argument for the first condition. A message that waits
+//! is counted before the message whose handler sent it is counted as handled.
 
 use core::fmt;
 use core::time::Duration;
@@ -18,21 +18,21 @@ use crate::report::Report;
 use crate::sharder::ShardId;
 use crate::stages::Stage;
 
-/// How long `drain` sleeps between two looks.
+/// How long `drain` sleeps between two checks.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
 
-/// Why a graph did not come to rest with all delivered.
+/// The reason why a graph did not come to rest with all messages delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DrainCause {
-    /// The deadline came first.
+    /// The deadline passed first.
     Deadline,
-    /// It was ended by something else first.
+    /// Something else ended it first.
     Ended(EndedBy),
-    /// A handler of the graph called: it has to return before the graph can come to rest. The
-    /// graph is stopped and was not waited for.
+    /// A handler of the graph called `drain`: it must return before the graph can come to rest. The
+    /// graph was stopped, without waiting for it.
     Handler,
-    /// It came to rest, and messages reached no handler, because their processor was retired.
+    /// It came to rest, but some messages reached no handler, because their processor was retired.
     Lost,
 }
 
@@ -55,9 +55,9 @@ impl fmt::Display for DrainCause {
 pub struct Blocked {
     /// The edge.
     pub edge: &'static EdgeInfo,
-    /// On an edge to egress, the lane whose receiver does not take them, where that is known.
+    /// On an edge to egress, the lane whose receiver does not receive, if known.
     pub lane: Option<usize>,
-    /// How many waited on the edge.
+    /// The number of messages that waited on the edge.
     pub messages: u64,
 }
 
@@ -71,15 +71,15 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// A drain lost messages, or could not wait until the graph was at rest.
+/// A drain lost messages, or ended before the graph was at rest.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DrainError {
-    /// Why.
+    /// The reason.
     pub cause: DrainCause,
-    /// What the others waited for, where something did.
+    /// What other messages waited for, if anything.
     pub blocked: Option<Blocked>,
-    /// What happened, with what was lost.
+    /// The report, with what was lost.
     pub report: Box<Report>,
 }
 
@@ -113,15 +113,15 @@ impl fmt::Display for DrainError {
 
 impl core::error::Error for DrainError {}
 
-/// A drain under way.
+/// A drain in progress.
 pub(crate) struct Drain<'a> {
     pub(crate) run: &'a Run,
-    /// Lets others work for a moment; returns `false` once the drain has to give up.
+    /// Lets other threads work for a moment; returns `false` once the drain must give up.
     pub(crate) pause: &'a mut dyn FnMut() -> bool,
 }
 
 impl Drain<'_> {
-    /// Lets all that was accepted be handled and flushed.
+    /// Waits until all accepted messages are handled and flushed.
     pub(crate) fn settle(&mut self, stages: &[Stage]) -> Result<(), DrainCause> {
         for door in self.run.view.closers.iter().flatten() {
             door.close();
@@ -140,7 +140,7 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Has the processors of a stage flush, and waits until what they sent has been handled.
+    /// Has the processors of a stage flush, and waits until what they sent is handled.
     fn flush(&mut self, stage: &Stage) -> Result<(), DrainCause> {
         let run = self.run;
         let shared = &run.shared;
@@ -159,7 +159,7 @@ impl Drain<'_> {
         self.rest()
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no message is in flight.
     fn rest(&mut self) -> Result<(), DrainCause> {
         let run = self.run;
         self.wait(|| {
@@ -171,7 +171,7 @@ impl Drain<'_> {
                 .all(|door| door.is_spent());
             let seen = run.shared.calm.all_see();
             if !seen {
-                // A worker that sleeps has not seen it, also one that holds no shard.
+                // A sleeping worker has not seen it, nor one that holds no shard.
                 run.sharder.notify_all();
             }
             spent && seen && run.shared.is_quiet() && run.shared.kept() == 0
@@ -193,8 +193,8 @@ impl Drain<'_> {
         }
     }
 
-    /// Finds what holds up the others: a lane that is full, or else the edge with messages
-    /// whose receiver is furthest downstream.
+    /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
+    /// receiver is furthest downstream.
     pub(crate) fn blocked(&self, stages: &[Stage]) -> Option<Blocked> {
         let metrics = self.run.metrics();
         let waiting = metrics.edges.iter().enumerate();
@@ -213,8 +213,8 @@ impl Drain<'_> {
                 .position(|lane| lane.has_news());
             let rank = match edge.to {
                 End::Egress => {
-                    // It holds up its sender when it lacks room for a burst, or when messages
-                    // wait beside the sender.
+                    // It blocks its sender if it lacks room for a burst, or if messages wait at the
+                    // sender.
                     let room = (edge.capacity as u64).saturating_sub(counts.depth);
                     if room >= edge.burst as u64 && !has_kept {
                         return None;

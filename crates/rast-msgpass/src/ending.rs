@@ -1,7 +1,7 @@
-//! What ended a graph, and that it has to end.
+//! The cause of a graph's end, and the stop flag.
 //!
-//! The first cause is kept, in one word; later ones change nothing. A drain is a cause before
-//! anything stops: the doors close by it, and the handlers go on.
+//! One word keeps the first cause; later ones have no effect. A drain is a cause before anything
+//! stops: the doors close, and the handlers continue.
 
 use core::fmt;
 
@@ -17,8 +17,8 @@ pub enum EndedBy {
     Stop,
     /// [`Handle::drain`](crate::Handle::drain).
     Drain,
-    /// The [`Handle`](crate::Handle) was dropped. One that no variable keeps is dropped at the
-    /// end of its statement.
+    /// The [`Handle`](crate::Handle) was dropped. A handle that is not stored in a variable is
+    /// dropped at the end of its statement.
     Dropped,
     /// A [`Stopper`](crate::Stopper).
     Stopper,
@@ -27,7 +27,7 @@ pub enum EndedBy {
     Processor {
         /// The name in `graph!`.
         name: &'static str,
-        /// Which of its replicas.
+        /// The index of the replica.
         replica: usize,
     },
     /// A sender of an unbounded edge kept as many messages without room as its
@@ -69,10 +69,10 @@ const CEILING: u64 = 7;
 pub(crate) struct Ending {
     processors: &'static [ProcessorInfo],
     edges: &'static [EdgeInfo],
-    /// The first cause: the kind in the low byte, above it the number of an edge, or a
-    /// processor's replica in 32 bits and its number in 24.
+    /// The first cause: the kind in the low byte; above it the number of an edge, or a processor's
+    /// replica in 32 bits and its number in 24.
     cause: AtomicU64,
-    /// The first cause that stopped it. Read for each message, and written once.
+    /// The first cause that stopped the graph. Loaded for each message, and written once.
     stop: CachePadded<AtomicU64>,
 }
 
@@ -86,12 +86,12 @@ impl Ending {
         }
     }
 
-    /// Keeps a cause, unless there is one.
+    /// Stores a cause, unless there is one.
     pub(crate) fn note(&self, by: EndedBy) {
         set(&self.cause, self.word(by));
     }
 
-    /// Has every instance end its turn after the message in hand.
+    /// Stops the graph: every instance ends its turn after the current message.
     pub(crate) fn stop(&self, by: EndedBy) {
         self.note(by);
         set(&self.stop, self.word(by));
@@ -99,16 +99,16 @@ impl Ending {
 
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        // Relaxed: an instance that sees it late handles a message more.
+        // Relaxed: an instance that sees it late handles one message more.
         self.stop.load(Ordering::Relaxed) != NONE
     }
 
-    /// Returns the first cause, once there is one.
+    /// Returns the first cause, if there is one.
     pub(crate) fn cause(&self) -> Option<EndedBy> {
         self.read(&self.cause)
     }
 
-    /// Returns the first cause that stopped it, once there is one.
+    /// Returns the first cause that stopped the graph, if there is one.
     pub(crate) fn stopped_by(&self) -> Option<EndedBy> {
         self.read(&self.stop)
     }
@@ -133,7 +133,7 @@ impl Ending {
     }
 
     fn read(&self, word: &AtomicU64) -> Option<EndedBy> {
-        // Relaxed: the word is all there is.
+        // Relaxed: the word contains everything.
         let word = word.load(Ordering::Relaxed);
         Some(match word & 0xFF {
             NONE => return None,
@@ -154,6 +154,6 @@ impl Ending {
 }
 
 fn set(word: &AtomicU64, cause: u64) {
-    // Relaxed: the word is all there is; a later cause leaves it.
+    // Relaxed: the word contains everything; a later cause does not replace it.
     let _ = word.compare_exchange(NONE, cause, Ordering::Relaxed, Ordering::Relaxed);
 }

@@ -1,17 +1,17 @@
-//! An outlet without the type of its message, and the way back to it.
+//! An outlet without its message type, and the conversion back.
 //!
-//! `Any` finds the type by a virtual call for each message, whose result takes
-//! a detour through memory: 8 ns where a message takes 10 (2026-11-23). So the
-//! type is beside the outlet, and is compared in place.
+//! `Any` finds the type by a virtual call for each message, whose result goes through memory: 8 ns,
+//! while a message takes 10 (2026-11-23). So the type is stored beside the outlet and compared in
+//! place.
 
 use core::any::TypeId;
 use core::ops::{Deref, DerefMut};
 
 use crate::outlet::{Out, Outlet};
 
-/// An outlet whose message type is known to those that ask for it.
+/// An outlet whose message type only its users know.
 pub(crate) struct Erased {
-    /// That of the message.
+    /// The type of the message.
     message: TypeId,
     /// An `Out` of that message.
     out: Box<dyn Outlet>,
@@ -37,8 +37,8 @@ impl Erased {
             "an edge's outlet is made for its message"
         );
         let out: *mut dyn Outlet = &raw mut *self.out;
-        // SAFETY: `new` alone makes the two fields, and neither is replaced: the box holds an
-        // `Out<M>`, and it is borrowed for as long as the result.
+        // SAFETY: only `new` makes the two fields, and neither is replaced: the box contains an
+        // `Out<M>`, which is borrowed for as long as the result.
         unsafe { &mut *out.cast::<Out<M>>() }
     }
 }

@@ -1,12 +1,9 @@
-//! What `graph!` declares: the traits that carry the types, and the tables
-//! that carry the numbers.
+//! The output of `graph!`: traits for the types, and tables for the numbers.
 //!
-//! The source numbers processors and edges by a chain of base classes, one per
-//! edge, and finds an edge by overload resolution along the chain.
-//! Here each edge is one `impl Edge<Graph, From, To> for Message`: the compiler
-//! looks it up by types, the message is `Self` so that an error names it, and
-//! nothing recurses.
-//! The numbers are constants, so the tables are data in the program's image.
+//! The source numbers processors and edges by a chain of base classes, one per edge, and finds an
+//! edge by overload resolution along the chain. Here each edge is one `impl Edge<Graph, From, To>
+//! for Message`. The compiler finds it by its types, the message is `Self` so that an error names
+//! it, and nothing recurses. The numbers are constants, so the tables are static data.
 
 use core::fmt;
 
@@ -14,7 +11,7 @@ use crate::sends::Sends;
 use crate::sharder::ShardId;
 use crate::wiring::Wiring;
 
-/// One side of an edge.
+/// One end of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     /// Outside threads send, through an [`IngressSender`](crate::IngressSender).
@@ -36,17 +33,16 @@ impl End {
     }
 }
 
-/// Which rule bounds an edge.
+/// The rule that bounds an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EdgeKind {
     /// Its sender runs only while there is room for the declared burst.
     Bounded,
-    /// It never gates its sender: what finds no room in the queue is kept, in
-    /// order, beside the sender, up to the [`ceiling`](EdgeInfo::ceiling).
+    /// It never gates its sender: messages for which the queue has no room are kept at the sender,
+    /// in order, up to the [`ceiling`](EdgeInfo::ceiling).
     Unbounded,
-    /// It carries answers to the edge with index `request`, and finds room
-    /// reserved by the request.
+    /// It carries answers to the edge with index `request`; the request reserves their room.
     Reply {
         /// The index of the edge of requests in [`Graph::EDGES`].
         request: usize,
@@ -82,10 +78,10 @@ pub enum EdgeKind {
     Reject,
     /// It never gates its sender: a message without room is dropped and counted.
     DropNewest,
-    /// It never gates its sender: a message without room takes the place of the oldest one of its
-    /// pair, which is dropped and counted.
+    /// It never gates its sender: a message without room replaces the oldest one of its pair, which
+    /// is dropped and counted.
     DropOldest,
-    /// It never gates its sender: it holds one message per pair, and a further one replaces it.
+    /// It never gates its sender: it stores one message per pair, and a further one replaces it.
     Latest,
 }
 
@@ -114,7 +110,7 @@ pub struct ProcessorInfo {
     pub replicas_max: usize,
     /// Whether it was declared as `[Type; N]`, `[Type; N..=M]` or `[Type; _]`.
     pub replicated: bool,
-    /// Whether it begins by itself: `[source]`.
+    /// Whether it starts without input: `[source]`.
     pub source: bool,
 }
 
@@ -132,44 +128,43 @@ pub struct EdgeInfo {
     pub to_type: &'static str,
     /// The type of the message, as written.
     pub message: &'static str,
-    /// Messages that each queue of the edge holds at least: a ring, an inbox, or
-    /// a door. Rings and inboxes are rounded up to a power of two. Without `cap` it is 256, or two
-    /// bursts of each sender of an inbox if that is more. Where the builder gets the number of
-    /// replicas, this is the capacity for the minimum number.
+    /// Minimum capacity of each queue of the edge: a ring, an inbox, or a door. Rings and inboxes
+    /// are rounded up to a power of two. Without `cap` it is 256, or two bursts of each sender of
+    /// an inbox if that is more. If the builder gets the number of replicas, this is the capacity
+    /// for the minimum number.
     pub capacity: usize,
     /// Whether `cap` was declared.
     pub(crate) has_cap: bool,
-    /// Whether each pair of instances has a ring of its own, as where there are
-    /// at most [`PAIRS_MAX`] pairs. Otherwise each receiver has an inbox, which
-    /// its senders share. Where the builder gets the number of replicas, this is for the minimum
-    /// number.
+    /// Whether each pair of instances has a ring of its own: if there are at most [`PAIRS_MAX`]
+    /// pairs. Otherwise each receiver has an inbox, which its senders share. If the builder gets
+    /// the number of replicas, this is for the minimum number.
     pub by_pair: bool,
-    /// Messages that one invocation of the sender may `send`.
+    /// Maximum number of messages that one invocation of the sender may `send`.
     pub burst: usize,
-    /// Receivers outside; one except on edges to `egress`.
+    /// Number of receivers outside; one except on edges to `egress`.
     pub lanes: usize,
-    /// Which rule bounds it.
+    /// The rule that bounds it.
     pub kind: EdgeKind,
-    /// On an unbounded edge: the most messages without room that one sender keeps; one more stops
-    /// the graph. From ingress: the capacity of each door. `usize::MAX` on other edges.
+    /// On an unbounded edge: the maximum number of messages without room that one sender keeps; one
+    /// more stops the graph. From ingress: the capacity of each door. `usize::MAX` on other edges.
     pub ceiling: usize,
-    /// What the handlers of its messages `send`.
+    /// The edges on which the handlers of its messages `send`.
     pub sends: Sends,
-    /// Whether it needs room at one receiver, not at each, and each message goes to one with
-    /// room: `route = any`.
+    /// Whether it needs room only at one receiver, and each message goes to one that has room:
+    /// `route = any`.
     pub any: bool,
-    /// Whether its receiver takes its messages before those of other edges: `high`.
+    /// Whether its receiver handles its messages before those of other edges: `high`.
     pub high: bool,
-    /// Bytes that a pair of instances queues before a further message lacks room: `bytes`.
-    /// `usize::MAX` on other edges.
+    /// Number of bytes in the queue of a pair of instances from which on a further message lacks
+    /// room: `bytes`. `usize::MAX` on other edges.
     pub bytes: usize,
     /// Whether each message is cloned before its handler, for
     /// [`Builder::on_failure`](crate::Builder::on_failure): `keep`.
     pub keep: bool,
 }
 
-/// The most pairs of instances of an edge that have a ring each. An edge to
-/// egress always has rings, since its lanes are few.
+/// Maximum number of pairs of instances for which an edge has a ring each. An edge to egress always
+/// has rings, since its lanes are few.
 pub const PAIRS_MAX: usize = 256;
 
 impl EdgeInfo {
@@ -189,19 +184,19 @@ impl fmt::Display for EdgeInfo {
     }
 }
 
-/// The end of an edge that is outside threads, sending: `ingress` in `graph!`.
+/// The sending end of an edge from outside threads: `ingress` in `graph!`.
 ///
-/// `impl Receive<App, Ingress, Command> for Reader` takes what comes in.
+/// `impl Receive<App, Ingress, Command> for Reader` handles its messages.
 #[derive(Debug)]
 pub enum Ingress {}
 
-/// The end of an edge that is outside threads, receiving: `egress` in `graph!`.
+/// The receiving end of an edge to outside threads: `egress` in `graph!`.
 ///
-/// `cx.to::<Egress>().send(report)` sends out.
+/// `cx.to::<Egress>().send(report)` sends to it.
 #[derive(Debug)]
 pub enum Egress {}
 
-/// A graph of processors; implemented by [`graph!`](crate::graph) alone.
+/// A graph of processors; only [`graph!`](crate::graph) implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a graph",
     note = "declare it:  graph! {{ graph {Self} {{ processors {{ .. }} edges {{ .. }} }} }}"
@@ -241,32 +236,30 @@ pub fn connecting<G: Graph>(one: usize, other: usize) -> impl Iterator<Item = us
     })
 }
 
-/// States that `P` is an end in the graph; implemented by
-/// [`graph!`](crate::graph) alone.
+/// Means that `P` is an end in the graph; only [`graph!`](crate::graph) implements it.
 #[diagnostic::on_unimplemented(
     message = "`{P}` is not a processor of graph `{Self}`",
     label = "unknown processor",
     note = "list it under `processors` in `graph!`"
 )]
 pub trait Node<P>: Graph {
-    /// A type with the name in `graph!`, for messages of the compiler.
+    /// A type with the name in `graph!`, for compiler messages.
     #[doc(hidden)]
     type Name;
-    /// Which end it is.
+    /// The end.
     const END: End;
-    /// The index in [`Graph::PROCESSORS`]; `usize::MAX` for the doors.
+    /// The index in [`Graph::PROCESSORS`]; `usize::MAX` for ingress and egress.
     const ID: usize;
     /// The type, as written in `graph!`.
     const TYPE_NAME: &'static str;
 }
 
-/// Returns the shard that a replica of `P` is: replicas are numbered in the order of the
-/// declaration.
+/// Returns the shard of a replica of `P`: replicas are numbered in the order of the declaration.
 ///
 /// # Panics
 ///
-/// When there is no such replica, or the number of replicas of a processor that is declared before
-/// `P` is given to the builder. [`Handle::shard_of`](crate::Handle::shard_of) has no such limit.
+/// If there is no such replica, or if the builder gets the number of replicas of a processor that
+/// is declared before `P`. [`Handle::shard_of`](crate::Handle::shard_of) has no such limit.
 #[must_use]
 pub fn shard_of<G: Node<P>, P>(replica: usize) -> ShardId {
     let before = &G::PROCESSORS[..G::ID];
@@ -290,8 +283,7 @@ pub fn shard_of<G: Node<P>, P>(replica: usize) -> ShardId {
     ShardId::from_index(first.sum::<usize>() + replica)
 }
 
-/// States that `P` has one instance in the graph; implemented by
-/// [`graph!`](crate::graph) alone.
+/// Means that `P` has one instance in the graph; only [`graph!`](crate::graph) implements it.
 #[diagnostic::on_unimplemented(
     message = "graph `{Self}` has no single `{P}`: say which replica receives",
     label = "choose a replica",
@@ -299,8 +291,7 @@ pub fn shard_of<G: Node<P>, P>(replica: usize) -> ShardId {
 )]
 pub trait Single<P>: Node<P> {}
 
-/// States that `P` has replicas in the graph; implemented by
-/// [`graph!`](crate::graph) alone.
+/// Means that `P` has replicas in the graph; only [`graph!`](crate::graph) implements it.
 #[diagnostic::on_unimplemented(
     message = "graph `{Self}` has no replicas of `{P}` to choose from",
     label = "`{P}` is not replicated",
@@ -311,11 +302,11 @@ pub trait Single<P>: Node<P> {}
 )]
 pub trait Replicated<P>: Node<P> {}
 
-/// States that the message `Self` may go from `From` to `To` in graph `G`;
-/// implemented by [`graph!`](crate::graph) alone, once per edge.
+/// Means that the message `Self` may go from `From` to `To` in graph `G`; only
+/// [`graph!`](crate::graph) implements it, once per edge.
 ///
-/// The last two parameters are the names of the ends, for messages of the compiler; they follow
-/// from the others.
+/// The last two parameters are the names of the ends, for compiler messages; they follow from the
+/// others.
 #[diagnostic::on_unimplemented(
     message = "graph `{G}` has no edge `{FromName} -> {ToName}` for message `{Self}`",
     label = "not an edge of `{G}`",
@@ -339,7 +330,7 @@ pub trait Edge<
     /// Clones a message, on an edge that is marked `keep`.
     #[doc(hidden)]
     const COPY: Option<fn(&Self) -> Self> = None;
-    /// Weighs a message, on an edge with `bytes`.
+    /// Returns the weight of a message, on an edge with `bytes`.
     #[doc(hidden)]
     const WEIGH: Option<fn(&Self) -> usize> = None;
 

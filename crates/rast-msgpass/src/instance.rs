@@ -1,26 +1,26 @@
-//! One instance of a processor: a shard of the sharder, and how it is run.
+//! One instance of a processor: a shard of the sharder, and its turns.
 //!
 //! ```text
-//!   on_wake ─► ready: inputs that may hold something, first come first served
+//!   on_wake ─► ready: inputs that may have messages, first in, first out
 //!                │
-//!   turn:  gated? look again ─► ping if due ─► each ready input once:
+//!   turn:  gated? check again ─► ping if due ─► each ready input once:
 //!            │                                   chunks of 1, 2, 4, ... messages
 //!            ▼                                   │
 //!          Idle: the receiver that               ▼ after each chunk
 //!          makes room wakes the shard        publish what was sent, wake receivers
 //! ```
 //!
-//! 1. A handler is called only when no bounded edge that it sends on gates: each
-//!    has room for its burst at each target. Without `sends` these are all that leave.
-//! 2. A turn touches the inputs that got a note, and the outlets that were
-//!    written. It looks at all of them only when the shard has changed hands,
-//!    or was woken by a thread that is no worker.
-//! 3. Between two announcements the number of messages at most doubles, so a
-//!    message waits at most about as long as the chunk before it took. Where all
-//!    receivers are on this worker, no thread waits: there is one announcement, at
-//!    the end of the turn. Where handlers are slow, there is one per message.
-//! 4. The inputs of an edge share one batch of a turn. Those that got nothing of it
-//!    stay ahead of those that did, and come first in the next turn.
+//! 1. A handler is called only if no bounded edge that it sends on gates: each has room for its
+//!    burst at each target. Without `sends` these are all edges that leave the processor.
+//! 2. A turn accesses only the inputs that got a note, and the outlets that were written. It checks
+//!    all of them only after the shard has moved, or after a wake-up by a thread that is not a
+//!    worker.
+//! 3. The number of messages between two publications at most doubles. So a message waits for its
+//!    publication at most about as long as the chunk before took. If all receivers are on this
+//!    worker, no thread waits, so there is one publication, at the end of the turn. If handlers are
+//!    slow, there is one per message.
+//! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it stay ahead of
+//!    those that did, and come first in the next turn.
 
 mod life;
 mod rank;
@@ -42,32 +42,32 @@ use crate::stack::Stack;
 use crate::states::State;
 use crate::timers::{Instant, Nanos};
 
-/// A message that takes this long is announced at once: that costs some tens
-/// of nanoseconds.
+/// A message that takes this long is published at once; a publication costs some tens of
+/// nanoseconds.
 const SLOW: Nanos = Nanos::from_micros(5);
 
-/// An instance whose processor type is not known.
+/// An instance without its processor type.
 pub(crate) trait AnyInstance: Send {
-    /// Takes note of what a waker said.
+    /// Records the note of a wake-up.
     fn on_wake(&mut self, note: Option<u32>);
-    /// Runs the instance once.
+    /// Runs one turn of the instance.
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
-    /// Tells the processor that the graph has ended.
+    /// Calls `on_stop`, because the graph has ended.
     fn stop(&mut self);
-    /// Gives up everything that still waits.
+    /// Gives up all waiting messages.
     fn finish(&mut self);
-    /// Takes the processor out, if there is one.
+    /// Removes the processor, if there is one.
     fn take_state(&mut self) -> Option<State>;
-    /// Returns what a test may change.
+    /// Returns the part that a test may change.
     #[cfg(feature = "testing")]
     fn core(&mut self) -> &mut Core;
     /// Returns the processor; `None` while it waits for its restart.
     #[cfg(feature = "testing")]
     fn processor(&self) -> Option<&dyn Any>;
-    /// Returns when the processor is restarted, if it waits for that.
+    /// Returns the time of the processor's restart, if it waits for one.
     #[cfg(feature = "testing")]
     fn restarts_at(&self) -> Option<Instant>;
-    /// Sets how many messages of an edge the next turn handles at most.
+    /// Sets the maximum number of messages of an edge that the next turn handles.
     #[cfg(feature = "testing")]
     fn limit_batch(&mut self, messages: u32);
 }
@@ -76,50 +76,50 @@ pub(crate) trait AnyInstance: Send {
 #[derive(Clone, Copy, Debug)]
 struct Input {
     inlet: u32,
-    /// Its number in the inlet.
+    /// Its index in the inlet.
     at: u32,
-    /// It is in the list of those that may hold something.
+    /// Whether it is in the list of inputs that may have messages.
     is_ready: bool,
-    /// It goes before those that are not.
+    /// Whether it goes before inputs that are not `high`.
     is_high: bool,
 }
 
-/// What a turn left of an input.
+/// The state of an input after its part of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// Nothing, as far as was seen.
+    /// Empty, as far as is known.
     Nothing,
-    /// It had a share, and may hold more.
+    /// It had a share, and may have more.
     Served,
-    /// It had no share: there was no room, or its inlet had none left.
+    /// It had no share: there was no room, or its inlet's share was used up.
     Skipped,
 }
 
 /// An inlet and its state in the turn.
 struct Receiving<G, P> {
     inlet: Box<dyn Inlet<G, P>>,
-    /// Taken in this turn.
+    /// Number of messages taken in this turn.
     taken: u32,
-    /// Handled and not counted yet.
+    /// Number of messages that were handled and not counted yet.
     uncounted: u64,
 }
 
-/// How often what was sent is announced within a turn.
+/// When a turn publishes what was sent.
 #[derive(Clone, Copy, Debug)]
 struct Rhythm {
-    /// Messages until the next announcement.
+    /// Messages until the next publication.
     left: u32,
-    /// Messages of a chunk.
+    /// Messages of the current chunk.
     chunk: u32,
-    /// The last announcement told no other worker.
+    /// Whether the last publication woke no other worker.
     is_local: bool,
     is_slow: bool,
-    /// Of the turn.
+    /// Messages of the turn.
     messages: u64,
 }
 
 impl Rhythm {
-    /// Begins a turn.
+    /// Starts a turn.
     #[inline]
     fn begin(&mut self) {
         self.messages = 0;
@@ -130,12 +130,12 @@ impl Rhythm {
         self.left = self.chunk;
     }
 
-    /// Has an announcement after the next message.
+    /// Requests a publication after the next message.
     fn slow_down(&mut self) {
         (self.chunk, self.left) = (1, 1);
     }
 
-    /// Counts messages; returns whether an announcement is due.
+    /// Counts messages; returns `true` if a publication is due.
     #[inline]
     fn count(&mut self, messages: u32) -> bool {
         self.messages += u64::from(messages);
@@ -150,14 +150,14 @@ impl Rhythm {
         true
     }
 
-    /// Takes note of how long the turn took.
+    /// Records the duration of the turn.
     fn measured(&mut self, turn: Nanos) {
         self.is_slow = turn.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
     }
 }
 
-/// Makes the inputs of inlets, each with the number of its inputs and whether it goes first, and
-/// lists the inputs that go first.
+/// Makes the inputs of inlets, given the number of inputs of each and whether it is `high`, and
+/// lists the `high` ones.
 fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
     let (mut inputs, mut high) = (Vec::new(), Vec::new());
     for (inlet, &(count, is_high)) in inlets.iter().enumerate() {
@@ -183,11 +183,11 @@ pub(crate) struct Instance<G, P> {
     processor: Option<P>,
     ins: Box<[Receiving<G, P>]>,
     inputs: Box<[Input]>,
-    /// The inputs that go before the others.
+    /// The inputs of `high` edges.
     high: Box<[u32]>,
-    /// Inputs that may hold something; it has room for all.
+    /// Inputs that may have messages; it has room for all.
     ready: Stack,
-    /// Inputs that had a share of the turn under way; it has room for all.
+    /// Inputs that had a share of the current turn; it has room for all.
     served: Stack,
     /// The inlets of the turn; it has room for all.
     touched: Stack,
@@ -195,16 +195,16 @@ pub(crate) struct Instance<G, P> {
     next: Next,
     batch: Batch,
     watch: Watch,
-    /// Flushes that were asked for, and those that were done.
+    /// The number of flushes requested, and done.
     flushes: (u64, u64),
-    /// Look at everything.
+    /// Whether the next turn must check everything.
     is_new: bool,
-    /// A turn is under way. It is found so by the next one only if a panic ended it that no
-    /// handler made.
+    /// Whether a turn is in progress. The next turn finds it set only if a panic outside a handler
+    /// ended the last one.
     is_in_turn: bool,
-    /// What asked for [`Next::Woken`] is to be pinged.
+    /// Whether a processor that returned [`Next::Woken`] is to be pinged.
     is_called: bool,
-    /// `on_start` was called and `on_stop` was not.
+    /// Whether `on_start` was called and `on_stop` was not.
     has_begun: bool,
     /// Makes its replacement.
     factory: Option<Factory<P>>,
@@ -219,7 +219,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         batch: Batch,
         factory: Option<Factory<P>>,
     ) -> Self {
-        // It is compiled once per processor, so it is short.
+        // Compiled once per processor, so it is short.
         let mut ins = Vec::with_capacity(inlets.len());
         let mut shapes = Vec::with_capacity(inlets.len());
         for inlet in inlets {
@@ -271,7 +271,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Begins the lists of a turn anew.
+    /// Clears the lists of a turn.
     #[cold]
     fn forget_turn(&mut self) {
         for list in [&mut self.ready, &mut self.served, &mut self.touched] {
@@ -284,12 +284,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.is_new = true;
     }
 
-    /// Looks at all inputs and outlets.
+    /// Checks all inputs and outlets.
     #[cold]
     fn look_at_all(&mut self) {
         self.is_new = false;
         self.flushes.0 = self.core.stats.flushes_asked.get_after();
-        // A token that was dropped wakes the shard without a note.
+        // A dropped token wakes the shard without a note.
         self.core.waive_dropped();
         self.core.look_for_deaths();
         for input in 0..self.inputs.len() as u32 {
@@ -300,7 +300,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Returns whether a ping is due; not while the graph drains.
+    /// Returns `true` if a ping is due; `false` while the graph drains.
     #[inline]
     fn is_ping_due(&self, now: Instant) -> bool {
         let is_due = match self.next {
@@ -330,8 +330,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Has messages handled whose time has come, within one batch. Returns whether there were
-    /// any.
+    /// Handles the messages of due timers, within one batch. Returns `true` if there were any.
     #[cold]
     fn fire(&mut self, cx: &mut WorkerCx<'_>) -> bool {
         let mut fired = 0;
@@ -358,7 +357,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         fired > 0
     }
 
-    /// Gives up the timers: their messages are dropped and counted.
+    /// Cancels the timers: their messages are dropped and counted.
     #[cold]
     fn cancel_timers(&mut self) {
         let count = self.core.timers.len();
@@ -372,7 +371,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// When the instance wants a turn although nothing comes; not while the graph drains.
+    /// When the instance needs a turn without input; none while the graph drains.
     fn next_alarm(&self) -> Option<Instant> {
         match (self.core.timers.next(), self.core.wake_at) {
             (Some(timer), Some(at)) => Some(timer.min(at)),
@@ -380,7 +379,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Adds the first timer to what the last ping asked for.
+    /// Combines the first timer with the request of the last ping.
     #[inline]
     fn or_alarm(&self, progress: Progress) -> Progress {
         match (progress, self.next_alarm()) {
@@ -398,7 +397,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Publishes what was sent, and then counts what was handled for it.
+    /// Publishes what was sent, and then counts what was handled.
     #[inline]
     fn flush(&mut self, cx: &mut WorkerCx<'_>) {
         if !self.core.written.is_empty() {
@@ -420,7 +419,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.admits(inlet as usize, answering)
     }
 
-    /// Has messages of one input handled, at most `limit`.
+    /// Handles messages of one input, at most `limit`.
     fn run_input(
         &mut self,
         input: u32,
@@ -468,7 +467,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
             left = Left::Served;
             if was_gated {
-                // What gated may gate still.
+                // An outlet that gated may still gate.
                 self.core.is_gated |= self.core.outs_gate();
             }
             if !self.core.is_running() || self.watch.is_over {
@@ -481,15 +480,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 return Left::Nothing;
             }
             if all.taken == 0 || limit == 0 {
-                // The graph stops, or others have their turn.
+                // The graph stops, or other inputs have their turn.
                 return left;
             }
         }
     }
 
-    /// Gives each input that may hold something its share of the turn, as far as
-    /// the shares reach. Inputs that had none stay ahead of those that had one.
-    /// Returns whether anything was done.
+    /// Handles the share of each ready input, as far as the shares reach. Inputs that had none stay
+    /// ahead of those that had one. Returns `true` if any message was handled.
     fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
         if !self.high.is_empty() {
             self.run_by_rank(cx, load);
@@ -506,7 +504,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             is_over = self.watch.is_over;
             skipped = self.put_back(input, left, skipped);
             if !self.core.is_running() {
-                // The next turn looks at whatever is there.
+                // The next turn checks the remaining ones.
                 break;
             }
         }
@@ -515,8 +513,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         !self.touched.is_empty()
     }
 
-    /// Takes note of what a pass over the ready inputs left of one; returns how many were skipped
-    /// so far.
+    /// Records the state of an input after a pass over the ready ones; returns how many were
+    /// skipped so far.
     #[inline]
     fn put_back(&mut self, input: u32, left: Left, skipped: usize) -> usize {
         match left {
@@ -530,7 +528,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         skipped
     }
 
-    /// Ends the batch if its time is over; near that, looks after each message.
+    /// Ends the batch if its time is over; when most of it is over, checks after each message.
     #[cold]
     fn look_at_time(&mut self, cx: &WorkerCx<'_>) {
         self.watch.look(cx.clock().now(), self.batch.time);
@@ -539,7 +537,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Has the processor flush, if that was asked for and its input is exhausted.
+    /// Calls `flush` if it was requested and the input is exhausted.
     #[cold]
     fn flush_processor(&mut self) -> bool {
         let has_input = self.ready.iter().any(|&input| {
@@ -550,11 +548,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             return false;
         }
         self.call(Handler::Flush, |processor, cx| processor.flush(cx));
-        // The next processor is asked again.
+        // The replacement is asked to flush.
         self.core.life != Life::Failed
     }
 
-    /// Says that what was asked for has been flushed, and is counted.
+    /// Records that the requested flush is done and counted.
     #[cold]
     fn has_flushed(&mut self) {
         let (asked, done) = self.flushes;
@@ -571,8 +569,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Pings if asked to, handles what waits, and measures it. Returns whether
-    /// anything was done.
+    /// Pings if due, handles messages, and measures the time. Returns `true` if anything was done.
     fn run(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
         if let Some(load) = &mut load {
             load.timer.start(cx.tick());
@@ -597,7 +594,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             && self.core.is_running()
             && !self.core.shared.calm.is_asked()
         {
-            // While there is no room it waits.
+            // It waits while there is no room.
             self.is_called |= worked || at <= cx.now();
             if self.is_called && !self.core.is_gated {
                 self.ping_and_look(cx);
@@ -623,7 +620,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         worked
     }
 
-    /// Says when the next turn is wanted.
+    /// Returns when the next turn is needed.
     fn progress(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
         if !self.core.is_running() {
             return self.revive(cx).unwrap_or(Progress::Again);
@@ -644,18 +641,18 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Has the instance woken when there is room, and looks once more.
+    /// Enters the wait lists, and checks once more.
     #[cold]
     fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
         if self.may_run() {
-            // It looks in its next turn.
+            // The next turn handles it.
             return Progress::Again;
         }
         self.core.wait(cx);
         self.core.look();
         self.flush(cx);
         if self.core.waits_elsewhere() {
-            // There was room at the target waited at, and its receiver may wake no sender for it.
+            // There was room at the target whose list it entered, whose receiver may not wake it.
             return Progress::Again;
         }
         if self.core.life == Life::Retired {
@@ -679,7 +676,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// The turn has ended as turns do.
+    /// Records that the turn ended normally.
     #[inline]
     fn has_run(&mut self, cx: &mut WorkerCx<'_>) {
         if core::mem::take(&mut self.core.stop) {
@@ -688,8 +685,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.is_in_turn = false;
     }
 
-    /// Returns whether an input that is ready does not wait for what gates. It had its turn,
-    /// unless that was used up.
+    /// Returns `true` if a ready input does not wait for what gates. It had its share, unless the
+    /// batch was used up.
     fn may_run(&self) -> bool {
         self.ready.iter().any(|&input| self.admitted(input) > 0)
     }
@@ -699,7 +696,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     #[inline]
     fn on_wake(&mut self, note: Option<u32>) {
         match note {
-            // The thread that is gated looks at its room in any case.
+            // A gated thread checks its room in any case.
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
             None => (self.is_new, self.is_called) = (true, true),

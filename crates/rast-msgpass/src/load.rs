@@ -1,20 +1,20 @@
-//! The figures of one instance in one window, for the balancer: busy time, and
-//! who sends to it.
+//! The load figures of one instance in one window, for the balancer: busy time, and the senders of
+//! its messages.
 //!
-//! Senders with a ring of their own are counted exactly. Those that share an
-//! inbox are counted in a table of fixed size that finds the heavy ones: an
-//! entry that meets another sender loses one, and is handed over at zero
-//! (Boyer and Moore's majority vote, one per place). Even traffic of a thousand
-//! senders so comes to about nothing, which is what a balancer can do with it.
+//! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
+//! a table of fixed size that finds the heavy ones (Boyer and Moore's majority vote, one per
+//! entry): an entry that meets another sender decreases by one, and at zero passes to that sender.
+//! So even traffic of a thousand senders results in counts near zero; a balancer could not use it
+//! anyway.
 
 use crate::clock::GraphClock;
 use crate::sharder::{LoadReport, ShardId};
 use crate::timers::{Nanos, StartFinishTimer, TimerConfig};
 
-/// Senders that are counted per inbox.
+/// Number of senders that are counted per inbox.
 const PLACES: usize = 16;
 
-/// Who sends into an input of an instance.
+/// The senders into an input of an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Route {
     /// Outside threads.
@@ -73,7 +73,7 @@ impl Input {
 pub(crate) struct Load {
     pub(crate) timer: StartFinishTimer<GraphClock>,
     pub(crate) inputs: Box<[Input]>,
-    /// The busy time of the windows before.
+    /// The busy time of earlier windows.
     earlier: Nanos,
 }
 

@@ -1,8 +1,8 @@
-//! What the user writes: processors that are pinged and that receive.
+//! The traits that users implement: processors, and handlers of messages.
 //!
-//! The source asks a processor for `Ping(sender)` and one `Receive` overload
-//! per edge. So does this, as traits; a ping also says when it wants the next,
-//! so that an idle graph sleeps instead of polling.
+//! The source requires `Ping(sender)` and one `Receive` overload per edge. Here they are traits. In
+//! addition, a ping returns when it needs the next one, so that an idle graph sleeps instead of
+//! polling.
 
 use crate::cx::Cx;
 use crate::deaths::Retired;
@@ -10,86 +10,89 @@ use crate::graph::{Egress, Graph};
 use crate::policy::Stopped;
 use crate::timers::Instant;
 
-/// When a processor wants to be pinged next.
+/// When a processor needs the next ping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
-    /// As soon as the other processors of the worker have had their turn.
+    /// After the other processors of the worker have had their turn.
     Again,
-    /// Not any more.
+    /// Never.
     #[default]
     Idle,
     /// At this instant.
     At(Instant),
-    /// Once it is woken, or at this instant at the latest: for a processor that works on
-    /// what several messages brought, or on what its worker's poller sees.
+    /// After a wake-up, or at this instant at the latest: for a processor that combines several
+    /// messages, or handles events of its worker's poller.
     ///
-    /// It is woken by messages, whose handlers run before the ping, and by what its worker
+    /// Wake-ups come from messages, whose handlers run before the ping, and from what its worker
     /// sleeps in ([`Builder::park`](crate::Builder::park)).
     Woken(Instant),
 }
 
 /// A processor of graph `G`.
 ///
-/// One thread at a time runs a processor, and it may move to another thread
-/// between two invocations: it is `Send` and need not be `Sync`.
+/// One thread at a time runs a processor, and it may move to another thread between two
+/// invocations. So it is `Send` and need not be `Sync`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is listed as a processor of graph `{G}` and does not implement `Process<{G}>`",
     label = "not a processor yet",
     note = "write `impl Process<{G}> for {Self} {{}}`, with a `ping` where it works without input"
 )]
 pub trait Process<G: Graph>: Sized + Send + 'static {
-    /// Begins: called once before any other handler, for the processor that was given to the
-    /// builder and for each that a [restart](crate::Builder::restart) made.
+    /// Starts the processor: called once before any other handler, for the processor that was given
+    /// to the builder and for each that a [restart](crate::Builder::restart) made.
     ///
-    /// It may send what an invocation may. It is called also where there is no room: what it
-    /// sends waits beside the instance then. Requests are sent by `try_send`, because those of the
-    /// processor before may have used up the credit.
+    /// It may send as other handlers do. It is also called if there is no room: its messages then
+    /// wait at the instance. Send requests by `try_send`, because those of the previous processor
+    /// may have used up the credit.
     ///
-    /// Timers outlive a restart: what arms one here looks at [`Cx::restarts`](crate::Cx::restarts).
+    /// Timers outlive a restart, so check [`Cx::restarts`](crate::Cx::restarts) before arming one
+    /// here.
     fn on_start(&mut self, cx: &mut Cx<'_, G, Self>) {
         let _ = cx;
     }
 
-    /// Ends: called once after the last handler, if [`on_start`](Self::on_start) was called.
-    /// After a panic the processor may be half changed. Nothing can be sent any more; a panic is
-    /// recorded, and changes nothing else.
+    /// Ends the processor: called once after the last handler, if [`on_start`](Self::on_start) was
+    /// called. After a panic the state may be inconsistent. Nothing can be sent any more. A panic
+    /// here is recorded, and has no other effect.
     fn on_stop(&mut self, why: Stopped) {
         let _ = why;
     }
 
-    /// Learns that an instance of a processor that it [watches](crate::Cx::watch) is retired.
+    /// Called when an instance of a processor that this one [watches](crate::Cx::watch) has
+    /// retired.
     ///
     /// Like a ping, it is not called while there is no room in the edges that leave the processor,
-    /// and not any more once the graph drains.
+    /// nor once the graph drains.
     fn on_retired(&mut self, who: Retired, cx: &mut Cx<'_, G, Self>) {
         let _ = (who, cx);
     }
 
-    /// Works without input: reads a source, looks at the time.
+    /// Works without input, for example reads a source or checks the time.
     ///
-    /// Called when the graph starts, then when the returned [`Next`] asks for it, or
-    /// [`Cx::wake_at`](crate::Cx::wake_at); not while there is no room in the edges that leave the
-    /// processor, and not any more once the graph drains. It should return soon: everything else on
-    /// the worker waits.
+    /// Called when the graph starts, and then when the returned [`Next`], or
+    /// [`Cx::wake_at`](crate::Cx::wake_at), requests it. It is not called while there is no room in
+    /// the edges that leave the processor, nor once the graph drains. It should return soon,
+    /// because everything else on the worker waits.
     fn ping(&mut self, cx: &mut Cx<'_, G, Self>) -> Next {
         let _ = cx;
         Next::Idle
     }
 
-    /// Sends what it has kept back: [`Handle::drain`](crate::Handle::drain) calls this once all
-    /// messages to it have been handled and all processors upstream have flushed. In a cycle of
-    /// edges it is called again until all of the cycle have sent nothing.
+    /// Sends what the processor has held back. [`Handle::drain`](crate::Handle::drain) calls this
+    /// once all messages to the processor have been handled and all processors upstream have
+    /// flushed. In a cycle of edges it is called again until no processor of the cycle has sent
+    /// anything.
     ///
-    /// It may send what an invocation may. It is called also where there is no room: what it
-    /// sends waits beside the instance then.
+    /// It may send as other handlers do. It is also called if there is no room: its messages then
+    /// wait at the instance.
     fn flush(&mut self, cx: &mut Cx<'_, G, Self>) {
         let _ = cx;
     }
 }
 
-/// Takes the messages of type `M` that `From` sends, in graph `G`.
+/// Handles the messages of type `M` from `From`, in graph `G`.
 ///
-/// `impl<F> Receive<App, F, M> for P` takes them from anyone.
+/// `impl<F> Receive<App, F, M> for P` handles them from every sender.
 #[diagnostic::on_unimplemented(
     message = "processor `{Self}` of graph `{G}` does not receive `{M}` from `{From}`",
     label = "declared as an edge, but there is no `Receive` impl",
@@ -100,7 +103,7 @@ pub trait Receive<G: Graph, From, M>: Sized {
     fn receive(&mut self, message: M, cx: &mut Cx<'_, G, Self>);
 }
 
-/// What leaves by egress is received outside of the graph.
+/// Messages to egress are received outside of the graph.
 impl<G: Graph, From, M> Receive<G, From, M> for Egress {
     fn receive(&mut self, _: M, _: &mut Cx<'_, G, Self>) {
         match *self {}

@@ -1,8 +1,7 @@
-//! Requests at their server: the one in hand, and those that are kept by tokens.
+//! Requests at their server: the one being handled, and those that are held by tokens.
 //!
-//! A request is in hand while its handler runs. The handler answers it, or takes its token, which
-//! is the right to answer it once, later; a request that is still in hand when the handler ends,
-//! by return or by panic, is waived.
+//! The handler of a request either answers it, or takes its token, which is the right to answer it
+//! once, later. If the handler ends, by return or by panic, without either, the request is waived.
 //!
 //! ```text
 //!   server's outlet of answers                        the server's state, or a message
@@ -12,12 +11,12 @@
 //!   Dropped  slots of tokens that were dropped ◄────┘   into `Dropped`, and the shard is woken
 //! ```
 //!
-//! 1. A token owns one slot from the moment it is taken. Only the token, or what was
-//!    found in `Dropped`, frees it, so a slot needs no generation. A freed slot keeps the
-//!    token's reference to `Dropped` for the next one, so tokens count no references.
-//! 2. The slots are reached by the server alone. `Dropped` has a lock, which only drops and the
-//!    look after a wake-up take.
-//! 3. A retired server waives all its slots at once; tokens of these are void.
+//! 1. A token owns one slot from the moment it is taken. Only the token, or its entry in `Dropped`,
+//!    frees the slot, so a slot needs no generation. A freed slot keeps the token's reference to
+//!    `Dropped` for the next token, so tokens count no references.
+//! 2. Only the server accesses the slots. `Dropped` has a lock, which only drops, and the check
+//!    after a wake-up, acquire.
+//! 3. A retired server waives all its slots at once; their tokens are then void.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -44,7 +43,7 @@ pub(crate) struct Dropped {
 impl Dropped {
     fn push(&self, slot: u32) {
         self.slots.lock().push(slot);
-        // Not under the lock: what a worker sleeps in may be the user's.
+        // Not under the lock: a worker may sleep in user code.
         let handle = self.wakes.0.lock().clone();
         if let Some(handle) = handle {
             handle.wake(self.shard);
@@ -55,13 +54,13 @@ impl Dropped {
 const NONE: u32 = u32::MAX;
 
 struct Slot {
-    /// `NONE` if it is free, or void.
+    /// `NONE` if it is free or void.
     client: u32,
     since: Instant,
     /// The neighbours in the order of arrival; of a free slot, the next free one.
     older: u32,
     newer: u32,
-    /// Of a free slot: for the next token.
+    /// In a free slot: for the next token.
     spare: Option<Arc<Dropped>>,
 }
 
@@ -89,7 +88,7 @@ impl Kept {
         }
     }
 
-    /// Keeps a request of a client.
+    /// Stores a request of a client.
     pub(crate) fn keep(&mut self, client: usize, since: Instant) -> Ticket {
         if self.free == NONE {
             self.free = u32::try_from(self.slots.len()).expect("credit bounds the requests");
@@ -189,7 +188,7 @@ impl Kept {
     }
 }
 
-/// A slot of [`Kept`], which is freed when this is dropped.
+/// A slot of [`Kept`]; dropping it frees the slot.
 pub(crate) struct Ticket {
     slot: u32,
     /// `None` once the slot is free.
@@ -206,10 +205,11 @@ impl Drop for Ticket {
 
 /// The right to answer one request `M` of `F`, in graph `G`, by the server `P` that received it.
 ///
-/// Taken by [`Cx::reply_to`], where the handler does not answer at once by
-/// [`Port::send`](crate::Port::send). It may be kept in the processor's state and answered by a
-/// later handler or ping of the same instance; sent elsewhere, it can only come back or be dropped.
-/// Dropped, on any thread, it waives: its client gets the credit back without an answer.
+/// [`Cx::reply_to`] returns it, for a handler that does not answer at once by
+/// [`Port::send`](crate::Port::send). It may be stored in the processor's state and answered by a
+/// later handler or ping of the same instance. Elsewhere it can only be sent back or dropped.
+/// Dropping it, on any thread, waives the request: its client gets the credit back without an
+/// answer.
 ///
 /// ```
 /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, ReplyTo, graph};
@@ -295,12 +295,12 @@ impl<G: Node<F> + Node<P>, F, P, M: Edge<G, F, P>> ReplyTo<G, F, P, M> {
         }
     }
 
-    /// Answers. Wait-free; the request has reserved the room, so it never waits for any, and no
-    /// `sends` has to list it. It allocates nothing.
+    /// Answers. Wait-free. The request has reserved the room, so it never waits, and `sends` need
+    /// not list it. It allocates nothing.
     ///
     /// # Panics
     ///
-    /// When the token is of another instance than that whose handler runs.
+    /// If the token belongs to another instance than the one whose handler runs.
     pub fn send<A: Edge<G, P, F>>(self, answer: A, cx: &mut Cx<'_, G, P>) {
         const {
             assert!(
@@ -313,16 +313,16 @@ impl<G: Node<F> + Node<P>, F, P, M: Edge<G, F, P>> ReplyTo<G, F, P, M> {
 }
 
 impl Core {
-    /// A request of an edge is in hand: its handler answers it, or takes its token, or
-    /// `end_request` waives it.
+    /// Records the request of an edge that is being handled. Its handler answers it or takes its
+    /// token; otherwise `end_request` waives it.
     #[inline]
     pub(crate) fn begin_request(&mut self, edge: usize, now: Instant) {
         self.request = (self.invocation, edge);
         self.now = now;
     }
 
-    /// Takes the request of an edge and a client that is in hand, once; returns whether there is
-    /// one.
+    /// Takes the request of an edge and a client that is being handled, once; returns `true` if
+    /// there is one.
     #[inline]
     pub(crate) fn take_request(&mut self, edge: usize, client: usize) -> bool {
         let is_in_hand = self.has_request(edge, client);
@@ -337,7 +337,7 @@ impl Core {
         self.request == (self.invocation, edge) && self.sender == client
     }
 
-    /// The handler of a request has ended, by return or by panic. `out`: the outlet of answers.
+    /// Ends the handler of a request, after its return or panic. `out`: the outlet of answers.
     #[inline]
     pub(crate) fn end_request(&mut self, out: usize) {
         if self.request.0 == self.invocation {
@@ -346,7 +346,7 @@ impl Core {
         }
     }
 
-    /// Waives a request of the sender of the message in hand.
+    /// Waives a request of the sender of the current message.
     #[cold]
     pub(crate) fn waive(&mut self, out: usize) {
         let news = self.outs[out].waive(self.sender);
@@ -373,17 +373,17 @@ impl Core {
 }
 
 impl<G: Graph, P> Cx<'_, G, P> {
-    /// Takes the right to answer the request in hand, which `F` sent, for later. To answer at
-    /// once, [`Port::send`](crate::Port::send) does it without a token; a handler that does
-    /// neither waives.
+    /// Takes the right to answer the current request, which `F` sent, later. To answer at once, use
+    /// [`Port::send`](crate::Port::send) without a token. A handler that does neither waives the
+    /// request.
     ///
-    /// The types are known from where it is kept; otherwise name them:
-    /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates when more tokens are kept than ever
+    /// The types usually follow from where the token is stored; otherwise name them:
+    /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates if more tokens are held than ever
     /// before.
     ///
     /// # Panics
     ///
-    /// When the message in hand is no request `M` of `F`, or its token was taken before.
+    /// If the current message is no request `M` of `F`, or its token was taken before.
     pub fn reply_to<F, M>(&mut self) -> ReplyTo<G, F, P, M>
     where
         G: Node<F> + Node<P>,

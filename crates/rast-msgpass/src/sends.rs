@@ -1,33 +1,32 @@
 //! What the handlers of an edge send, and so what its inlet waits for.
 //!
 //! ```text
-//!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job alone
+//!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
 //!   ingress -> front: Look [sends = ()]        never waits
 //!   worker -> front: Done                      waits for every edge that leaves front
 //! ```
 //!
 //! Rules:
-//! 1. An inlet is delivered while no edge that its handler sends on gates.
-//! 2. Without `sends` a handler sends on every edge that leaves its processor. The
-//!    handler of a request does not `send` requests that may lead back to the client of that
-//!    request: the two would wait for each other's credit.
-//! 3. Answers go by the request they answer, never wait, and are not listed.
-//! 4. `send` on an edge that the handler does not send on panics; `try_send` takes the
-//!    room that there is.
+//! 1. An inlet is delivered only while no edge that its handler sends on gates.
+//! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
+//!    request does not `send` requests that may lead back to the client of that request: each of
+//!    the two would wait for the other's credit.
+//! 3. Answers use the room that their request reserved, never wait, and are not listed.
+//! 4. `send` on an edge that is not listed panics; `try_send` uses the room that there is.
 //!
 //! The lists are constants, so a graph without them has no code for them.
 
 use crate::check::{same, same_end};
 use crate::graph::{EdgeInfo, EdgeKind, End};
 
-/// What the handlers of an edge's messages `send`.
+/// The edges on which the handlers of an edge's messages `send`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sends {
-    /// Nothing was declared: every edge that leaves the receiver. From the handler of a request,
-    /// not the requests that may lead back to its client.
+    /// Nothing was declared: every edge that leaves the receiver, except, for the handler of a
+    /// request, requests that may lead back to its client.
     Undeclared,
-    /// What `sends = (..)` lists.
+    /// The list in `sends = (..)`.
     Listed(&'static [SendsTo]),
 }
 
@@ -42,7 +41,7 @@ pub struct SendsTo {
 }
 
 impl SendsTo {
-    /// Returns `true` if the entry names `edge`, which leaves the processor.
+    /// Returns `true` if the entry means `edge`, which leaves the processor.
     pub(crate) const fn names(&self, edge: &EdgeInfo) -> bool {
         let is_end = match self.to {
             None => true,
@@ -138,17 +137,17 @@ pub(crate) const fn is_restricted(edges: &[EdgeInfo], end: End) -> bool {
     false
 }
 
-/// The outlets whose room an inlet waits for.
+/// The outlets for whose room an inlet waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// All of its processor.
+    /// All outlets of its processor.
     All,
-    /// Those with these indices, in order.
+    /// The outlets with these indices, in order.
     For(Box<[u32]>),
 }
 
 impl Waits {
-    /// Returns what the inlet of an edge waits for.
+    /// Returns the outlets for which the inlet of an edge waits.
     pub(crate) fn of(edges: &[EdgeInfo], of: usize) -> Self {
         let leaving = || (0..edges.len()).filter(|&on| edges[on].from == edges[of].to);
         let sends = (0_u32..)

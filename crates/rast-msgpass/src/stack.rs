@@ -1,7 +1,7 @@
-//! A stack of numbers whose room is made at the start.
+//! A stack of numbers with a fixed capacity.
 //!
-//! A `Vec` may grow at each push, so a function that pushes saves registers for
-//! that call; here a push is a comparison and a store.
+//! A `Vec` may grow at each push, so a function that pushes must save registers for that call. Here
+//! a push is a comparison and a store.
 
 use core::ops::{Deref, DerefMut};
 

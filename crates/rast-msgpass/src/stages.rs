@@ -1,21 +1,22 @@
-//! The order in which a drain asks processors to flush: upstream first.
+//! The order in which a drain lets processors flush: upstream first.
 //!
 //! ```text
 //!   reader ──► parser ◄──► cache          stages: [reader] [parser, cache] [sink]
 //!                 └──────► sink                            a cycle repeats
 //! ```
 //!
-//! Processors that reach each other are one component, and what such a component flushes may
-//! give its other members something to flush, so it is asked again until a pass sends nothing.
-//! The stage of a component is the longest way to it, so all of a stage are asked at once.
+//! Processors that reach each other are one component. The flush of one member may give another
+//! member something to flush, so a component flushes repeatedly, until a pass sends nothing. The
+//! stage of a component is the length of the longest path to it, so all processors of a stage flush
+//! at once.
 
 use crate::graph::{End, Graph};
 
-/// Processors that are asked to flush together.
+/// Processors that flush together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
     pub(crate) processors: Vec<usize>,
-    /// Some of them reach each other, or themselves.
+    /// Whether some of them reach each other, or themselves.
     pub(crate) is_cyclic: bool,
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn stages<G: Graph>() -> Vec<Stage> {
 }
 
 fn of(count: usize, edges: &[(usize, usize)]) -> Vec<Stage> {
-    // Who is reached from each processor, by one step or more.
+    // The processors that are reached from each processor, by one step or more.
     let mut reach = vec![vec![false; count]; count];
     let mut next: Vec<Vec<usize>> = vec![Vec::new(); count];
     for &(from, to) in edges {
@@ -47,7 +48,7 @@ fn of(count: usize, edges: &[(usize, usize)]) -> Vec<Stage> {
         }
     }
     let is_one = |a: usize, b: usize| a == b || (reach[a][b] && reach[b][a]);
-    // No way is longer than the number of processors.
+    // No path is longer than the number of processors.
     let mut depth = vec![0_usize; count];
     loop {
         let mut has_changed = false;

@@ -1,14 +1,15 @@
-//! The states of the processors, once their graph has ended.
+//! The states of the processors of a graph that has ended.
 
 use core::fmt;
 use std::any::Any;
 
 use crate::primitive::sync::{Arc, Mutex};
 
-/// A processor, without its type.
+/// A processor without its type.
 pub(crate) type State = Box<dyn Any + Send>;
 
-/// The processors of a graph that has ended, by shard. Clones share them: each is taken once.
+/// The processors of a graph that has ended, by shard. Clones share them, and each can be taken
+/// once.
 #[derive(Clone, Default)]
 pub(crate) struct States(Arc<Mutex<Vec<Option<State>>>>);
 
@@ -17,7 +18,7 @@ impl States {
         *self.0.lock() = states;
     }
 
-    /// Takes the states of the given shards that are still here.
+    /// Takes the states of the given shards that are still there.
     pub(crate) fn take<P: 'static>(&self, shards: core::ops::Range<usize>) -> Vec<P> {
         let mut states = self.0.lock();
         let taken = states.get_mut(shards).into_iter().flatten();

@@ -1,4 +1,5 @@
-//! A graph on the thread of a test: turns in an order that a seed gives, time moved by hand.
+//! A graph on the thread of a test: a seed determines the order of turns, and the test moves the
+//! clock.
 //!
 //! ```text
 //!   TestGraph                          on threads
@@ -9,14 +10,14 @@
 //!         └──────► Instance::turn ◄──────────┘      one implementation of everything below
 //! ```
 //!
-//! [`Builder::test`](crate::Builder::test) makes a [`TestGraph`] from the builder of the
-//! program's own graph. Edges, room, credit, timers, drain and report are the code that runs on
-//! threads; only what gives the turns differs. Equal seeds and equal calls give equal runs.
+//! [`Builder::test`](crate::Builder::test) makes a [`TestGraph`] from the builder of the program's
+//! own graph. Edges, room, credit, timers, drain and report are the code that runs on threads; only
+//! the source of turns differs. Equal seeds and equal calls give equal runs.
 //!
-//! [`TestCx`] is one processor of a graph alone.
+//! [`TestCx`] runs one processor of a graph alone.
 //!
-//! What it does not show: handlers of several workers at the same time. One turn ends before the
-//! next begins, so an order within a turn is that of one thread.
+//! It does not show handlers of several workers at the same time: one turn ends before the next one
+//! starts, so within a turn everything happens in the order of one thread.
 //!
 //! ```
 //! use rast_msgpass::testing::for_each_seed;

@@ -1,18 +1,18 @@
-//! Messages of an instance to itself, at a time.
+//! Timers: messages of an instance to itself, at an instant.
 //!
 //! ```text
 //!   Core.timers ─► [ Kind u8 | Kind Tick | .. ]     one per type of message, few
 //!                       ├─ store: deadlines and messages, of rast-timers
-//!                       ├─ repeats: messages that come again and again, by slot
-//!                       └─ fire: takes one out and calls its handler
+//!                       ├─ repeats: messages that are sent repeatedly, by slot
+//!                       └─ fire: removes one and calls its handler
 //! ```
 //!
-//! A timer belongs to its instance and moves with it, so nothing here is shared. It is armed
-//! from a fresh reading of the graph's clock and fires at the first turn that begins at or
-//! after its deadline: never early. The instance tells the sharder the first deadline.
+//! A timer belongs to its instance and moves with it, so nothing here is shared. It is armed from a
+//! fresh reading of the graph's clock, and fires in the first turn that starts at or after its
+//! deadline: never early. The instance reports the first deadline to the sharder.
 //!
-//! A handler runs for it as for a message: only where there is room, and one at a time. No
-//! message is counted as sent for it, so a drain cancels timers as it ends pings.
+//! Its handler runs as for a message: only if there is room, and one at a time. Timers do not count
+//! as sent messages, so a drain cancels them as it ends pings.
 
 use core::any::TypeId;
 use core::fmt;
@@ -24,12 +24,12 @@ use crate::graph::Graph;
 use crate::process::Receive;
 use crate::timers::{DeadlineStore, Handle, HeapStore, Instant, Nanos};
 
-/// The sender of what a processor sent to itself by [`Cx::after`] or [`Cx::every`]:
-/// `impl Receive<App, Timer, Tick> for Worker`.
+/// The sender of messages that a processor sends to itself by [`Cx::after`] or [`Cx::every`]: `impl
+/// Receive<App, Timer, Tick> for Worker`.
 #[derive(Debug)]
 pub enum Timer {}
 
-/// Names a timer of one instance, whose message is an `M`; for [`Cx::cancel`].
+/// The id of a timer of one instance with a message `M`; for [`Cx::cancel`].
 pub struct TimerId<M> {
     name: Name,
     message: PhantomData<fn() -> M>,
@@ -63,10 +63,10 @@ impl<M> fmt::Debug for TimerId<M> {
     }
 }
 
-/// What waits in a store.
+/// An entry of a store.
 enum Waiting<M> {
     Once(M),
-    /// The slot among the repeats.
+    /// The slot of a repeated message.
     Repeat(u32),
 }
 
@@ -142,8 +142,8 @@ impl<M> Store<M> {
         }
     }
 
-    /// Takes out what has come due. A repeated message is set for the next time of its row
-    /// that lies ahead. Runs no user code.
+    /// Removes a due entry. A repeated message is armed for its next instant in the future. Runs no
+    /// user code.
     #[inline]
     fn take(&mut self, now: Instant) -> Option<Waiting<M>> {
         let due = self.waiting.pop_due(now)?;
@@ -171,7 +171,7 @@ impl<M> Store<M> {
     }
 }
 
-/// A store whose message type is not known.
+/// A store without its message type.
 trait AnyStore: Any + Send {
     fn len(&self) -> usize;
 }
@@ -182,7 +182,7 @@ impl<M: Send + 'static> AnyStore for Store<M> {
     }
 }
 
-/// Takes one message out of a store and has it handled; returns whether one was due.
+/// Removes one message from a store and calls its handler; returns `true` if one was due.
 type Fire<P> = fn(&mut P, &mut Core, usize, Instant) -> bool;
 
 struct Kind {
@@ -198,7 +198,7 @@ struct Kind {
 #[derive(Default)]
 pub(crate) struct Timers {
     kinds: Vec<Kind>,
-    /// The first deadline of all; `None` also where that is [`Instant::MAX`], which never comes.
+    /// The first deadline of all; `None` also if it is [`Instant::MAX`], which never comes.
     next: Option<Instant>,
 }
 
@@ -218,7 +218,7 @@ impl Timers {
         self.next
     }
 
-    /// Returns how many wait.
+    /// Returns the number of armed timers.
     pub(crate) fn len(&self) -> usize {
         self.kinds.iter().map(|kind| kind.store.len()).sum()
     }
@@ -228,7 +228,7 @@ impl Timers {
         self.kinds.iter().position(|kind| kind.message == message)
     }
 
-    /// Has `insert` arm a timer for a message of type `M` to `P`.
+    /// Calls `insert` to arm a timer for a message of type `M` to `P`.
     #[inline]
     fn arm<G, P, M>(&mut self, insert: impl FnOnce(&mut Store<M>) -> Name) -> Name
     where
@@ -249,7 +249,7 @@ impl Timers {
         self.change(kind, insert)
     }
 
-    /// Has `change` put something into a store or take it out, and looks up what is first then.
+    /// Calls `change` to change a store, and updates the first deadline.
     #[inline]
     fn change<M, R>(&mut self, kind: usize, change: impl FnOnce(&mut Store<M>) -> R) -> R
     where
@@ -264,7 +264,7 @@ impl Timers {
         result
     }
 
-    /// Drops one store; returns whether there was one. May panic as a destructor of a message.
+    /// Drops one store; returns `true` if there was one. Panics if a destructor of a message does.
     pub(crate) fn drop_one(&mut self) -> bool {
         self.next = None;
         self.kinds.pop().is_some()
@@ -293,8 +293,8 @@ where
 }
 
 impl Core {
-    /// Has the message of the first timer handled, if it is due; returns whether it was. May
-    /// panic as its handler.
+    /// Handles the message of the first timer, if it is due; returns `true` if it was. Panics if
+    /// the handler does.
     pub(crate) fn fire<P: 'static>(&mut self, processor: &mut P, now: Instant) -> bool {
         let first = self.timers.next;
         if first.is_none_or(|first| first > now) {
@@ -313,12 +313,11 @@ impl Core {
 }
 
 impl<G: Graph, P> Cx<'_, G, P> {
-    /// Sends a message to this instance itself, in `delay`. It arrives as
-    /// `Receive<G, Timer, M>`, never early, and needs no edge; where the instance has no room
-    /// in its edges it waits for that.
+    /// Sends a message to this instance itself, after `delay`. It arrives as `Receive<G, Timer,
+    /// M>`, never early, and needs no edge. While the instance has no room in its edges, it waits.
     ///
     /// A drain or a stop cancels it: [`Report::timers_cancelled`](crate::Report::timers_cancelled).
-    /// Costs a reading of the clock and O(log n) for n timers; allocates where they grow.
+    /// Costs a reading of the clock and O(log n) for n timers; allocates when the store grows.
     ///
     /// ```
     /// use std::time::Duration;
@@ -368,8 +367,8 @@ impl<G: Graph, P> Cx<'_, G, P> {
     }
 
     /// Sends copies of a message to this instance itself, each `period` from now on, as
-    /// [`after`](Self::after) does. Times that have passed before one is handled are left out,
-    /// and the others stay in the row. A period of zero counts as a nanosecond.
+    /// [`after`](Self::after) does. Instants that have passed before their message is handled are
+    /// skipped; the others keep their schedule. A period of zero counts as a nanosecond.
     pub fn every<M>(&mut self, period: impl Into<Nanos>, message: M) -> TimerId<M>
     where
         P: Receive<G, Timer, M> + 'static,
@@ -386,16 +385,17 @@ impl<G: Graph, P> Cx<'_, G, P> {
         }
     }
 
-    /// Takes a timer back; `None` if its message was handled, or it was cancelled before. The
-    /// id of another instance names another timer here, or none.
+    /// Cancels a timer and returns its message; `None` if the message was handled, or the timer was
+    /// cancelled before. The id of another instance may match another timer here, or none.
     pub fn cancel<M: Send + 'static>(&mut self, timer: TimerId<M>) -> Option<M> {
         let timers = &mut self.core().timers;
         let kind = timers.find::<M>()?;
         timers.change(kind, |store: &mut Store<M>| store.cancel(timer.name))
     }
 
-    /// Has [`Process::ping`](crate::Process::ping) called at `at` or soon after it, never
-    /// before, whatever the last ping asked for. The earliest of several calls counts.
+    /// Requests a call of [`Process::ping`](crate::Process::ping) at `at` or soon after, never
+    /// before, independently of what the last ping requested. The earliest of several requests
+    /// counts.
     pub fn wake_at(&mut self, at: Instant) {
         let wake_at = &mut self.core().wake_at;
         *wake_at = Some(wake_at.map_or(at, |before| before.min(at)));

@@ -1,4 +1,4 @@
-//! Which senders of an edge wait for room, and at which receiver.
+//! Wait lists: which senders of an edge wait for room, and at which receiver.
 //!
 //! ```text
 //!   first[receiver 0] ──► sender 7 ──► sender 2 ──► END
@@ -6,15 +6,14 @@
 //!   next[sender]       the sender behind it in its list, or ABSENT
 //! ```
 //!
-//! A sender waits at one receiver at a time, so the lists take one word per
-//! sender and one per receiver. A list changes at its head alone: senders push
-//! by compare-exchange, and a list is taken whole, by a swap. The receiver that
-//! takes it wakes each sender in it. A sender that is to wait at another receiver
-//! takes the list that it is in, and wakes the others of it, which enter again.
+//! A sender waits at one receiver at a time, so the lists take one word per sender and one per
+//! receiver. A list changes only at its head: senders push by compare-exchange, and a swap takes
+//! the whole list. The receiver that takes a list wakes each sender in it. To wait at another
+//! receiver, a sender takes the list that it is in, and wakes the other senders of that list, which
+//! enter again.
 //!
-//! The look of S3 may find room at that receiver and none at another. Then the
-//! sender enters again before it goes idle: only a wait at a receiver without
-//! room ends by a wake-up.
+//! In S3 below, the sender may find room at that receiver, and none at another one. Then it enters
+//! again before it goes idle, because only a wait at a receiver without room ends by a wake-up.
 //!
 //! No wake-up is lost:
 //!
@@ -22,13 +21,12 @@
 //!   sender                            receiver
 //!   S1 enter the list                 R1 return slots
 //!   S2 fence [WL1]                    R2 fence [WL2]
-//!   S3 look at the room: too little,  R3 look at the list: take it, wake each
+//!   S3 check the room: too little,    R3 check the list: take it, wake each
 //!      go idle
 //! ```
 //!
-//! If S2 comes before R2, R3 finds the sender. If R2 comes before S2, S3 finds
-//! the slots of R1. The receiver makes R2 and R3 only at some of its returns:
-//! see [`Pace`].
+//! If S2 comes before R2, R3 finds the sender. If R2 comes before S2, S3 finds the slots of R1. The
+//! receiver executes R2 and R3 only at some of its returns: see [`Pace`].
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU32, Ordering, fence};
@@ -36,12 +34,12 @@ use crate::primitive::sync::atomic::{AtomicU32, Ordering, fence};
 const END: u32 = u32::MAX;
 const ABSENT: u32 = u32::MAX - 1;
 
-/// The senders of one edge that wait for room, per receiver.
+/// The senders of one edge that wait for room, by receiver.
 #[derive(Debug)]
 pub struct Waiting {
-    /// Per receiver: the sender that entered last.
+    /// By receiver: the sender that entered last.
     first: Box<[CachePadded<AtomicU32>]>,
-    /// Per sender: the sender behind it.
+    /// By sender: the sender behind it.
     next: Box<[AtomicU32]>,
 }
 
@@ -56,14 +54,14 @@ impl Waiting {
         }
     }
 
-    /// Has `sender` wait at `receiver`, unless it waits at one already; the
-    /// caller looks at its room again afterwards. Called by the sender alone.
+    /// Enters `sender` into the list of `receiver`, unless it is in a list already. The caller must
+    /// then check its room again. Only the sender calls it.
     pub fn enter(&self, sender: usize, receiver: usize) {
         if !self.is_waiting(sender) {
             self.push(sender, receiver);
         }
         // SeqCst: pairs with the fence in look; either that receiver finds the sender, or the
-        // sender's look after this finds the slots. [WL1]
+        // sender's next check finds the slots. [WL1]
         fence(Ordering::SeqCst);
     }
 
@@ -75,7 +73,7 @@ impl Waiting {
         loop {
             // Relaxed: published by the exchange below. [WL4]
             self.next[sender].store(head, Ordering::Relaxed);
-            // Release: pairs with the Acquire in take; the word above is seen. [WL5]
+            // Release: pairs with the Acquire in take; publishes the word above. [WL5]
             match first.compare_exchange_weak(head, own, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -83,25 +81,24 @@ impl Waiting {
         }
     }
 
-    /// Returns `true` if `sender` is in a list. Called by the sender alone.
+    /// Returns `true` if `sender` is in a list. Only the sender calls it.
     #[must_use]
     pub fn is_waiting(&self, sender: usize) -> bool {
-        // Relaxed: it is this sender that left the word, or a receiver that took it off its list
-        // for good. [WL6]
+        // Relaxed: this sender wrote the word, or a receiver that removed it from its list. [WL6]
         self.next[sender].load(Ordering::Relaxed) != ABSENT
     }
 
-    /// The receiver has returned slots: calls `wake` with each sender that
-    /// waits there. `fenced` unless all senders that may wait there are on the
-    /// receiver's worker; [`Pace`] says when a look is due.
+    /// Calls `wake` with each sender that waits for the slots that the receiver has returned.
+    /// `fenced` must be `true` unless all senders that may wait are on the receiver's worker.
+    /// [`Pace`] determines when a call is due.
     #[inline]
     pub fn look(&self, receiver: usize, fenced: bool, wake: impl FnMut(usize)) {
         if fenced {
             // SeqCst: pairs with the fence in enter; either the load below finds the sender, or its
-            // look finds the slots that were returned. [WL2]
+            // check finds the returned slots. [WL2]
             fence(Ordering::SeqCst);
         }
-        // Relaxed: ordered by the fence above; a sender that is found is taken by a swap. [WL7]
+        // Relaxed: ordered by the fence above; the swap in `take` decides. [WL7]
         if self.first[receiver].load(Ordering::Relaxed) != END {
             self.take(receiver, wake);
         }
@@ -109,46 +106,47 @@ impl Waiting {
 
     #[cold]
     fn take(&self, receiver: usize, mut wake: impl FnMut(usize)) {
-        // Acquire: pairs with the Release in push; the words of those in the list are seen. [WL8]
+        // Acquire: pairs with the Release in push; the words of the senders in the list are
+        // visible. [WL8]
         let mut at = self.first[receiver].swap(END, Ordering::Acquire);
         while at != END {
             let sender = at as usize;
-            // Relaxed: seen by the swap above; a sender in a list leaves its word alone. [WL9]
+            // Relaxed: visible by the swap above; a sender in a list does not write its word. [WL9]
             at = self.next[sender].load(Ordering::Relaxed);
-            // Relaxed: the sender may enter again; that its word is free is all it says. [WL10]
+            // Relaxed: it only means that the sender may enter again. [WL10]
             self.next[sender].store(ABSENT, Ordering::Relaxed);
             wake(sender);
         }
     }
 }
 
-/// When a receiver returns slots, and when it looks for senders that wait.
+/// When a receiver returns slots, and when it checks for waiting senders.
 ///
-/// Slots return in quarters of the capacity, and when a chunk ends. A look for
-/// senders, which costs a fence, is made once `due` messages were taken since the
-/// last one, where `due` is at most what a sender that waits
-/// has in the queue: more than the capacity less its burst.
+/// Slots are returned after each quarter of the capacity, and when a chunk ends. A check costs a
+/// fence. It is made once `due` messages were taken since the last check, where `due` is at most
+/// the number of messages that a waiting sender has in the queue, which is more than the capacity
+/// less its burst.
 ///
-/// Let F be such a look, after the head f was published, that did not find a
-/// sender W. Then W's last look came after F and saw a head h of f or more, and
-/// more than `capacity - burst` messages behind it. So the receiver takes at
-/// least `due` messages more after f, and looks again. That look finds W, or W
-/// saw its head, and the same holds again; the number of messages is finite.
+/// Let F be a check, after the head f was published, that did not find a sender W. Then W's last
+/// check came after F, and saw a head h of at least f, with more than `capacity - burst` messages
+/// behind it. So the receiver takes at least `due` messages more after f, and checks again. That
+/// check finds W, or W saw that check's head, and the same argument applies again; the number of
+/// messages is finite.
 ///
-/// With a sender on the same worker no fence is needed: it acts before or after.
+/// A sender on the same worker needs no fence: it acts before or after.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     quarter: u32,
     due: u32,
-    /// Taken and not returned.
+    /// Number of messages taken whose slots were not returned.
     held: u32,
-    /// Returned since the last look.
+    /// Number of slots returned since the last check.
     since: u32,
 }
 
 impl Pace {
-    /// Makes the pace of a queue with so many slots, whose senders wait when
-    /// there is less room than `burst`.
+    /// Makes the pace of a queue with so many slots, whose senders wait if there is less room than
+    /// `burst`.
     #[must_use]
     pub fn new(capacity: usize, burst: usize) -> Self {
         let clamp = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
@@ -161,8 +159,8 @@ impl Pace {
         }
     }
 
-    /// A message was taken; returns whether its slot and those before it are to
-    /// be returned now.
+    /// Counts a taken message; returns `true` if its slot and those before it are to be returned
+    /// now.
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> bool {
@@ -170,27 +168,27 @@ impl Pace {
         self.is_due()
     }
 
-    /// Counts messages that were taken.
+    /// Counts taken messages.
     #[inline]
     pub fn count(&mut self, messages: u32) {
         self.held += messages;
     }
 
-    /// Returns whether the slots of the messages that were counted are to be returned now.
+    /// Returns `true` if the slots of the counted messages are to be returned now.
     #[inline]
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.held >= self.quarter
     }
 
-    /// Returns after how many more messages that is; at least one.
+    /// Returns the number of further messages until then; at least one.
     #[inline]
     #[must_use]
     pub fn left(&self) -> u32 {
         self.quarter.saturating_sub(self.held).max(1)
     }
 
-    /// Returns whether there are slots to return.
+    /// Returns `true` if there are slots to return.
     #[inline]
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -204,7 +202,7 @@ impl Pace {
         core::mem::take(&mut self.held) as usize
     }
 
-    /// The slots were returned; returns whether a look is due.
+    /// Records that the slots were returned; returns `true` if a check is due.
     #[inline]
     #[must_use]
     pub fn release(&mut self) -> bool {

@@ -1,10 +1,10 @@
-//! What a message weighs, for edges whose capacity is in bytes.
+//! The weight of a message, for edges whose capacity is in bytes.
 
 /// The weight of a message, in bytes or in any other unit: for edges with `bytes = N`.
 ///
-/// An edge with `bytes` accepts messages while those that wait between a pair of instances weigh
-/// less than `N`, and while there are fewer than `cap` of them. So a message of any weight gets
-/// through, and what waits weighs at most `N` and one message.
+/// An edge with `bytes` accepts messages while the queued messages of a pair of instances weigh
+/// less than `N`, and while there are fewer than `cap` of them. So a message of any weight is
+/// accepted, and queued messages weigh at most `N` plus one message.
 ///
 /// ```
 /// use rast_msgpass::{Cx, Ingress, Process, Receive, Weight, graph};
@@ -65,14 +65,14 @@ impl Weight for String {
 }
 
 impl<T> Weight for Vec<T> {
-    /// Returns the size of the items, without what they own.
+    /// Returns the size of the items, without memory that they own.
     fn weight(&self) -> usize {
         size_of_val(self.as_slice())
     }
 }
 
 impl<T> Weight for Box<[T]> {
-    /// Returns the size of the items, without what they own.
+    /// Returns the size of the items, without memory that they own.
     fn weight(&self) -> usize {
         size_of_val(&**self)
     }

@@ -1,7 +1,7 @@
-//! Waiting a little: spin on many cores, yield on few.
+//! Short waits: spin if there are several cores, then yield.
 //!
-//! A spinning thread helps only if the one it waits for runs at the same time.
-//! The number of cores is asked once per process and bounds the spinning.
+//! Spinning helps only if the other thread runs at the same time. The number of cores is read once
+//! per process and bounds the spinning.
 
 use core::cell::Cell;
 
@@ -18,13 +18,11 @@ const YIELDS: u32 = 4;
 
 /// Exponential back-off for a loop that waits for another thread.
 ///
-/// [`spin`](Self::spin) is for a failed read-modify-write: the other side has
-/// made progress, and a short pause lowers the contention.
-/// [`snooze`](Self::snooze) is for waiting until the other side acts: it spins,
-/// then yields the core, then [`is_completed`](Self::is_completed) advises to
-/// park.
-/// On one core nothing spins. Without `std` many cores are assumed and a yield
-/// is a spin. In a model each step is a yield, as the schedulers there are unfair.
+/// [`spin`](Self::spin) is for a failed read-modify-write: the other thread has made progress, and
+/// a short pause lowers the contention. [`snooze`](Self::snooze) waits until another thread acts:
+/// it spins, then yields the core, and then [`is_completed`](Self::is_completed) returns `true`,
+/// and the caller should park. With one core nothing spins. Without `std` many cores are assumed,
+/// and a yield is a spin. In a model each step is a yield, as the schedulers are unfair.
 ///
 /// # Examples
 ///
@@ -80,8 +78,8 @@ impl Backoff {
         }
     }
 
-    /// Pauses while another thread is waited for: spins first, then yields the
-    /// core to the system's scheduler.
+    /// Pauses to wait for another thread: first spins, then yields the core to the system's
+    /// scheduler.
     #[inline]
     pub fn snooze(&self) {
         let step = self.step.get();
@@ -95,8 +93,8 @@ impl Backoff {
         }
     }
 
-    /// Returns true once snoozing has spun and yielded enough, and parking is
-    /// the better way to wait.
+    /// Returns `true` once snoozing has spun and yielded enough, so that parking is the better way
+    /// to wait.
     #[inline]
     pub fn is_completed(&self) -> bool {
         self.step.get() >= self.limit + YIELDS

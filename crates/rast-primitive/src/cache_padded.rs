@@ -1,13 +1,13 @@
 //! A value on cache lines of its own.
 //!
-//! Two values that different threads write share a line at the price of a miss
-//! per write. The unit here is 128 bytes: a line of Apple's processors, and the
-//! pair of 64-byte lines that Intel's prefetcher fetches together.
+//! If two threads write different values on one cache line, each write costs a miss. The unit here
+//! is 128 bytes: a cache line of Apple's processors, and the pair of 64-byte lines that Intel's
+//! prefetcher fetches together.
 
 use core::ops::{Deref, DerefMut};
 
-/// Pads and aligns a value to 128 bytes, so that no other value shares its
-/// cache line or the neighbour that the prefetcher takes along.
+/// Pads and aligns a value to 128 bytes, so that no other value shares its cache line or the
+/// neighbouring line that the prefetcher fetches with it.
 ///
 /// # Examples
 ///

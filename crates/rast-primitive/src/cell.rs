@@ -1,9 +1,8 @@
-//! `UnsafeCell` whose accesses loom and shuttle can check.
+//! `UnsafeCell` with accesses that loom and shuttle can check.
 //!
-//! std's cell hands out a pointer, and nothing tells when it is used. This one
-//! runs a closure for each access, so that a model knows when it begins and ends
-//! and fails on two that overlap or, under loom, are not ordered. Outside of a model
-//! it costs nothing.
+//! std's cell returns a pointer, and a model cannot know when it is used. This cell calls a closure
+//! for each access. So a model knows when the access begins and ends, and fails if two accesses
+//! overlap or, under loom, are not ordered. Outside of a model it costs nothing.
 
 #[cfg(rast_loom)]
 pub use loom::cell::UnsafeCell;
@@ -11,8 +10,8 @@ pub use loom::cell::UnsafeCell;
 /// A cell for data that a protocol shares: [`with`](Self::with) and
 /// [`with_mut`](Self::with_mut) mark each access.
 ///
-/// Like `core::cell::UnsafeCell` it is not `Sync`: the type that holds it says
-/// by which protocol it is.
+/// Like `core::cell::UnsafeCell` it is not `Sync`: the type that contains it must argue by which
+/// protocol it is.
 ///
 /// # Examples
 ///

@@ -1,20 +1,20 @@
-//! Sleeping by class, so that a wake-up picks whom it is for.
+//! Sleeping by class, so that a wake-up can choose the class of thread that it wakes.
 //!
-//! Threads of several classes sleep on one word. A wake-up names a class and changes the word, so a
-//! thread that is about to sleep does not. On Linux the word is a futex and the class a bit of its
-//! bitset; elsewhere, and in a model, each class has an [`EventCount`](crate::EventCount).
+//! Threads of several classes sleep on one word. A wake-up names a class and changes the word. On
+//! Linux the word is a futex, and a class is one bit of its bitset. Elsewhere, and in a model, each
+//! class has an [`EventCount`](crate::EventCount).
 //!
-//! No wake-up is lost: a waiter reads the word, checks its condition, and sleeps only while the
-//! word is what it read. A notifier changes the condition and then the word. If the waiter read the
-//! word after that change, its check sees the condition; if before, it does not sleep, or the
-//! wake-up, which comes after the change, finds it asleep.
+//! No wake-up is lost. A waiter reads the word, checks its condition, and sleeps only while the
+//! word has the value that it read. A notifier changes the condition, then the word. A waiter that
+//! reads the changed word sees the condition. One that reads the word before does not sleep, or the
+//! wake-up, which follows the change, finds it asleep.
 
 use core::fmt;
 
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Release};
 
-/// The most classes: the bits of a futex' set.
+/// Maximum number of classes: the bits of a futex bitset.
 const CLASSES_MAX: u32 = 32;
 
 /// Lets threads of several classes sleep until a condition holds, and wakes some of one class.
@@ -48,7 +48,7 @@ pub struct ClassEvent {
     sleepers: imp::Sleepers,
 }
 
-/// The word as a waiter has read it, from [`ClassEvent::look`].
+/// The value of the word, from [`ClassEvent::look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(u32);
 
@@ -70,17 +70,17 @@ impl ClassEvent {
         }
     }
 
-    /// Reads the word, before the condition is checked. Wait-free.
+    /// Reads the word; to be called before the condition is checked. Wait-free.
     ///
-    /// What a thread wrote before a [`wake`](Self::wake) that came earlier is visible after it.
+    /// What a thread wrote before an earlier [`wake`](Self::wake) is then visible.
     #[must_use]
     pub fn look(&self) -> Seen {
-        // Acquire: pairs with CE2; the condition that the caller checks next is what the notifier
-        // made of it, if its change of the word is seen. [CE1]
+        // Acquire: pairs with CE2; if it loads the notifier's change of the word, the check that
+        // follows sees the notifier's change of the condition. [CE1]
         Seen(self.word.load(Acquire))
     }
 
-    /// Sleeps as one of `class` until a wake-up for it; returns at once if there was a wake-up for
+    /// Sleeps in `class` until a wake-up for that class. Returns at once if there was a wake-up for
     /// any class since `seen`. May return early. Blocking.
     ///
     /// # Panics
@@ -91,9 +91,9 @@ impl ClassEvent {
         self.sleepers.wait(&self.word, seen.0, class);
     }
 
-    /// Wakes up to `most` threads that sleep as `class`, those that came first.
+    /// Wakes up to `most` threads that sleep in `class`, in the order in which they fell asleep.
     ///
-    /// A system call on Linux, also if no thread sleeps; so call it for threads that are known to
+    /// A system call on Linux, even if no thread sleeps; so call it only if a thread is known to
     /// wait.
     ///
     /// # Panics
@@ -101,8 +101,8 @@ impl ClassEvent {
     /// If there is no such class.
     pub fn wake(&self, class: u32, most: u32) {
         self.sleepers.check(class);
-        // Release: pairs with CE1; publishes the condition. The word wraps after 2^32 wake-ups
-        // between a look and its wait. [CE2]
+        // Release: pairs with CE1; publishes the condition. A wake-up is lost only if exactly 2^32
+        // others come between a `look` and its `wait`. [CE2]
         self.word.fetch_add(1, Release);
         self.sleepers.wake(&self.word, class, most);
     }
@@ -123,7 +123,7 @@ mod imp {
 
     use super::AtomicU32;
 
-    /// They sleep in the kernel.
+    /// Threads sleep in the kernel.
     pub(super) struct Sleepers {
         classes: u32,
     }
@@ -158,7 +158,7 @@ mod imp {
         pub(super) fn wake(&self, word: &AtomicU32, class: u32, most: u32) {
             let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
             let most = i32::try_from(most).unwrap_or(i32::MAX);
-            // SAFETY: as above; the kernel takes the word's address as a name.
+            // SAFETY: as above; the kernel uses only the address of the word.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -184,7 +184,7 @@ mod imp {
     use super::{Acquire, AtomicU32};
     use crate::{EventCount, WaitStrategy};
 
-    /// They sleep in the event of their class.
+    /// Threads sleep in the event count of their class.
     pub(super) struct Sleepers {
         events: Box<[EventCount]>,
     }
@@ -224,7 +224,7 @@ mod tests {
         let event = ClassEvent::new(3);
         let seen = event.look();
         event.wake(0, 1);
-        // For another class, and of no use to this thread: it looks again.
+        // For another class, and so of no use to this thread, which checks again.
         event.wait(seen, 2);
         assert_ne!(event.look(), seen);
     }

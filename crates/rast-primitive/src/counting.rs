@@ -1,12 +1,12 @@
-//! An allocator that counts, for the tests of the crates: a binary that makes it its global
-//! allocator asserts how often a path allocates.
+//! A counting allocator for tests: a test binary that makes it the global allocator can assert how
+//! often a path allocates.
 
 use core::cell::Cell;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// The system's allocator, and how often it was called.
+/// The system's allocator with counts of its calls.
 ///
 /// It must be the global allocator of the binary, otherwise its counts stay zero.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,7 @@ impl CountingAlloc {
     /// Returns how many blocks all threads have allocated.
     #[must_use]
     pub fn allocations() -> u64 {
-        // Relaxed: a count; what a test compares is ordered by its own means.
+        // Relaxed: a count; a test orders what it compares by other means.
         ALLOCATIONS.load(Ordering::Relaxed)
     }
 
@@ -38,7 +38,7 @@ impl CountingAlloc {
     }
 }
 
-// SAFETY: the memory is the system allocator's, handed through unchanged.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for CountingAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count();

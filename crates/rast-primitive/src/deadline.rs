@@ -1,19 +1,19 @@
-//! A moment at which a wait gives up, or none.
+//! The instant at which a wait times out, or none.
 
 use core::time::Duration;
 use std::time::Instant;
 
 use crate::sync::{Condvar, MutexGuard};
 
-/// When a wait gives up. In a model there is no clock: a timed wait lets the
-/// others run once and then has run out, so that executions repeat exactly.
+/// The end of a timed wait. A model has no clock: a timed wait lets the other threads run once and
+/// then times out, so executions repeat exactly.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
     pub(crate) const NEVER: Self = Self(None);
 
-    /// A span too long for the clock is no limit at all.
+    /// A duration that exceeds the clock's range means no limit.
     pub(crate) fn after(timeout: Duration) -> Self {
         Self(Instant::now().checked_add(timeout))
     }
@@ -29,7 +29,7 @@ impl Deadline {
         }
     }
 
-    /// Sleeps once on `condvar`; returns true when the deadline has passed.
+    /// Sleeps once on `condvar`; returns `true` if the deadline has passed.
     #[track_caller]
     pub(crate) fn sleep<T>(self, condvar: &Condvar, guard: &mut MutexGuard<'_, T>) -> bool {
         let Some(moment) = self.0 else {

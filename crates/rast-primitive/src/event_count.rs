@@ -153,8 +153,8 @@ impl EventCount {
     /// let event = EventCount::new();
     /// let first = event.prepare();
     /// let second = event.prepare();
-    /// event.notify_one(); // Picks the first,
-    /// event.cancel(first); // which hands it on to the second.
+    /// event.notify_one(); // Chooses the first,
+    /// event.cancel(first); // which passes the wake-up to the second.
     /// event.wait(second);
     ///
     /// let alone = event.prepare();
@@ -179,40 +179,40 @@ impl EventCount {
     ///
     /// # Panics
     ///
-    /// When `key` was made by another event count.
+    /// If `key` was made by another event count.
     pub fn wait(&self, key: Key<'_>) {
         let notified = self.wait_slow(key, Deadline::NEVER);
         debug_assert!(notified, "an untimed wait ends with a notification");
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`; returns true when it was
-    /// notified. Blocking, bounded by `timeout`.
+    /// As [`wait`](Self::wait), for at most `timeout`; returns `true` if it was notified. Blocking,
+    /// bounded by `timeout`.
     ///
     /// # Panics
     ///
-    /// When `key` was made by another event count.
+    /// If `key` was made by another event count.
     pub fn wait_timeout(&self, key: Key<'_>, timeout: Duration) -> bool {
         self.wait_slow(key, Deadline::after(timeout))
     }
 
-    /// As [`wait`](Self::wait), until `deadline` at the latest; returns true
-    /// when it was notified. Blocking, bounded by `deadline`.
+    /// As [`wait`](Self::wait), until `deadline` at the latest; returns `true` if it was notified.
+    /// Blocking, bounded by `deadline`.
     ///
     /// # Panics
     ///
-    /// When `key` was made by another event count.
+    /// If `key` was made by another event count.
     pub fn wait_deadline(&self, key: Key<'_>, deadline: Instant) -> bool {
         self.wait_slow(key, Deadline::at(deadline))
     }
 
-    /// Cancels the registration, after the condition was found to hold.
+    /// Cancels the registration, because the condition holds.
     ///
     /// If [`notify_one`](Self::notify_one) has chosen this waiter meanwhile, the wake-up passes to
     /// the next one.
     ///
     /// # Panics
     ///
-    /// When `key` was made by another event count.
+    /// If `key` was made by another event count.
     pub fn cancel(&self, key: Key<'_>) {
         self.check_key(&key);
         drop(key);
@@ -228,8 +228,9 @@ impl EventCount {
         }
     }
 
-    /// Wakes up to `most` waiters, first in first out, as `most` calls of
-    /// [`notify_one`](Self::notify_one) do; for a notifier that has provided for that many.
+    /// Wakes up to `most` waiters, first in, first out, as `most` calls of
+    /// [`notify_one`](Self::notify_one) do; for a notifier that has changed the condition for that
+    /// many.
     ///
     /// Lock-free if no thread waits: a fence and a load.
     #[inline]
@@ -338,8 +339,8 @@ impl EventCount {
         true
     }
 
-    /// Sleeps until `key` is notified, or until `deadline`; returns true when it was notified.
-    /// The wake-up stays with the key.
+    /// Sleeps until `key` is notified, or until `deadline`; returns `true` if it was notified. The
+    /// wake-up stays with the key.
     fn sleep(&self, key: &Key<'_>, deadline: Deadline) -> bool {
         let mut table = self.table.lock();
         let wake = Arc::clone(&table.slots[key.slot].wake);
@@ -503,6 +504,6 @@ impl fmt::Debug for Key<'_> {
     }
 }
 
-// No user code runs under the lock, so no panic of it can leave the table half changed.
+// No user code runs under the lock, so no panic can leave the table inconsistent.
 impl UnwindSafe for EventCount {}
 impl RefUnwindSafe for EventCount {}

@@ -1,8 +1,8 @@
 //! The full fence between a read-modify-write and the load that follows it.
 //!
-//! On x86-64 every read-modify-write is a locked instruction, which is a full fence itself: only
-//! the compiler must be kept from moving the load up. Elsewhere, under a model checker and under
-//! Miri it is `fence(SeqCst)`.
+//! On x86-64 every read-modify-write is a locked instruction, which is a full fence; only the
+//! compiler must not move the load up. Elsewhere, under a model checker and under Miri it is
+//! `fence(SeqCst)`.
 
 #[cfg(any(rast_loom, miri, not(target_arch = "x86_64")))]
 use crate::sync::atomic::{Ordering, fence};
@@ -10,9 +10,9 @@ use crate::sync::atomic::{Ordering, fence};
 /// A full fence, for a thread whose last atomic operation was a read-modify-write (a swap, an
 /// addition, a compare-exchange that succeeded).
 ///
-/// If two threads each do a read-modify-write on one word, call this, and load the other's word, at
-/// least one of them sees what the other wrote. If the last operation was a plain load or store,
-/// use `fence(SeqCst)`: on x86-64 this one orders nothing then.
+/// If two threads each do a read-modify-write on their own word, call this, and load the other's
+/// word, at least one of them sees what the other wrote. If the last operation was a plain load or
+/// store, use `fence(SeqCst)`: this function does not order it on x86-64.
 ///
 /// Wait-free; no instruction on x86-64.
 ///

@@ -1,19 +1,18 @@
 //! Visits every state of a protocol that is written as a state machine.
 //!
-//! loom runs the code in every interleaving, which is too many where a protocol has more than a few
-//! steps. Here the protocol is a [`Machine`] by hand: a state is a small value, and a step of a
-//! thread one access to what is shared. Equal states are visited once, so millions of them take
-//! seconds. Orderings weaker than sequential consistency are loom's affair.
+//! loom runs the code itself in every interleaving, which is too many if a protocol has more than a
+//! few steps. Here the user writes the protocol as a [`Machine`]: a state is a small value, and a
+//! step of a thread is one access to shared memory. Equal states are visited once, so millions of
+//! states take seconds. A machine is sequentially consistent; loom checks weaker orderings.
 //!
-//! States are visited in breadth, so that the first fault found has the shortest trace, and are
-//! kept as fingerprints of 128 bits. The edges are kept too, because two questions are about the
-//! graph and not about a state:
+//! States are visited breadth-first, so the first fault found has the shortest trace. They are
+//! stored as fingerprints of 128 bits. The edges are stored too, for two properties of the graph:
 //!
-//! - Progress. A cycle is an execution in which some threads step for ever and none finishes
-//!   anything. A finite graph without one is a protocol that, with any threads stopped anywhere,
-//!   lets the others come to their end. The longest path bounds the steps of all threads together.
-//! - A thread alone. From each state, each thread by itself reaches the end of its operation, if
-//!   nothing it waits for is in its way; the longest of these runs is reported.
+//! - Progress. A cycle is an execution in which some threads step forever and none completes an
+//!   operation. Without a cycle, whichever threads are suspended, the others complete their
+//!   operations. The longest path bounds the steps of all threads together.
+//! - Solo runs. From each state, each thread alone reaches the end of its operation, unless it
+//!   waits for another thread. The longest of these runs is reported.
 
 use core::fmt::{self, Write as _};
 use core::hash::{BuildHasherDefault, Hash, Hasher};
@@ -23,7 +22,7 @@ use std::vec::Vec;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// A protocol: what its threads do, one access to what is shared at a time.
+/// A protocol: the steps of its threads, one access to shared memory at a time.
 ///
 /// ```
 /// use rast_primitive::explore::{Limits, Machine, explore};
@@ -73,92 +72,94 @@ const NOWHERE: u32 = u32::MAX;
 /// assert_eq!((fault.what.as_str(), fault.steps), ("the sum is 1", 4));
 /// ```
 pub trait Machine {
-    /// Everything, the threads' own places and words included.
+    /// The whole state, including the local variables of the threads.
     type State: Copy + Hash;
 
-    /// What [`note`](Self::note) keeps of all states.
+    /// What [`note`](Self::note) collects over all states.
     type Notes: Default;
 
-    /// How many threads there are.
+    /// The number of threads.
     fn threads(&self) -> usize;
 
-    /// The first state.
+    /// The initial state.
     fn start(&self) -> Self::State;
 
-    /// The thread that takes so many steps before any other begins; a trace shows them.
+    /// The thread that steps before any other thread starts, or `None` once the prologue is over. A
+    /// trace contains these steps.
     fn prologue(&self, state: &Self::State) -> Option<usize> {
         let _ = state;
         None
     }
 
-    /// Whether `thread` can make a step: it is not at its end, and what it waits for has come.
+    /// Returns `true` if `thread` can step: it has not ended, and does not wait.
     fn is_enabled(&self, state: &Self::State, thread: usize) -> bool;
 
-    /// Makes one step of a thread that is enabled; returns whether it finished an operation by it.
+    /// Makes one step of an enabled thread. Returns `true` if the step completed an operation.
     ///
     /// # Errors
     ///
-    /// What the protocol promises not to do.
+    /// The step violates a promise of the protocol.
     fn step(&self, state: &mut Self::State, thread: usize) -> Result<bool, String>;
 
-    /// Whether `thread` is inside of an operation: to switch away from it is a preemption.
+    /// Returns `true` if `thread` is inside an operation, so that a switch away from it is a
+    /// preemption.
     fn is_inside(&self, state: &Self::State, thread: usize) -> bool {
         let _ = (state, thread);
         false
     }
 
-    /// What holds in every state.
+    /// Checks an invariant of every state.
     ///
     /// # Errors
     ///
-    /// What does not.
+    /// The invariant that does not hold.
     fn check(&self, state: &Self::State) -> Result<(), String> {
         let _ = state;
         Ok(())
     }
 
-    /// What holds where no thread is enabled.
+    /// Checks an invariant of states in which no thread is enabled.
     ///
     /// # Errors
     ///
-    /// What does not.
+    /// The invariant that does not hold.
     fn check_end(&self, state: &Self::State) -> Result<(), String> {
         let _ = state;
         Ok(())
     }
 
-    /// Tries something out on a state; returns whether there was something to try.
+    /// Runs an experiment on a state. Returns `true` if there was one to run.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// What failed.
     fn probe(&self, state: &Self::State) -> Result<bool, String> {
         let _ = state;
         Ok(false)
     }
 
-    /// Takes notes of a new state.
+    /// Collects notes about a new state.
     fn note(&self, state: &Self::State, notes: &mut Self::Notes) {
         let _ = (state, notes);
     }
 
-    /// One step in words, for a trace.
+    /// Describes one step, for a trace.
     fn describe(&self, before: &Self::State, thread: usize, after: &Self::State) -> String;
 }
 
-/// How to explore.
+/// The limits of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// More states than this end the exploration with a fault.
     pub states: usize,
-    /// Only schedules with at most so many switches away from a thread inside of an operation.
+    /// Only schedules with at most this many switches away from a thread inside an operation.
     pub preemptions: Option<u8>,
     /// Whether to [`probe`](Machine::probe) each state.
     pub probes: bool,
 }
 
 impl Limits {
-    /// Every schedule, so many states at most, no probes.
+    /// No bound on preemptions, at most `states` states, no probes.
     #[must_use]
     pub const fn new(states: usize) -> Self {
         Self {
@@ -169,21 +170,21 @@ impl Limits {
     }
 }
 
-/// What an exploration without a fault saw.
+/// The result of an exploration without a fault.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Explored<N> {
-    /// States.
+    /// Number of states.
     pub states: usize,
-    /// Steps.
+    /// Number of steps.
     pub edges: usize,
-    /// Probes for which there was something to try.
+    /// Number of states with an experiment.
     pub probes: usize,
-    /// The longest path from the beginning to an end.
+    /// Length of the longest path from the initial state to an end.
     pub longest: u32,
-    /// The longest run of one thread alone to the end of its operation.
+    /// Length of the longest run of one thread alone to the end of its operation.
     pub alone: u32,
-    /// What the machine noted.
+    /// The notes of the machine.
     pub notes: N,
 }
 
@@ -197,17 +198,17 @@ impl<N> fmt::Display for Explored<N> {
     }
 }
 
-/// A fault, and the shortest way to it.
+/// A fault, and the shortest path to it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What went wrong.
+    /// Description of the fault.
     pub what: String,
-    /// The steps, one a line.
+    /// The steps, one per line.
     pub trace: String,
-    /// How many.
+    /// Number of steps.
     pub steps: usize,
-    /// States visited until then.
+    /// Number of states visited until then.
     pub states: usize,
 }
 
@@ -245,7 +246,7 @@ pub fn explore<M: Machine>(machine: &M, limits: Limits) -> Result<Explored<M::No
     Ok(explorer.explored)
 }
 
-/// The schedule `way` of `machine`, step by step.
+/// Returns the trace of the schedule `way` of `machine`.
 pub fn trace<M: Machine>(machine: &M, way: &[usize]) -> String {
     let mut state = machine.start();
     let mut text = String::new();
@@ -286,7 +287,7 @@ impl Hasher for Identity {
     }
 }
 
-/// A state, and what a bound on preemptions needs to know of the way to it.
+/// A state, and the number of preemptions on the path to it.
 #[derive(Clone, Copy)]
 struct Node<S> {
     id: u32,
@@ -299,12 +300,13 @@ struct Explorer<'a, M: Machine> {
     machine: &'a M,
     limits: Limits,
     threads: usize,
-    /// The steps before the first state.
+    /// The steps before the initial state.
     prologue: Vec<usize>,
     ids: HashMap<u128, u32, BuildHasherDefault<Identity>>,
-    /// By state: where it was first reached from, and by whom.
+    /// By state: the state from which it was first reached, and the thread.
     origins: Vec<(u32, u8)>,
-    /// By state and thread: where it leads. By state: whose step finished its operation.
+    /// By state and thread: the next state. By state: the threads whose step completed an
+    /// operation.
     steps: Vec<u32>,
     finishing: Vec<u8>,
     explored: Explored<M::Notes>,
@@ -385,7 +387,7 @@ impl<M: Machine> Explorer<'_, M> {
         Ok(())
     }
 
-    /// The number of a state; a new one is to be expanded.
+    /// Returns the number of a state; a new state is queued for expansion.
     fn meet(
         &mut self,
         state: M::State,
@@ -422,7 +424,7 @@ impl<M: Machine> Explorer<'_, M> {
         id
     }
 
-    /// Cycles, the longest path, and the runs of one thread alone.
+    /// Checks the graph for cycles, and computes the longest path and the longest solo run.
     fn judge_graph(&mut self) -> Result<(), Fault> {
         let (count, threads) = (self.origins.len(), self.threads);
         let from = |steps: &[u32], id: usize| -> core::ops::Range<usize> {
@@ -479,7 +481,7 @@ impl<M: Machine> Explorer<'_, M> {
         Ok(())
     }
 
-    /// The way to state `id`, with the step that failed after it.
+    /// Makes a fault at state `id`, with the step that failed after it.
     fn fault(&self, what: String, id: u32, failing: Option<usize>) -> Fault {
         let mut way = Vec::new();
         let mut at = id;
@@ -503,7 +505,7 @@ impl<M: Machine> Explorer<'_, M> {
     }
 }
 
-/// Two multiplicative hashes of what is written, eight bytes at a time.
+/// Two multiplicative hashes of the written bytes, eight bytes at a time.
 struct Mixer {
     word: u64,
     filled: u32,
@@ -558,7 +560,7 @@ impl Hasher for Mixer {
         self.write_u8(byte.cast_unsigned());
     }
 
-    // Most are small: indexes, and which variant of an enum it is.
+    // Most numbers are small: indices, and discriminants of an enum.
     fn write_usize(&mut self, number: usize) {
         match u8::try_from(number) {
             Ok(small) if small < u8::MAX => self.write_u8(small),

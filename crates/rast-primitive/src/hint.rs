@@ -1,19 +1,19 @@
-//! What to tell the processor, or the scheduler of a model, while spinning.
+//! Hints for the processor, or for the scheduler of a model.
 
-/// Tells the processor that this loop spins; in a model lets the others run.
+/// Tells the processor that this is a spin loop; in a model lets other threads run.
 #[cfg(rast_shuttle)]
 pub use crate::scheduled::yield_now as spin_loop;
-/// Tells the processor that this loop spins; in a model lets the others run.
+/// Tells the processor that this is a spin loop; in a model lets other threads run.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 pub use core::hint::spin_loop;
-/// Tells the processor that this loop spins; in a model lets the others run.
+/// Tells the processor that this is a spin loop; in a model lets other threads run.
 #[cfg(rast_loom)]
 pub use loom::hint::spin_loop;
 
 /// Asks the processor to fetch the cache line at `address`, to be written soon.
 ///
-/// A hint and no access: any address will do, nothing is read or written, and where there is no
-/// such instruction, under loom and under Miri it does nothing.
+/// A hint and no access: any address is allowed, and nothing is read or written. If the processor
+/// has no such instruction, under loom and under Miri it does nothing.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -30,7 +30,7 @@ pub use loom::hint::spin_loop;
 pub fn prefetch_write<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(rast_loom), not(miri)))]
     // SAFETY: PREFETCHW faults on no address and changes no register, flag or memory; 64-bit
-    // processors without it take it for a no-operation.
+    // processors without it execute a no-operation.
     unsafe {
         core::arch::asm!(
             "prefetchw [{address}]",
@@ -42,12 +42,12 @@ pub fn prefetch_write<T>(address: *const T) {
     let _ = address;
 }
 
-/// Gives `value` back, of which the compiler then knows nothing but its type.
+/// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
-/// For a bound that it should not make use of: a loop whose greatest count is a small constant is
-/// otherwise unrolled into a ladder of comparisons, where a loop of vectors would be quicker. It is
-/// no instruction on x86-64 and aarch64 with 64-bit pointers, and takes a register; elsewhere and
-/// under Miri it does nothing, and the compiler may know all, so no result may depend on that.
+/// For a bound that the compiler should not exploit: a loop whose maximum count is a small constant
+/// is otherwise unrolled into a ladder of comparisons, which is slower than vector code. On x86-64,
+/// and on aarch64 with 64-bit pointers, it is no instruction but takes a register. Elsewhere and
+/// under Miri it does nothing, so no result may depend on it.
 ///
 /// ```
 /// assert_eq!(rast_primitive::hint::opaque(8), 8);
@@ -62,8 +62,7 @@ pub fn opaque(value: usize) -> usize {
     ))]
     {
         let mut value = value;
-        // SAFETY: no instruction: a register goes in and comes out as it was, and nothing else is
-        // touched.
+        // SAFETY: no instruction: the register is unchanged, and nothing else is touched.
         unsafe {
             core::arch::asm!(
                 "/* {value} */",

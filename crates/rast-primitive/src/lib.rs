@@ -1,5 +1,5 @@
-//! Atomics, cells, fences, parking and wake-up primitives that run on std or
-//! under the model checkers loom and shuttle, by one switch.
+//! Atomics, cells, fences, parking and wake-up primitives that run on std, or under the model
+//! checkers loom and shuttle, by one switch.
 //!
 //! This is the lowest layer of RAST. loom checks code written against it unchanged: `--cfg
 //! rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's, and
@@ -17,13 +17,13 @@
 //! | [`Backoff`], [`WaitStrategy`] | a short wait; the choice of how to wait longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
-//! | [`asymmetric`] | a pair of fences of which only the rarely executed one costs |
+//! | [`asymmetric`] | a pair of fences: the frequent one is free, the rare one is a system call |
 //! | [`fence_after_exchange`] | a full fence after a read-modify-write, free on x86-64 |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
 //! | [`LocalParker`], [`LocalUnparker`] | the sleep of the calling thread, woken without a lock |
 //! | [`Signal`] | a one-slot event |
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
-//! | [`ClassEvent`] | the same for threads of several classes, of which a wake-up names one |
+//! | [`ClassEvent`] | the same for threads of several classes; a wake-up names one class |
 //! | [`Snapshot`] | a value that is replaced as a whole and read without waiting |
 //! | [`model`] | one scenario under loom, shuttle or std |
 //! | [`explore`](mod@explore) | all states of a protocol that is written as a state machine |
@@ -82,8 +82,8 @@
 //!   [`TaggedPtr`]; its tests run in all three:
 //!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
 //!
-//! `tests/loom.rs` is not bound to `rast_loom`: the same scenarios run under
-//! shuttle, and without either as a stress.
+//! `tests/loom.rs` does not require `rast_loom`: the same scenarios run under shuttle, and without
+//! either as a stress test.
 //!
 //! # Platforms
 //!

@@ -1,9 +1,9 @@
 //! Sleep of the calling thread and its wake-up by others, without a lock.
 //!
-//! std's own parking: on Linux and on Windows both sides are one read-modify-write and a system
-//! call, so a thread that is stopped inside of `unpark` delays nothing but that wake-up. [`Parker`]
-//! takes a lock there, which a stopped thread may hold, but it may change its owner and has a token
-//! of its own. A model has no such parking with a time limit and runs a `Parker`.
+//! It is std's own parking. On Linux and on Windows both sides are one read-modify-write and a
+//! system call, so a thread that is suspended inside `unpark` delays only that wake-up. [`Parker`]
+//! takes a lock there, which a suspended thread may hold, but it may change its owner and has a
+//! token of its own. A model has no such parking with a time limit, and uses a `Parker`.
 //!
 //! [`Parker`]: crate::Parker
 
@@ -18,8 +18,8 @@ use std::thread;
 
 /// The sleeping side: it belongs to the thread that made it.
 ///
-/// The token is that of `std::thread::park`. So a sleep may end without a wake-up, also because of
-/// a token that other code left for this thread: look at the condition, and sleep again.
+/// The token is that of `std::thread::park`. So a sleep may end without a wake-up, for example
+/// because of a token that other code left for this thread: check the condition, and sleep again.
 ///
 /// # Examples
 ///

@@ -1,5 +1,5 @@
-//! Runs one scenario under a model checker: by loom in every interleaving up to a bound on
-//! preemptions, by shuttle in many random ones; or by std many times.
+//! Runs one scenario many times: under loom in every interleaving up to a bound on preemptions,
+//! under shuttle in many random interleavings, under std on real threads.
 
 #[cfg(all(rast_loom, rast_shuttle))]
 compile_error!("one of rast_loom and rast_shuttle at a time");
@@ -92,7 +92,7 @@ where
 
 /// Returns a number by which a scenario may vary.
 ///
-/// Under shuttle it is part of the schedule: the same seed or a repeated schedule gives the same
+/// Under shuttle it is part of the schedule: the same seed, or a repeated schedule, gives the same
 /// numbers. Under loom it is always 0, because executions must repeat. Under std it differs in each
 /// call.
 ///
@@ -146,14 +146,13 @@ mod random {
     ///
     /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
     /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and
-    /// number repeat all schedules. When a schedule fails, shuttle prints it; with that text in
-    /// `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
-    /// `RAST_SHUTTLE_SCHEDULE` it alone is run.
+    /// number of runs repeat all schedules. If a schedule fails, shuttle prints it; with that text
+    /// in `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
     ///
     /// # Panics
+    ///
     /// If the scenario panics, deadlocks, takes a million steps, or has two concurrent accesses to
     /// a cell in one of the schedules.
-    /// accesses to a cell meet, in one of the schedules.
     pub fn model<F>(f: F)
     where
         F: Fn() + Send + Sync + 'static,

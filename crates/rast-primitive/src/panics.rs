@@ -1,8 +1,8 @@
 //! Calls of user code whose panics are caught.
 //!
-//! A layer calls handlers, wakers and destructors that its user wrote. The payload of a panic is a
-//! value of the user too: its destructor may panic, with a payload whose destructor may panic.
-//! Each function here says where such a chain ends.
+//! A layer calls handlers, wakers and destructors of its user. The payload of a panic is a value of
+//! the user too. Its destructor may panic, with a payload whose destructor may panic. Each function
+//! here documents where such a chain ends.
 
 use core::any::Any;
 use core::panic::AssertUnwindSafe;
@@ -14,7 +14,7 @@ pub type Payload = Box<dyn Any + Send>;
 
 /// Runs user code, and returns the payload if it panicked.
 ///
-/// After a panic, values that the code had borrowed mutably may be half changed; the caller must
+/// After a panic, values that the code had borrowed mutably may be inconsistent; the caller must
 /// not rely on them.
 ///
 /// # Errors
@@ -66,7 +66,7 @@ pub fn discard<T>(value: T) {
     if let Err(second) = contain(move || drop(value))
         && let Err(third) = contain(move || drop(second))
     {
-        // A payload whose destructor panics with such a payload would never end.
+        // The destructor of such a payload could panic with another such payload, endlessly.
         core::mem::forget(third);
     }
 }

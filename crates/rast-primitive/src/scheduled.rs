@@ -1,15 +1,14 @@
-//! Atomics and cells between whose operations shuttle may switch threads; built
-//! under `--cfg rast_shuttle` alone.
+//! Atomics and cells between whose operations shuttle may switch threads; only under `--cfg
+//! rast_shuttle`.
 //!
-//! shuttle runs the threads of a scenario one at a time, on one thread of the
-//! system, and switches where it is called. The types here call it, then do what
-//! the types of `core` do. shuttle's own atomics would do that too, but they hold
-//! more than a word, and work inside of a run only; these have the layout and the
-//! `const` constructors of core's, serve in a `static`, and outside of a run are
-//! core's. So code above needs no second form for this build.
+//! shuttle runs the threads of a scenario one at a time, on one OS thread, and switches only when
+//! it is called. Each operation here first calls shuttle and then does what core's type does.
+//! shuttle's own atomics do that too, but they are larger than a word and work only inside a run.
+//! The types here have the layout and the `const` constructors of core's, can be `static`, and
+//! outside a run behave as core's. So the code above needs no second form for this build.
 //!
-//! One thread at a time means that every operation is as if sequentially
-//! consistent: a wrong ordering shows under loom, not here.
+//! Only one thread runs at a time, so every operation is sequentially consistent: loom finds wrong
+//! orderings, this build does not.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -20,7 +19,7 @@ use std::vec::Vec;
 
 use crate::cell::UnsafeCell;
 
-/// Lets shuttle run another thread first; nothing outside of a run.
+/// Lets shuttle switch to another thread; does nothing outside a run.
 #[inline]
 #[track_caller]
 fn switch() {
@@ -28,13 +27,13 @@ fn switch() {
         if usize::from(thread) > 0 {
             HAS_THREADS.set(true);
         }
-        // A sleep is a switch and no more: shuttle has no clock. A yield would
-        // also say that this thread waits for another.
+        // A sleep is only a switch, as shuttle has no clock. A yield would also mean that this
+        // thread waits for another one.
         shuttle::thread::sleep(Duration::ZERO);
     }
 }
 
-/// Says that this thread waits for another; outside of a run yields the core.
+/// Records that this thread waits for another one; outside a run yields the core.
 #[track_caller]
 pub fn yield_now() {
     if shuttle::current::try_get_current_task().is_some() {
@@ -44,7 +43,7 @@ pub fn yield_now() {
     }
 }
 
-/// What every atomic has: `$name` around `$inner`, which holds a `$value`.
+/// Defines an atomic `$name` around `$inner` with values of type `$value`.
 macro_rules! atomic {
     ($(#[$doc:meta])* $name:ident $(<$of:ident>)?, $inner:ty, $value:ty) => {
         $(#[$doc])*
@@ -52,20 +51,20 @@ macro_rules! atomic {
         pub struct $name $(<$of>)? ($inner);
 
         impl $(<$of>)? $name $(<$of>)? {
-            /// Holds `value`.
+            /// Makes an atomic with this value.
             #[inline]
             #[must_use]
             pub const fn new(value: $value) -> Self {
                 Self(<$inner>::new(value))
             }
 
-            /// Returns the value, which nothing else can reach.
+            /// Returns the value; the caller has it exclusively.
             #[inline]
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
 
-            /// Reaches the value, which nothing else can.
+            /// Returns a reference to the value; the caller has it exclusively.
             #[inline]
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
@@ -109,8 +108,8 @@ macro_rules! atomic {
                 self.0.compare_exchange(current, new, success, failure)
             }
 
-            /// As [`compare_exchange`](Self::compare_exchange); fails without a
-            /// reason only if the processor's does.
+            /// As [`compare_exchange`](Self::compare_exchange); fails spuriously only if the
+            /// processor's does.
             #[inline]
             #[track_caller]
             pub fn compare_exchange_weak(
@@ -124,7 +123,8 @@ macro_rules! atomic {
                 self.0.compare_exchange_weak(current, new, success, failure)
             }
 
-            /// Replaces the value by `f` of it until that holds, or `f` gives `None`.
+            /// Replaces the value by `f` of it, repeatedly, until that succeeds or `f` returns
+            /// `None`.
             #[inline]
             #[track_caller]
             pub fn fetch_update(
@@ -224,7 +224,7 @@ mod wide {
     );
 
     impl AtomicU128 {
-        /// Whether the processor has the double-word instruction.
+        /// Returns `true` if the processor has the double-word instruction.
         pub(crate) fn is_lock_free() -> bool {
             portable_atomic::AtomicU128::is_lock_free()
         }
@@ -246,7 +246,7 @@ atomic!(
 );
 
 impl<T> AtomicPtr<T> {
-    /// Moves the pointer `n` bytes on and returns the old one.
+    /// Advances the pointer by `n` bytes and returns the old one.
     #[inline]
     #[track_caller]
     pub fn fetch_byte_add(&self, n: usize, order: Ordering) -> *mut T {
@@ -262,14 +262,14 @@ impl<T> Default for AtomicPtr<T> {
 }
 
 std::thread_local! {
-    /// Whether a thread beside the first took a step.
+    /// Whether a second thread has made a step.
     static HAS_THREADS: Cell<bool> = const { Cell::new(false) };
-    /// The accesses that are open now: all threads of a run are on one of the system's.
+    /// The accesses that are in progress; all threads of a run are on one OS thread.
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An access to a cell: the cell by its place and its type (one may begin with
-/// another), whether it writes, and where in the source it began.
+/// An access to a cell: the cell's address and type (one cell may start with another one), whether
+/// it writes, and where in the source it began.
 #[derive(Clone, Copy, PartialEq)]
 struct Open {
     place: usize,
@@ -278,8 +278,8 @@ struct Open {
     at: &'static Location<'static>,
 }
 
-/// One access to a cell, open until it is dropped. The other threads get a turn
-/// meanwhile, so that two accesses that nothing excludes meet in some schedule.
+/// One access to a cell, in progress until it is dropped. Other threads may run meanwhile, so two
+/// accesses that nothing excludes overlap in some schedule.
 pub(crate) struct Access(Option<Open>);
 
 impl Access {
@@ -296,7 +296,7 @@ impl Access {
     #[track_caller]
     fn open<T: ?Sized>(cell: &UnsafeCell<T>, writes: bool) -> Self {
         let is_in_run = shuttle::current::try_get_current_task().is_some();
-        // A panic that unwinds has its say already; one more would abort.
+        // During a panic there is already an error to report; a second panic would abort.
         if !is_in_run || size_of_val(cell) == 0 || std::thread::panicking() {
             return Self(None);
         }
@@ -340,12 +340,13 @@ impl Drop for Access {
     }
 }
 
-/// Forgets what a failed run left open; shuttle leaks the stacks of its threads.
+/// Forgets the accesses that a failed run left in progress; shuttle leaks the stacks of its
+/// threads.
 pub(crate) fn begin() {
     OPEN.with_borrow_mut(Vec::clear);
 }
 
-/// Whether a thread beside the first took a step in a run since this was asked last.
+/// Returns `true` if a second thread made a step in a run since the last call.
 pub(crate) fn take_has_threads() -> bool {
     HAS_THREADS.take()
 }

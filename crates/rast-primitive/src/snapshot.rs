@@ -49,10 +49,10 @@ impl<T: Send + Sync + 'static> Snapshot<T> {
         SnapshotGuard(self.0.load())
     }
 
-    /// Replaces the value. The old one is dropped later, on any thread; the last ones are perhaps
-    /// not dropped before the process ends. The drop runs inside a `load` or `store` of any
-    /// snapshot, so it must not panic, and must not wait for anything that such a caller may hold.
-    /// Lock-free; never waits for a reader.
+    /// Replaces the value. The old one is dropped later, on any thread; the last ones may not be
+    /// dropped before the process ends. The drop runs inside a `load` or `store` of any snapshot.
+    /// So it must not panic, and must not wait for anything that such a caller may hold. Lock-free;
+    /// never waits for a reader.
     pub fn store(&self, value: T) {
         self.0.store(value);
     }
@@ -124,8 +124,8 @@ mod epoch {
             // AcqRel: pairs with the Acquire in load, publishes the new value; and with the AcqRel
             // of the earlier store, so that the old value is initialised when it is dropped. [SN2]
             let old = self.0.swap(Owned::new(value), AcqRel, &pinned);
-            // SAFETY: `old` was made by `Owned` and is out of reach for every load from here on;
-            // this swap alone got it, so it is destroyed once, after the threads pinned now; `T:
+            // SAFETY: `Owned` made `old`, and no later load can reach it. Only this swap returned
+            // it, so it is destroyed once, after the threads that are pinned now have unpinned. `T:
             // Send + 'static` may be dropped at any time on any thread.
             unsafe { pinned.defer_destroy(old) };
         }
@@ -144,7 +144,7 @@ mod epoch {
         fn drop(&mut self) {
             let last = core::mem::replace(&mut self.0, Atomic::null());
             // SAFETY: `&mut self` shows that no guard borrows the snapshot and no thread can load,
-            // so this thread alone has the pointer, and it is not null.
+            // so only this thread has the pointer; it is not null.
             drop(unsafe { last.into_owned() });
         }
     }

@@ -1,10 +1,8 @@
 //! Atomics, fences, `Arc` and the locks of cold paths, from std, loom or shuttle.
 //!
-//! Everything above this crate takes these names from here, so that one switch,
-//! `--cfg rast_loom` or `--cfg rast_shuttle`, puts a whole tower of crates under
-//! a model checker.
-//! loom's constructors are not `const`; code that wants a `static` of one of
-//! these types keeps it out of loom's builds. Under shuttle every type keeps the
+//! All crates above take these names from here, so one switch, `--cfg rast_loom` or `--cfg
+//! rast_shuttle`, runs all of them under a model checker. loom's constructors are not `const`, so a
+//! `static` of one of these types must be left out of loom builds. Under shuttle every type has the
 //! layout and the `const` constructor that it has under std.
 
 /// Atomic integers, pointers and fences.
@@ -45,7 +43,7 @@ pub use loom::sync::Arc;
 #[cfg(not(rast_loom))]
 pub use std_alloc::sync::Arc;
 
-/// std's, from which [`unsized_arc!`](crate::unsized_arc) makes loom's.
+/// std's `Arc`, from which [`unsized_arc!`](crate::unsized_arc) makes loom's.
 #[cfg(rast_loom)]
 #[doc(hidden)]
 pub use std_alloc::sync::Arc as StdArc;
@@ -60,7 +58,7 @@ macro_rules! unsized_arc {
     };
 }
 
-/// Makes an [`Arc`] of a trait object, which loom's cannot be coerced to.
+/// Makes an [`Arc`] of a trait object; loom's `Arc` cannot be coerced to one.
 #[cfg(rast_loom)]
 #[doc(hidden)]
 #[macro_export]
@@ -74,8 +72,8 @@ macro_rules! unsized_arc {
 pub use crate::lock::{Condvar, Mutex, MutexGuard};
 /// std's cell that is written once, for values of the whole process.
 ///
-/// It is std's own in modelled builds too, because a model's values end with each
-/// execution; so it may hold no part of a protocol.
-/// Reading is wait-free; the first write blocks others that ask for the value.
+/// It is std's own in models too, because a model's values end with each execution; so it must not
+/// be part of a protocol. Reading is wait-free; the first write blocks other threads that need the
+/// value.
 #[cfg(feature = "std")]
 pub use std::sync::OnceLock;

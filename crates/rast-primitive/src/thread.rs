@@ -39,11 +39,11 @@ pub use shuttle::thread_local;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 pub use std::thread_local;
 
-/// Starts a thread that bears `name` in debuggers and panic messages.
+/// Starts a thread with a name for debuggers and panic messages.
 ///
 /// # Errors
 ///
-/// What the system says when it refuses another thread.
+/// The error of the system if it cannot start a thread.
 pub fn spawn_named<F, T>(name: String, f: F) -> io::Result<JoinHandle<T>>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -52,11 +52,11 @@ where
     imp::Builder::new().name(name).spawn(f)
 }
 
-/// Sets how late the system may end the timed sleeps of the calling thread, to save power; returns
-/// whether it did.
+/// Sets how late the system may end the timed sleeps of the calling thread to save power; returns
+/// `true` if it did.
 ///
-/// Linux adds 50 µs by itself, and takes 0 as that. Elsewhere, and in a model, nothing is done. One
-/// system call.
+/// Linux uses 50 µs by default, and for the value 0. Elsewhere, and in a model, the call does
+/// nothing. One system call.
 ///
 /// ```
 /// # #[cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]
@@ -87,9 +87,9 @@ pub fn current_id() -> ThreadId {
     imp::current().id()
 }
 
-/// Returns how many threads can run at once here: at least 1, and 2 in a model.
+/// Returns the number of threads that can run at once: at least 1, and 2 in a model.
 ///
-/// Reads system files on Linux; ask once and keep the answer.
+/// Reads system files on Linux; call it once and store the result.
 pub fn available_parallelism() -> usize {
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     return imp::available_parallelism().map_or(1, core::num::NonZero::get);

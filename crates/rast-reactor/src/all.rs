@@ -1,6 +1,6 @@
 //! Several futures at once, in one task.
 //!
-//! Each future has a waker of its own, which notes its number. So a wake-up costs one poll, however
+//! Each future has its own waker, which records its number. So a wake-up costs one poll, however
 //! many futures there are.
 
 use core::fmt;
@@ -13,10 +13,10 @@ use std_alloc::vec::Vec;
 
 use crate::primitive::sync::Mutex;
 
-/// Which futures are to be polled.
+/// The futures that must be polled.
 struct Woken {
     numbers: Vec<usize>,
-    /// By number: it is among them.
+    /// By number: whether it is recorded.
     is_noted: Vec<bool>,
     /// Wakes the task.
     task: Option<Waker>,
@@ -42,7 +42,7 @@ impl Wake for Member {
                 return;
             }
             woken.numbers.push(self.number);
-            // The first wakes for all that come until the next poll.
+            // The first wake-up covers all that follow until the next poll.
             woken.task.take()
         };
         if let Some(task) = task {
@@ -66,10 +66,10 @@ pub struct AllResults<F: Future> {
     group: Arc<Group>,
 }
 
-/// Awaits all of `futures` in this task, at the same time; returns their outputs in order.
+/// Awaits all of `futures` in this task, concurrently; returns their outputs in order.
 ///
-/// A panic of one of them is one of the caller. Cost: an allocation for each; then a wake-up polls
-/// the future that it is for and no other.
+/// A panic of one of them propagates to the caller. Cost: one allocation each; a wake-up then polls
+/// only the future that it is for.
 ///
 /// # Panics
 ///
@@ -114,7 +114,7 @@ impl<F: Future> Future for AllResults<F> {
         // pinned.
         let this = unsafe { self.get_unchecked_mut() };
         assert!(!this.is_taken, "an AllResults is polled after it was ready");
-        // Cloned and dropped outside of the lock, since wakers are code of the user.
+        // Cloned and dropped outside of the lock, since wakers are user code.
         let waker = cx.waker().clone();
         let (mut numbers, old) = {
             let mut woken = this.group.0.lock();
@@ -132,7 +132,7 @@ impl<F: Future> Future for AllResults<F> {
                 // Woken after it was ready.
                 continue;
             };
-            // SAFETY: it is pinned as `self` is: it lies in the box and is not moved.
+            // SAFETY: it is pinned as `self` is: it is in the box and is not moved.
             let future = unsafe { Pin::new_unchecked(future) };
             if let Poll::Ready(output) = future.poll(&mut Context::from_waker(waker)) {
                 // Drops the future in place.

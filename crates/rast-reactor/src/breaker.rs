@@ -1,16 +1,15 @@
-//! A circuit breaker: calls that fail are given up early for a while.
+//! A circuit breaker: after repeated failures, calls are rejected for a while.
 //!
 //! ```text
-//!            5 failures in a row                   the time is up: one probe
+//!            5 failures in a row                   the time is over: one probe
 //!   Closed ──────────────────────► Open until t ──────────────────────────► Probing
 //!     ▲                               ▲                                       │  │
 //!     │                               └── fails, is dropped, or is late ──────┘  │
 //!     └───────────────────────────────────── succeeds ──────────────────────────┘
 //! ```
 //!
-//! Each change of the state has a number, and a call counts only in the state that admitted it. So
-//! an old call that fails while the probe is on its way opens nothing, and a late probe closes
-//! nothing.
+//! Each state has a number, and a call counts only in the state that admitted it. So an old call
+//! that fails during a probe does not open the breaker, and a late probe does not close it.
 
 use core::cell::Cell;
 use core::fmt;
@@ -28,7 +27,7 @@ enum State {
     Probing { deadline: Instant },
 }
 
-/// How a breaker is set up.
+/// The configuration of a breaker.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     failures: u32,
@@ -44,18 +43,19 @@ struct Core<C> {
     state: Cell<State>,
     /// The number of the state.
     number: Cell<u64>,
-    /// How long it is open next time.
+    /// The duration of the next open state.
     wait: Cell<Duration>,
 }
 
-/// Refuses calls of a service that fails, for a while that doubles; then lets one probe through.
+/// Rejects calls of a service that fails, for a time that doubles; then admits one probe.
 ///
-/// It opens after 5 failures in a row, for 100 ms, then for twice as long each time up to 30 s,
-/// less up to 20 %. One probe is admitted after that: if it succeeds the breaker closes. A probe
-/// that fails, is dropped, or has no result after 10 s opens it again. All of that can be set.
+/// It opens after 5 failures in a row, first for 100 ms, then for twice as long each time up to 30
+/// s, minus up to 20 %. Then one probe is admitted. If the probe succeeds, the breaker closes. If
+/// it fails, is dropped, or has no result after 10 s, the breaker opens again. All values can be
+/// set.
 ///
 /// For the tasks of one thread; clones are the same breaker. A call takes no lock and allocates
-/// nothing; the clock is read where it matters.
+/// nothing, and reads the clock only if the state depends on it.
 ///
 /// # Examples
 ///
@@ -77,7 +77,7 @@ struct Core<C> {
 /// ```
 pub struct Breaker<C = MonotonicClock>(Rc<Core<C>>);
 
-/// A breaker refused a call.
+/// The breaker rejected a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
     /// When it may admit a probe, by its clock.
@@ -92,9 +92,10 @@ impl fmt::Display for Open {
 
 impl core::error::Error for Open {}
 
-/// A call that a breaker admitted. Its result is to be told.
+/// A call that a breaker admitted. Report its result by [`succeed`](Self::succeed) or
+/// [`fail`](Self::fail).
 ///
-/// Dropped without a result, a probe counts as failed, and another call not at all.
+/// A probe that is dropped without a result counts as failed; another call then does not count.
 #[must_use = "a probe that is dropped has failed"]
 pub struct Admission<C: Clock = MonotonicClock> {
     core: Rc<Core<C>>,
@@ -103,7 +104,7 @@ pub struct Admission<C: Clock = MonotonicClock> {
     is_told: bool,
 }
 
-/// Sets up a [`Breaker`].
+/// Builds a [`Breaker`].
 #[derive(Clone, Debug)]
 #[must_use = "it makes a breaker by `build`"]
 pub struct BreakerBuilder<C = MonotonicClock> {
@@ -112,7 +113,7 @@ pub struct BreakerBuilder<C = MonotonicClock> {
 }
 
 impl Breaker {
-    /// Sets up a breaker.
+    /// Starts to build a breaker.
     pub fn builder() -> BreakerBuilder {
         BreakerBuilder {
             setup: Setup {
@@ -128,32 +129,33 @@ impl Breaker {
 }
 
 impl<C> BreakerBuilder<C> {
-    /// After how many failures in a row it opens; 0 counts as 1.
+    /// Sets the number of failures in a row after which it opens; 0 counts as 1.
     pub fn failures(mut self, failures: u32) -> Self {
         self.setup.failures = failures.max(1);
         self
     }
 
-    /// For how long it opens first, and at most. If the first is longer, both are that.
+    /// Sets the first and the maximum duration of the open state. If the first is longer, both are
+    /// that.
     pub fn wait(mut self, first: Duration, most: Duration) -> Self {
         self.setup.wait = first;
         self.setup.wait_max = most.max(first);
         self
     }
 
-    /// By how much of that it is open shorter at most; over 100 counts as 100.
+    /// Sets by how many percent the open state is shorter at most; over 100 counts as 100.
     pub fn jitter_percent(mut self, percent: u32) -> Self {
         self.setup.jitter_percent = percent;
         self
     }
 
-    /// After which time a probe without a result has failed.
+    /// Sets the time after which a probe without a result counts as failed.
     pub fn probe(mut self, limit: Duration) -> Self {
         self.setup.probe = limit;
         self
     }
 
-    /// Its clock.
+    /// Sets the clock.
     pub fn clock<D: Clock>(self, clock: D) -> BreakerBuilder<D> {
         BreakerBuilder {
             setup: self.setup,
@@ -181,11 +183,11 @@ impl<C> Clone for Breaker<C> {
 }
 
 impl<C: Clock> Breaker<C> {
-    /// Admits a call, or refuses it.
+    /// Admits or rejects a call.
     ///
     /// # Errors
     ///
-    /// [`Open`], also while a probe is on its way.
+    /// [`Open`], also during a probe.
     pub fn admit(&self) -> Result<Admission<C>, Open> {
         let core = &self.0;
         let is_probe = !matches!(core.state(), State::Closed { .. });
@@ -207,7 +209,7 @@ impl<C: Clock> Breaker<C> {
     }
 }
 
-/// So much later.
+/// Returns an instant that is `span` later.
 fn after(at: Instant, span: Duration) -> Instant {
     at.saturating_add(Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX)))
 }
@@ -222,7 +224,7 @@ impl<C: Clock> Core<C> {
         self.number.set(self.number.get() + 1);
     }
 
-    /// Opens at `at`, for twice as long the next time.
+    /// Opens at `at`, and doubles the duration of the next open state.
     fn open(&self, at: Instant) {
         let most = self.wait.get();
         let wait = between(most - part(most, self.setup.jitter_percent), most);
@@ -233,14 +235,14 @@ impl<C: Clock> Core<C> {
         });
     }
 
-    /// Begins a probe if its time has come.
+    /// Starts a probe if it is due.
     fn probe(&self) -> Result<(), Open> {
         let now = self.clock.now();
         if let State::Probing { deadline } = self.state() {
             if now < deadline {
                 return Err(Open { retry_at: deadline });
             }
-            // It failed when it was late.
+            // The probe failed when it became late.
             self.open(deadline);
         }
         if let State::Open { until } = self.state()
@@ -254,7 +256,7 @@ impl<C: Clock> Core<C> {
         Ok(())
     }
 
-    /// A call that the state `number` admitted has a result.
+    /// Records the result of a call that the state `number` admitted.
     fn tell(&self, number: u64, is_success: bool) {
         if number != self.number.get() {
             return;
@@ -281,26 +283,26 @@ impl<C: Clock> Core<C> {
                     self.open(now);
                 }
             }
-            // An open one admits nothing.
+            // An open breaker admits nothing.
             (State::Open { .. }, _) => {}
         }
     }
 }
 
 impl<C: Clock> Admission<C> {
-    /// Returns `true` if the breaker waits for this result.
+    /// Returns `true` if this call is the probe.
     #[must_use]
     pub fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// The call succeeded.
+    /// Reports that the call succeeded.
     pub fn succeed(mut self) {
         self.is_told = true;
         self.core.tell(self.number, true);
     }
 
-    /// The call failed.
+    /// Reports that the call failed.
     pub fn fail(mut self) {
         self.is_told = true;
         self.core.tell(self.number, false);

@@ -1,24 +1,24 @@
-//! How many calls of one reactor to another may be on their way: the credits of an ordered pair.
+//! Credits: they limit how many calls of one reactor to another may be sent and not started.
 //!
 //! ```text
 //!   caller                      word: returned << 1 | waits        target
-//!   sent (its own)  ───────────────────┐        ┌──────────────────  a closure begins,
+//!   sent (its own)  ───────────────────┐        ┌──────────────────  a closure starts,
 //!   free = 1024 - (sent - returned)  ◄─┴────────┘                    or is dropped: returned += 1
 //! ```
 //!
-//! A caller without a credit sets `waits` and reads `returned` by one operation; a target adds to
+//! A caller without a credit sets `waits` and reads `returned` by one operation. A target adds to
 //! `returned` and reads `waits` by one operation. All operations on one word are in one order. So
-//! either the caller sees the credit, or the target sees that the caller waits, clears the mark and
-//! wakes it.
+//! either the caller sees the credit, or the target sees that the caller waits, clears the bit and
+//! wakes the caller.
 
 use core::cell::Cell;
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// Calls of one pair that may be on their way.
+/// Number of calls of one pair that may be sent and not started.
 pub const CREDITS: u64 = 1024;
 
-/// The caller waits for a credit.
+/// Set while the caller waits for a credit.
 const WAITS: u64 = 1;
 const ONE: u64 = 2;
 
@@ -27,27 +27,27 @@ const ONE: u64 = 2;
 pub struct Pair(AtomicU64);
 
 impl Pair {
-    /// A pair with all its credits.
+    /// Makes a pair with all its credits.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Returns a credit, on any thread; `true` if the caller is to be woken.
+    /// Returns a credit, on any thread; returns `true` if the caller must be woken.
     #[must_use = "true: the caller waits"]
     pub fn give_back(&self) -> bool {
-        // Relaxed: a count and a mark in one word; the wake-up orders what comes after it.
+        // Relaxed: a count and a bit in one word; the wake-up orders what follows it.
         let before = self.0.fetch_add(ONE, Ordering::Relaxed);
-        // Relaxed: as above. Of two threads that saw the mark, the one that clears it wakes.
+        // Relaxed: as above. Of two threads that saw the bit, the one that clears it wakes.
         before & WAITS != 0 && self.0.fetch_and(!WAITS, Ordering::Relaxed) & WAITS != 0
     }
 
     fn returned(&self) -> u64 {
-        // Relaxed: a stale count hides a credit, and `wait` looks by a read-modify-write.
+        // Relaxed: a stale count hides a credit, and `wait` checks by a read-modify-write.
         self.0.load(Ordering::Relaxed) / ONE
     }
 
-    /// Marks that the caller waits; returns how many credits were returned.
+    /// Sets the bit that the caller waits; returns the number of returned credits.
     fn wait(&self) -> u64 {
         // Relaxed: one order of operations on the word, as at the head of the file.
         self.0.fetch_or(WAITS, Ordering::Relaxed) / ONE
@@ -60,16 +60,16 @@ impl Default for Pair {
     }
 }
 
-/// The caller's side of a pair; on its thread alone.
+/// The caller's side of a pair; used only on its thread.
 #[derive(Debug, Default)]
 pub struct Sent {
     sent: Cell<u64>,
-    /// What was returned, when it was last looked at.
+    /// Cached number of returned credits.
     returned: Cell<u64>,
 }
 
 impl Sent {
-    /// Takes a credit, if there is one. A load at most, and none while the last look suffices.
+    /// Takes a credit, if there is one. At most one load, and none if the cached number suffices.
     pub fn take(&self, pair: &Pair) -> bool {
         if self.is_spent() {
             self.returned.set(pair.returned());
@@ -77,7 +77,8 @@ impl Sent {
         self.take_known()
     }
 
-    /// As [`take`](Self::take); if there is none, the next one that is returned wakes the caller.
+    /// As [`take`](Self::take); if there is no credit, the next one that is returned wakes the
+    /// caller.
     pub fn take_or_wait(&self, pair: &Pair) -> bool {
         if self.take(pair) {
             return true;

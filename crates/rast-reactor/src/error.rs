@@ -1,4 +1,4 @@
-//! What is refused, and what has failed.
+//! Errors of calls and of the builder.
 
 use core::any::Any;
 use core::error::Error;
@@ -8,7 +8,7 @@ use std_alloc::boxed::Box;
 
 use rast_executor::JoinError;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 ///
 /// ```
 /// use rast_reactor::{CallError, Reactors, reactor_task};
@@ -24,9 +24,9 @@ use rast_executor::JoinError;
 pub enum CallError {
     /// It panicked with this payload, for `std::panic::resume_unwind`.
     Panicked(Box<dyn Any + Send>),
-    /// What was to run it has stopped, or it was aborted.
+    /// The reactor or pool that was to run it has stopped, or it was aborted.
     Stopped,
-    /// There is no reactor of that number.
+    /// There is no reactor with that number.
     NoReactor,
 }
 
@@ -39,7 +39,7 @@ impl From<JoinError> for CallError {
     }
 }
 
-// The payload is reached by value alone, so it is not asked to be `Debug`.
+// Only the value of the payload is used, so it need not be `Debug`.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -62,15 +62,15 @@ impl fmt::Display for CallError {
 
 impl Error for CallError {}
 
-/// Why [`Builder::build`](crate::Builder::build) made no reactors.
+/// The reason why [`Builder::build`](crate::Builder::build) failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// None were asked for.
+    /// The number of reactors is zero.
     NoReactors,
-    /// More than 1,024 were asked for.
+    /// More than 1,024 reactors.
     TooManyReactors,
-    /// The number of cores given is not the number of reactors.
+    /// The number of given cores is not the number of reactors.
     Cores {
         /// The reactors.
         reactors: usize,
@@ -81,22 +81,23 @@ pub enum BuildError {
     MissingCore(usize),
     /// A name contains a NUL.
     Name,
-    /// The owner of a type of resources is no reactor.
+    /// The owner of a type of resources is not a reactor.
     MissingOwner {
         /// The type.
         resource: &'static str,
         /// The owner.
         owner: usize,
     },
-    /// A type of resources was given two owners.
+    /// A type of resources has two owners.
     OwnedTwice(&'static str),
     /// A policy of the pool has no thread that could run it, or there are too many threads.
     Threads,
-    /// The system has no thread for it.
+    /// The system could not start a thread.
     Spawn(io::Error),
-    /// The backend that was asked for is refused, or the system has no poll.
+    /// The requested backend is not available, or the system has no readiness poll.
     Io(io::Error),
-    /// The buffers of receives are not a power of two, have no bytes, or more than 2^30 in all.
+    /// The number of receive buffers is not a power of two, or they have no bytes, or more than
+    /// 2^30 in all.
     Chunks,
 }
 

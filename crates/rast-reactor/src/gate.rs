@@ -1,4 +1,4 @@
-//! A gate: so many users at once, the others in order.
+//! A gate: admits a limited number of users at once, the others in order.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -14,16 +14,16 @@ struct State {
     users_max: usize,
     is_closed: bool,
     line: Line<()>,
-    /// Those that wait for the last user to leave.
+    /// Tasks that wait for the last user to leave.
     draining: Vec<Waker>,
 }
 
 struct Core(RefCell<State>);
 
-/// Lets a number of users in at once; the others wait in order. It can be closed and drained.
+/// Admits a number of users at once; the others wait in order. It can be closed and drained.
 ///
 /// For the tasks of one thread; clones are the same gate. A user that is dropped while it waits
-/// leaves the line. Cost: a few loads and stores, and an allocation for a wait.
+/// leaves the wait list. Cost: a few loads and stores, and one allocation per wait.
 ///
 /// # Examples
 ///
@@ -48,7 +48,7 @@ struct Core(RefCell<State>);
 #[derive(Clone)]
 pub struct Gate(Rc<Core>);
 
-/// A user of a [`Gate`]; dropping it leaves.
+/// A user of a [`Gate`]; dropping it leaves the gate.
 #[must_use = "the user leaves when it is dropped"]
 pub struct Pass(Rc<Core>);
 
@@ -56,10 +56,10 @@ pub struct Pass(Rc<Core>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateClosed;
 
-/// Why [`Gate::try_enter`] let none in.
+/// The reason why [`Gate::try_enter`] rejected a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnterError {
-    /// As many as may are in, or others wait.
+    /// The maximum number is inside, or others wait.
     Full,
     /// The gate was closed.
     Closed,
@@ -84,7 +84,7 @@ impl core::error::Error for GateClosed {}
 impl core::error::Error for EnterError {}
 
 impl Gate {
-    /// Makes an open gate. With 0 users each waits until it is closed.
+    /// Makes an open gate. With 0 users every user waits until it is closed.
     #[must_use]
     pub fn new(users_max: usize) -> Self {
         Self(Rc::new(Core(RefCell::new(State {
@@ -114,7 +114,7 @@ impl Gate {
         }
     }
 
-    /// Enters if there is room and none waits.
+    /// Enters if there is room and no user waits.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Gate {
         Ok(Pass(Rc::clone(&self.0)))
     }
 
-    /// Closes the gate at once: those that wait get an error. Then waits until the last user has
-    /// left. It may be called again, and dropped; the gate stays closed.
+    /// Closes the gate at once: waiting users get an error. Then waits until the last user has
+    /// left. It may be called again, and its future may be dropped; the gate stays closed.
     ///
     /// A user that closes the gate must leave before it awaits this.
     pub fn close(&self) -> impl Future<Output = ()> + use<> {
@@ -145,7 +145,7 @@ impl Gate {
         ended.wake();
         let core = Rc::clone(&self.0);
         core::future::poll_fn(move |cx| {
-            // Cloned before the borrow, since wakers are code of the user.
+            // Cloned before the borrow, since wakers are user code.
             let waker = cx.waker().clone();
             let mut state = core.0.borrow_mut();
             if state.users == 0 {
@@ -165,13 +165,13 @@ impl Gate {
         self.0.0.borrow().is_closed
     }
 
-    /// How many users are in.
+    /// Returns the number of users inside.
     #[must_use]
     pub fn users(&self) -> usize {
         self.0.0.borrow().users
     }
 
-    /// How many wait.
+    /// Returns the number of waiting users.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.0.borrow().line.len()
@@ -214,7 +214,7 @@ impl Place for Core {
         self.leave();
     }
 
-    // Each waits for the same, so the next one has nothing of it.
+    // All waiters need the same, so the next one gains nothing.
     fn left(&self) {}
 }
 

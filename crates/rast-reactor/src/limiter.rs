@@ -1,9 +1,9 @@
-//! A limiter: so many tokens per period, with a burst, by the generic cell rate algorithm.
+//! A rate limiter: a number of tokens per period, with a burst, by the generic cell rate algorithm.
 //!
-//! The state is one number, the theoretical arrival time: when the tokens that were taken would
-//! have come one by one at the rate. `n` tokens are there if that time, `n` tokens later, is at
-//! most a burst ahead of now. Times are counted in nanoseconds times the tokens of a period, so
-//! that a token costs a whole number of them: nothing is rounded, and no error adds up.
+//! The state is one number, the theoretical arrival time: the time at which the tokens taken so far
+//! would have arrived one by one at the rate. `n` tokens are available if that time, `n` tokens
+//! later, is at most a burst ahead of now. Times are counted in nanoseconds times the tokens of a
+//! period, so nothing is rounded and no error accumulates.
 
 use core::cell::Cell;
 use core::fmt;
@@ -13,7 +13,7 @@ use rast_executor::timers::{Clock, Instant, MonotonicClock};
 
 use crate::gate::Gate;
 
-/// Lets requests through at a rate, and bursts of them; for the tasks of one thread.
+/// Admits requests at a rate, and bursts of them; for the tasks of one thread.
 ///
 /// # Examples
 ///
@@ -34,16 +34,16 @@ use crate::gate::Gate;
 /// ```
 pub struct Limiter<C = MonotonicClock> {
     clock: C,
-    /// Tokens of a period: the units of a nanosecond.
+    /// Tokens per period: the number of units per nanosecond.
     tokens: u64,
     /// The units of a token: the nanoseconds of a period.
     token: u64,
     burst: u32,
     /// The theoretical arrival time, in units.
     arrival: Cell<u128>,
-    /// Tokens that calls of `acquire` wait for.
+    /// Tokens for which calls of `acquire` wait.
     wanted: Cell<u64>,
-    /// One waits for tokens, the others for their turn.
+    /// The first request waits for tokens, the others for their turn.
     turn: Gate,
 }
 
@@ -71,15 +71,16 @@ impl Drop for Wanted<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidRate;
 
-/// More tokens than the burst: they are never there at once.
+/// The request exceeds the burst, so it can never be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// The tokens are not there yet.
+/// The tokens are not available yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// When they are there beside the tokens that others wait for, by the limiter's clock: later
-    /// than now. A [`try_acquire`](Limiter::try_acquire) succeeds then, if no others come before.
+    /// When they will be available in addition to the tokens for which others wait, by the
+    /// limiter's clock; later than now. A [`try_acquire`](Limiter::try_acquire) then succeeds, if
+    /// no other request comes first.
     pub retry_at: Instant,
 }
 
@@ -106,7 +107,8 @@ impl core::error::Error for TooLarge {}
 impl core::error::Error for Limited {}
 
 impl Limiter {
-    /// Makes a limiter of `tokens` per period by the system's monotonic clock, with a whole burst.
+    /// Makes a limiter of `tokens` per period by the system's monotonic clock; a whole burst is
+    /// available.
     ///
     /// # Errors
     ///
@@ -117,7 +119,7 @@ impl Limiter {
 }
 
 impl<C: Clock> Limiter<C> {
-    /// As [`new`](Limiter::new), by another clock.
+    /// As [`new`](Limiter::new), with another clock.
     ///
     /// # Errors
     ///
@@ -143,11 +145,12 @@ impl<C: Clock> Limiter<C> {
         })
     }
 
-    /// Takes tokens if they are there beside those that others wait for. A reading of the clock.
+    /// Takes tokens if they are available in addition to those for which others wait. Reads the
+    /// clock.
     ///
     /// # Errors
     ///
-    /// [`TooLarge`] above the burst. The inner one is [`Limited`].
+    /// [`TooLarge`] above the burst. The inner error is [`Limited`].
     pub fn try_acquire(&self, tokens: u32) -> Result<Result<(), Limited>, TooLarge> {
         if tokens > self.burst {
             return Err(TooLarge);
@@ -156,10 +159,10 @@ impl<C: Clock> Limiter<C> {
         Ok(self.take(now, tokens, self.wanted.get()))
     }
 
-    /// Waits until the tokens are there, and takes them: first come, first served.
+    /// Waits until the tokens are available, and takes them: first come, first served.
     ///
-    /// Cancel-safe: a wait that is dropped has taken none. It sleeps in the executor, whose clock
-    /// is to go as fast as the limiter's.
+    /// Cancel-safe: a dropped wait has taken none. It sleeps in the executor, whose clock must run
+    /// at the rate of the limiter's.
     ///
     /// # Errors
     ///
@@ -198,12 +201,12 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Takes tokens if they are there after `wanted` others were taken, each as soon as it was
-    /// there. So only a wait that is polled late, past the time that was told to this request, is
-    /// overtaken; it then waits for what was taken.
+    /// Takes tokens if they are available after `wanted` others were taken, each as soon as it was
+    /// available. So a wait is overtaken only if it is polled late, after the time that was
+    /// reported to this request; it then waits for what was taken.
     ///
-    /// While some are wanted, the arrival time is not before the time at which the last of them are
-    /// there: so taking them in time adds their units to it.
+    /// While tokens are wanted, the arrival time is not before the time at which the last of them
+    /// is available: so taking them in time adds their units to it.
     fn take(&self, now: Instant, tokens: u32, wanted: u64) -> Result<(), Limited> {
         let units = |tokens: u64| u128::from(tokens) * u128::from(self.token);
         let now = u128::from(now.as_nanos()) * u128::from(self.tokens);

@@ -1,7 +1,7 @@
-//! Tasks of one thread that wait in order: for a credit, a gate, a lock.
+//! Wait lists: tasks of one thread that wait in order for a credit, a gate, or a lock.
 //!
-//! A waiter is counted once and marked when it is served or leaves, so that leaving costs nothing
-//! and the line forgets it when it comes to it, or when half of the line has left.
+//! A waiter that is served or leaves is only marked. So leaving takes constant time. The list
+//! removes marked waiters when they become the first, or when half of the list has left.
 
 use core::cell::{Cell, RefCell};
 use core::pin::Pin;
@@ -15,28 +15,28 @@ use crate::primitive::panics::quietly;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
-    /// Has what it waited for.
+    /// It has what it waited for.
     Served,
-    /// Will not get it.
+    /// It will not get it.
     Refused,
     Left,
 }
 
-/// One that waits, and what it waits for.
+/// A waiter, and what it waits for.
 pub(crate) struct Waiter<T> {
     pub(crate) wants: T,
     state: Cell<State>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// The line.
+/// The wait list.
 pub(crate) struct Line<T> {
     waiters: VecDeque<Rc<Waiter<T>>>,
     left: usize,
 }
 
-/// Those that were served or refused, to be woken when nothing is borrowed: a waker is code of the
-/// user.
+/// Waiters that were served or refused, to be woken once nothing is borrowed, because a waker is
+/// user code.
 #[must_use = "they are woken by `wake`"]
 pub(crate) struct Ended<T>(Vec<Rc<Waiter<T>>>);
 
@@ -45,7 +45,7 @@ impl<T> Ended<T> {
         Self(Vec::new())
     }
 
-    /// Wakes all of them. A waker that panics keeps none of the others from being woken.
+    /// Wakes all of them, even if a waker panics.
     pub(crate) fn wake(self) {
         for waiter in self.0 {
             let waker = waiter.waker.borrow_mut().take();
@@ -80,7 +80,7 @@ impl<T> Line<T> {
         waiter
     }
 
-    /// The first that waits.
+    /// Returns the first waiter.
     pub(crate) fn first(&mut self) -> Option<&Rc<Waiter<T>>> {
         while self.waiters.front()?.state.get() == State::Left {
             self.waiters.pop_front();
@@ -89,12 +89,12 @@ impl<T> Line<T> {
         self.waiters.front()
     }
 
-    /// Serves the first that waits.
+    /// Serves the first waiter.
     pub(crate) fn serve(&mut self, ended: &mut Ended<T>) {
         self.end_first(State::Served, ended);
     }
 
-    /// Refuses all that wait.
+    /// Refuses all waiters.
     pub(crate) fn refuse_all(&mut self, ended: &mut Ended<T>) {
         while self.first().is_some() {
             self.end_first(State::Refused, ended);
@@ -110,7 +110,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Takes a waiter out that was neither served nor refused.
+    /// Removes a waiter that was neither served nor refused.
     fn leave(&mut self, waiter: &Waiter<T>) {
         debug_assert_eq!(waiter.state.get(), State::Waiting, "it is in the line");
         waiter.state.set(State::Left);
@@ -123,24 +123,24 @@ impl<T> Line<T> {
     }
 }
 
-/// What has a line.
+/// A structure with a wait list.
 pub(crate) trait Place {
-    /// What its waiters want.
+    /// What its waiters wait for.
     type Wants;
 
-    /// Calls `f` with the line.
+    /// Calls `f` with the wait list.
     fn line<R>(&self, f: impl FnOnce(&mut Line<Self::Wants>) -> R) -> R;
 
-    /// A waiter that was served has gone without what it got: it goes to the next.
+    /// A served waiter was dropped before it used what it got: that goes to the next one.
     fn give_back(&self, wants: &Self::Wants);
 
-    /// A waiter has left the line, which may let the next one on.
+    /// A waiter has left the list, which may let the next one proceed.
     fn left(&self);
 }
 
-/// A place in a line: ready with `true` when it is served, with `false` when it is refused.
+/// An entry of a wait list: ready with `true` when it is served, with `false` when it is refused.
 ///
-/// Dropped before, it leaves the line, or gives back what it was served.
+/// If it is dropped earlier it leaves the list, or returns what it was served.
 pub(crate) struct Wait<P: Place> {
     place: Rc<P>,
     waiter: Option<Rc<Waiter<P::Wants>>>,
@@ -155,7 +155,7 @@ impl<P: Place> Wait<P> {
     }
 }
 
-// Nothing is pinned in it.
+// Nothing in it is pinned.
 impl<P: Place> Unpin for Wait<P> {}
 
 impl<P: Place> Future for Wait<P> {
@@ -169,7 +169,7 @@ impl<P: Place> Future for Wait<P> {
             State::Served => true,
             State::Refused => false,
             State::Waiting | State::Left => {
-                // Cloned and dropped outside of the borrow, since wakers are code of the user.
+                // Cloned and dropped outside of the borrow, since wakers are user code.
                 let waker = cx.waker().clone();
                 let old = waiter.waker.replace(Some(waker));
                 drop(old);
@@ -189,8 +189,8 @@ impl<P: Place> Drop for Wait<P> {
         match waiter.state.get() {
             State::Served => self.place.give_back(&waiter.wants),
             State::Waiting => {
-                // Taken out before the line may drop the waiter, and dropped outside of the borrow,
-                // since wakers are code of the user.
+                // Taken out before the list may drop the waiter, and dropped outside of the borrow,
+                // since wakers are user code.
                 let waker = waiter.waker.take();
                 self.place.line(|line| line.leave(&waiter));
                 self.place.left();

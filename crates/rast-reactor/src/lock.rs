@@ -1,8 +1,8 @@
 //! Locks between tasks of one thread, which report deadlocks.
 //!
-//! A [`LockScope`] is a node of a wait-for graph: it waits for at most one lock at a time, since a
-//! wait borrows it. A scope that waits has an edge to each scope that must let go before it gets
-//! the lock: holders, and waiters ahead.
+//! A [`LockScope`] is a node of a wait-for graph. A wait borrows its scope, so a scope waits for at
+//! most one lock at a time. A waiting scope has an edge to each scope that must release the lock
+//! before it gets the lock: holders, and waiters ahead of it.
 //!
 //! ```text
 //!   scope A ──waits for──► lock 1 ◄──holds── scope B ──waits for──► lock 2 ◄──holds── scope A
@@ -10,18 +10,18 @@
 //!      └───────────────────── the wait that would close this is refused ─────────────────┘
 //! ```
 //!
-//! The search for a cycle follows the edges to holders alone, and is still exact:
+//! The search for a cycle follows only the edges to holders, and is still exact:
 //!
 //! 1. A waiter ahead waits for the same lock, and for nothing else. So its edges lead to the
-//!    holders of that lock, and to waiters further ahead, of which the same is true.
-//! 2. Whatever the modes are, one that waits needs all holders to let go. An exclusive one is not
-//!    compatible with any. A shared one waits behind an exclusive holder, which is the only one, or
-//!    behind an exclusive waiter, which needs all of them to go.
+//!    holders of that lock, and to waiters further ahead, for which the same is true.
+//! 2. Whatever the modes, a waiter needs all holders to release the lock. An exclusive request is
+//!    compatible with no other. A shared one waits behind an exclusive holder, which is the only
+//!    holder, or behind an exclusive waiter, which needs all holders to release.
 //!
 //! So the scopes that are reached through waiters ahead are those that are reached through holders.
-//! A cycle can only be closed by a wait that begins: a grant gives edges to a scope that runs, and
-//! a release or a wait that ends takes edges away. So one search for each wait finds every
-//! deadlock, and refuses nothing else. A lock that is free costs no search.
+//! Only the start of a wait can close a cycle: a grant adds edges to a scope that runs, and a
+//! release, or the end of a wait, removes edges. So one search per wait finds every deadlock, and
+//! refuses nothing else. A free lock needs no search.
 
 use core::cell::{Cell, Ref, RefCell, RefMut};
 use core::fmt;
@@ -40,9 +40,9 @@ enum Mode {
 /// A scope in the graph.
 #[derive(Default)]
 struct Node {
-    /// The lock that it waits for.
+    /// The lock for which it waits.
     waits_for: RefCell<Option<Rc<Core>>>,
-    /// A wait of it was refused.
+    /// Whether a wait of this scope was refused.
     is_deadlocked: Cell<bool>,
 }
 
@@ -50,16 +50,16 @@ struct Node {
 struct Core(RefCell<State>);
 
 struct State {
-    /// Many if the mode is shared.
+    /// More than one only in shared mode.
     holders: Vec<Rc<Node>>,
     mode: Mode,
     line: Line<(Rc<Node>, Mode)>,
-    /// The search at hand was here.
+    /// Whether the current search has visited it.
     is_searched: Cell<bool>,
 }
 
 impl State {
-    /// Returns `true` if one more may hold it.
+    /// Returns `true` if a further scope may hold it in this mode.
     fn admits(&self, mode: Mode) -> bool {
         self.holders.is_empty() || (mode, self.mode) == (Mode::Shared, Mode::Shared)
     }
@@ -81,7 +81,7 @@ impl Core {
         })))
     }
 
-    /// Takes the lock if none is in its way or waits.
+    /// Acquires the lock if no holder excludes that and no scope waits.
     fn try_lock(&self, scope: &LockScope, mode: Mode) -> bool {
         let mut state = self.0.borrow_mut();
         let may = state.line.is_empty() && state.admits(mode);
@@ -101,7 +101,7 @@ impl Core {
 
     #[cold]
     async fn lock_slow(self: &Rc<Self>, node: &Rc<Node>, mode: Mode) -> Result<(), Deadlock> {
-        /// The edge is gone when the wait ends, however it does.
+        /// Removes the edge when the wait ends, in any way.
         struct Edge<'a>(&'a Node);
         impl Drop for Edge<'_> {
             fn drop(&mut self) {
@@ -114,7 +114,7 @@ impl Core {
         }
         let mut wait = Wait::new(self, (Rc::clone(node), mode));
         node.waits_for.replace(Some(Rc::clone(self)));
-        // Dropped before the wait, which wakes others as it leaves the line.
+        // Dropped before the wait, which wakes other tasks when it leaves the wait list.
         let _edge = Edge(node);
         let is_served = (&mut wait).await;
         debug_assert!(is_served, "lock: no wait is refused once it has begun");
@@ -134,7 +134,7 @@ impl Core {
         self.grant();
     }
 
-    /// Gives the lock to those in front that may have it.
+    /// Grants the lock to the first waiters, as many as may have it.
     fn grant(&self) {
         let mut ended = Ended::new();
         {
@@ -143,8 +143,8 @@ impl Core {
                 if !state.admits(mode) {
                     break;
                 }
-                // From here on it holds the lock and waits for none, also before it runs. A scope
-                // whose wait was forgotten may wait for another lock since.
+                // From here on the scope holds the lock and waits for none, even before it runs. A
+                // scope whose wait was leaked may wait for another lock by now.
                 node.waits_for
                     .borrow_mut()
                     .take_if(|core| core::ptr::eq(&raw const **core, self));
@@ -172,13 +172,13 @@ impl Place for Core {
     }
 }
 
-/// Returns `true` if `node` is reached from `lock`: a wait of it would close a cycle.
+/// Returns `true` if `node` is reached from `lock`, so that a wait of `node` would close a cycle.
 fn closes_cycle(lock: &Rc<Core>, node: &Rc<Node>) -> bool {
     search(lock, node).0
 }
 
-/// Searches `node` among the holders that are reached from `lock`. Returns whether it is one, and
-/// how many holders were looked at: each lock that is reached is searched once.
+/// Searches for `node` among the holders that are reached from `lock`. Returns whether it is one,
+/// and how many holders were visited: each lock that is reached is searched once.
 fn search(lock: &Rc<Core>, node: &Rc<Node>) -> (bool, usize) {
     let mut locks: Vec<Rc<Core>> = Vec::new();
     let reach = |lock: &Rc<Core>, locks: &mut Vec<Rc<Core>>| {
@@ -205,9 +205,9 @@ fn search(lock: &Rc<Core>, node: &Rc<Node>) -> (bool, usize) {
     (is_reached, looked_at)
 }
 
-/// A wait was refused: it would have closed a cycle of scopes that wait for each other.
+/// A wait was refused, because it would have closed a cycle of waiting scopes.
 ///
-/// Let go of all locks and begin again, as [`retry`](crate::retry) does.
+/// Release all locks and start again, as [`retry`](crate::retry) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlock;
 
@@ -219,10 +219,10 @@ impl fmt::Display for Deadlock {
 
 impl core::error::Error for Deadlock {}
 
-/// A request that takes locks: it waits for one at a time, and may hold many.
+/// A request that acquires locks: it waits for one at a time, and may hold several.
 ///
-/// Make one for each request. A guard that another request is given still counts for the scope that
-/// took it.
+/// Make one for each request. A guard that is passed to another request still counts for the scope
+/// that acquired it.
 #[derive(Default)]
 pub struct LockScope {
     node: Rc<Node>,
@@ -253,13 +253,13 @@ impl fmt::Debug for LockScope {
 
 /// A lock between the tasks of one thread, shared or exclusive, held across awaits.
 ///
-/// First come, first served: a shared request waits behind an exclusive one that came before. There
-/// is no upgrade: a scope that holds the lock and asks for it exclusively gets
+/// First come, first served: a shared request waits behind an earlier exclusive one. There is no
+/// upgrade: a scope that holds the lock and requests it exclusively gets
 /// [`Err(Deadlock)`](Deadlock).
 ///
-/// Known are the waits for such locks alone: tasks that wait for each other by channels or calls
-/// are not found. What is forgotten, a guard or a wait, holds its lock for ever; do not use a scope
-/// again whose wait was forgotten, because deadlocks of that wait are not found.
+/// Only waits for such locks are known: deadlocks through channels or calls are not found. A leaked
+/// guard or wait holds its lock forever. Do not use a scope again after its wait was leaked,
+/// because deadlocks of that wait are not found.
 ///
 /// Cost: if the lock is free, a few loads and stores, and no atomic operation; a release by one of
 /// many shared holders is linear in their number. A wait allocates, and searches the scopes that
@@ -300,12 +300,12 @@ impl fmt::Debug for LockScope {
 /// ```
 pub struct Lock<T> {
     core: Rc<Core>,
-    /// Borrowed as the lock is held, so no borrow of it fails.
+    /// Borrowed only while the lock is held, so no borrow fails.
     value: RefCell<T>,
 }
 
 impl<T> Lock<T> {
-    /// Makes a lock that is free.
+    /// Makes a free lock.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self {
@@ -314,13 +314,13 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits until no scope holds the lock exclusively, nor waited for that before.
+    /// Waits until no scope holds the lock exclusively, and no earlier request waits to do so.
     ///
-    /// Cancel-safe: dropping the wait gives up its place, or the lock.
+    /// Cancel-safe: dropping the wait leaves the wait list, or releases the lock.
     ///
     /// # Errors
     ///
-    /// [`Deadlock`] if `scope` would wait for itself through others.
+    /// [`Deadlock`] if `scope` would wait for itself through other scopes.
     pub async fn shared(&self, scope: &mut LockScope) -> Result<SharedGuard<'_, T>, Deadlock> {
         self.core.lock(scope, Mode::Shared).await?;
         Ok(SharedGuard {
@@ -329,13 +329,13 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Waits until no scope holds the lock, nor waited for it before.
+    /// Waits until no scope holds the lock, and no earlier request waits for it.
     ///
-    /// Cancel-safe: dropping the wait gives up its place, or the lock.
+    /// Cancel-safe: dropping the wait leaves the wait list, or releases the lock.
     ///
     /// # Errors
     ///
-    /// [`Deadlock`] if `scope` would wait for itself through others, or holds the lock.
+    /// [`Deadlock`] if `scope` would wait for itself through other scopes, or holds the lock.
     pub async fn exclusive(
         &self,
         scope: &mut LockScope,
@@ -347,7 +347,7 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Takes the lock if it is free and none waits for it.
+    /// Acquires the lock exclusively if it is free and no scope waits for it.
     #[must_use]
     pub fn try_exclusive(&self, scope: &mut LockScope) -> Option<ExclusiveGuard<'_, T>> {
         let is_taken = self.core.try_lock(scope, Mode::Exclusive);
@@ -357,7 +357,7 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Takes the lock if none holds it exclusively and none waits for it.
+    /// Acquires the lock in shared mode if no scope holds it exclusively and none waits for it.
     #[must_use]
     pub fn try_shared(&self, scope: &mut LockScope) -> Option<SharedGuard<'_, T>> {
         let is_taken = self.core.try_lock(scope, Mode::Shared);
@@ -367,7 +367,8 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Reaches the value without locking: `&mut self` shows that nothing holds it.
+    /// Returns a reference to the value without locking: `&mut self` shows that no scope holds the
+    /// lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -394,7 +395,7 @@ impl<T: fmt::Debug> fmt::Debug for Lock<T> {
     }
 }
 
-/// The right to a lock; dropping it lets go.
+/// The right to a lock; dropping it releases the lock.
 pub(crate) struct Held {
     core: Rc<Core>,
     node: Rc<Node>,
@@ -421,7 +422,7 @@ impl Drop for Held {
     }
 }
 
-/// A lock that is held, with others that share it.
+/// A lock held in shared mode.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SharedGuard<'a, T> {
@@ -437,7 +438,7 @@ impl<T> Deref for SharedGuard<'_, T> {
     }
 }
 
-/// A lock that is held alone.
+/// A lock held exclusively.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct ExclusiveGuard<'a, T> {

@@ -1,4 +1,4 @@
-//! Once more, after a deadlock.
+//! One more attempt after a deadlock.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// 1 s, 50 % more or less.
+    /// Waits 1 s, plus or minus 50 %.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -30,14 +30,14 @@ impl Retry {
         }
     }
 
-    /// How long to wait.
+    /// Sets the time to wait.
     #[must_use]
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// By how much of that the wait is longer or shorter at most; over 100 counts as 100.
+    /// Sets by how many percent the wait is longer or shorter at most; over 100 counts as 100.
     #[must_use]
     pub const fn jitter_percent(mut self, percent: u32) -> Self {
         self.jitter_percent = if percent > 100 { 100 } else { percent };
@@ -47,11 +47,11 @@ impl Retry {
     /// Runs `attempt`. If it returns an error and a wait of its scope was a deadlock, waits and
     /// runs it once more.
     ///
-    /// The first attempt is dropped, and with it its guards, before the wait.
+    /// The first attempt is dropped before the wait, and its guards with it.
     ///
     /// # Errors
     ///
-    /// Those of the last attempt.
+    /// The error of the last attempt.
     ///
     /// # Panics
     ///
@@ -95,11 +95,11 @@ impl Default for Retry {
     }
 }
 
-/// Runs `attempt`, and after a deadlock once more: [`Retry::run`] with 1 s, 50 % more or less.
+/// Runs `attempt`, and once more after a deadlock: [`Retry::run`] with 1 s, plus or minus 50 %.
 ///
 /// # Errors
 ///
-/// Those of the last attempt.
+/// The error of the last attempt.
 ///
 /// # Panics
 ///

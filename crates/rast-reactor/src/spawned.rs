@@ -1,4 +1,4 @@
-//! What awaits a task or a call.
+//! Handles of tasks and calls.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -7,7 +7,7 @@ use rast_executor::JoinHandle;
 
 use crate::error::CallError;
 
-/// A handle, or why there is none.
+/// A handle, or the reason why there is none.
 #[derive(Debug)]
 struct Outcome<T>(Result<JoinHandle<T>, Refusal>);
 
@@ -49,7 +49,7 @@ impl<T> Spawned<T> {
         Self(Outcome(Ok(handle)))
     }
 
-    /// A task that was refused.
+    /// Makes the handle of a task that was rejected.
     pub(crate) fn stopped() -> Self {
         Self(Outcome(Err(Refusal::Stopped)))
     }
@@ -79,8 +79,8 @@ impl<T> Future for Spawned<T> {
     }
 }
 
-/// A call that was sent: a future of its result. Dropping it gives the call up: a closure that has
-/// not begun is dropped where it would run, and a future at its next await.
+/// A call that was sent: a future of its result. Dropping it cancels the call: a closure that has
+/// not started is dropped where it would run, and a running future at its next await.
 #[must_use = "dropping a call gives it up"]
 #[derive(Debug)]
 pub struct Call<T>(Outcome<T>);
@@ -90,7 +90,7 @@ impl<T> Call<T> {
         Self(Outcome(Ok(handle)))
     }
 
-    /// A call of a reactor that is not there.
+    /// Makes the result of a call to a reactor that does not exist.
     pub(crate) fn nowhere() -> Self {
         Self(Outcome(Err(Refusal::NoReactor)))
     }
@@ -112,7 +112,7 @@ impl<T> Future for Call<T> {
 
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
-        // One that is complete is left as it is.
+        // A complete task is left unchanged.
         self.0.abort();
     }
 }

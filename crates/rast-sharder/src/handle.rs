@@ -1,4 +1,4 @@
-//! The handle of a sharder: stops, wakes and watches it from any thread.
+//! The handle of a sharder: any thread can stop it, wake its shards and read its counters.
 
 use crate::core_state::{Core, Published};
 use crate::ids::ShardId;
@@ -6,8 +6,7 @@ use crate::primitive::SnapshotGuard;
 use crate::primitive::sync::Arc;
 use crate::stats::Stats;
 
-/// Stops, wakes and watches a sharder from any thread, before, while and after
-/// it runs.
+/// Stops, wakes and observes a sharder from any thread, before, during and after its run.
 ///
 /// ```
 /// use rast_sharder::{Controller, Progress, ShardId, Sharder, WorkerCx};
@@ -46,21 +45,21 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Asks all workers to leave; `run` returns when the running calls have returned. Calls that
-    /// see the stop see what the caller wrote before. Lock-free except for waking workers that
-    /// sleep.
+    /// Stops the sharder: all workers leave, and `run` returns once the running calls have
+    /// returned. Calls that see the stop also see what the caller wrote before. Lock-free, except
+    /// for waking sleeping workers.
     pub fn stop(&self) {
         self.core.baton.stop();
     }
 
-    /// Returns `true` if the workers were asked to leave.
+    /// Returns `true` if a stop was requested.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.core.baton.is_stopping()
     }
 
-    /// Asks for a new epoch as soon as every worker can promise. One decision answers all requests
-    /// made before it begins.
+    /// Requests a new epoch, to be decided as soon as every worker can promise. One decision
+    /// answers all requests made before it starts.
     pub fn reshard(&self) {
         self.core.baton.request();
     }
@@ -78,15 +77,15 @@ impl Handle {
         self.core.baton.wake(shard);
     }
 
-    /// Wakes every worker that sleeps, also one that holds no shard. After this call each worker
-    /// calls [`before_turn`](crate::Controller::before_turn), which sees what the caller wrote
-    /// before. Lock-free except for waking workers that sleep.
+    /// Wakes every sleeping worker, including workers that hold no shard. After this call each
+    /// worker calls [`before_turn`](crate::Controller::before_turn), which sees what the caller
+    /// wrote before. Lock-free, except for waking sleeping workers.
     pub fn notify_all(&self) {
         self.core.baton.notify_all();
     }
 
     /// Returns the current assignment. Lock-free; delays no worker. The guard does not change, and
-    /// assignments that are replaced while it lives stay in memory, so drop it soon.
+    /// keeps assignments that are replaced meanwhile in memory, so drop it soon.
     pub fn assignment(&self) -> SnapshotGuard<'_, Published> {
         self.core.published.load()
     }

@@ -1,4 +1,4 @@
-//! Running, and what a run gives back.
+//! A sharder before its run, and the result of a run.
 
 use core::fmt;
 use std::boxed::Box;
@@ -18,43 +18,41 @@ use crate::protocol::Member;
 use crate::stats::Report;
 use crate::worker::{Shared, run_worker};
 
-/// A controller, its shards, and the workers to be.
+/// A controller, its shards, and its workers before they start.
 ///
-/// Dropped before [`run`](Self::run), it drops them all. See the
-/// [crate](crate) for an example.
+/// Dropping it without [`run`](Self::run) drops them all. See the [crate](crate) for an example.
 pub struct Sharder<C: Controller> {
     pub(crate) shared: Shared<C>,
     pub(crate) members: Vec<Member>,
-    /// Of the threads.
+    /// The name of the threads.
     pub(crate) name: String,
 }
 
 impl<C: Controller> Sharder<C> {
-    /// Returns a handle that stops, prods and watches it.
+    /// Returns a handle that stops, wakes and observes it.
     pub fn handle(&self) -> Handle {
         Handle {
             core: self.shared.core.clone(),
         }
     }
 
-    /// Returns the number of workers there will be.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.members.len()
     }
 
-    /// Runs until some thread stops it; blocking. The calling thread is worker 0,
-    /// the others are started and joined in here.
+    /// Runs until some thread stops it; blocking. The calling thread is worker 0; the others are
+    /// started and joined here.
     ///
     /// # Errors
     ///
-    /// [`RunError`], with the same [`Outcome`] inside: when a thread could not
-    /// be started, or this crate's own code or the clock panicked. Either stops
-    /// all workers first.
+    /// [`RunError`], which contains the same [`Outcome`]: if a thread could not be started, or if
+    /// this crate's own code or the clock panicked. Either stops all workers first.
     pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
         self.run_on(thread::spawn_named)
     }
 
-    /// Runs on threads that `spawn` starts, so that a test can refuse one.
+    /// Runs on threads that `spawn` starts, so that a test can let it fail.
     fn run_on(
         self,
         mut spawn: impl FnMut(String, Box<dyn FnOnce() + Send>) -> io::Result<thread::JoinHandle<()>>,
@@ -87,8 +85,8 @@ impl<C: Controller> Sharder<C> {
             run_worker(shared.clone(), member);
         }
         for (worker, thread) in threads {
-            // run_worker catches all; what remains are payloads that panic when
-            // they are dropped.
+            // run_worker catches all panics; what remains are payloads that panic when they are
+            // dropped.
             if thread.join().is_err() {
                 core.failed(worker, "its thread panicked at its end".to_string());
             }
@@ -120,25 +118,24 @@ impl<C: Controller> fmt::Debug for Sharder<C> {
     }
 }
 
-/// What is left of a shard after the run.
+/// A shard after the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardExit<S> {
     /// Its state, as its last call left it.
     pub state: S,
-    /// The panic that retired it, if one did; its state may then be half
-    /// updated.
+    /// The panic that retired it, if any; its state may then be inconsistent.
     pub retired: Option<PanicRecord>,
 }
 
-/// What a run gives back.
+/// The result of a run.
 #[non_exhaustive]
 pub struct Outcome<C: Controller> {
     /// The controller.
     pub controller: C,
-    /// The shards, by number, also the retired ones.
+    /// The shards, by number, including retired ones.
     pub shards: Vec<ShardExit<C::Shard>>,
-    /// What happened.
+    /// The report.
     pub report: Report,
 }
 
@@ -187,34 +184,34 @@ impl<C: Controller> fmt::Debug for Outcome<C> {
     }
 }
 
-/// Why a run ended other than by a stop.
+/// The reason why a run ended other than by a stop.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunCause {
-    /// The system refused a thread.
+    /// The system could not start a thread.
     Spawn {
-        /// The worker that has none.
+        /// The worker without a thread.
         worker: WorkerId,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// This crate's own code panicked, which is a fault of the crate, or the clock did.
+    /// This crate's own code panicked, which is a bug of the crate, or the clock did.
     Runtime {
-        /// The worker on which it did.
+        /// The worker on which it panicked.
         worker: WorkerId,
         /// The message.
         message: String,
     },
 }
 
-/// A run that failed, with all that it gives back all the same.
+/// A failed run, with everything that a successful one returns.
 pub struct RunError<C: Controller> {
     cause: RunCause,
     outcome: Box<Outcome<C>>,
 }
 
 impl<C: Controller> RunError<C> {
-    /// Returns why.
+    /// Returns the cause.
     #[must_use]
     pub fn cause(&self) -> &RunCause {
         &self.cause
@@ -262,7 +259,7 @@ mod tests {
     use super::*;
     use crate::{Progress, WorkerCx};
 
-    /// Runs for ever.
+    /// Runs forever.
     struct Endless;
 
     impl Controller for Endless {

@@ -90,9 +90,9 @@
 //! slot whose value may be absent. The proofs, and the faults of the original RAST design that they
 //! answer, are in `docs/algorithms/timers.md`.
 //!
-//! # Deliberately simple for now
+//! # Allocation
 //!
-//! Each [`remote`] arm allocates once. The interfaces are meant to stay.
+//! Each [`remote`] arm allocates once.
 //!
 //! # Features and platforms
 //!

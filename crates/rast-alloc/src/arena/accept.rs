@@ -1,40 +1,42 @@
 //! Blocks that other threads freed return to their owner's lists.
 //!
-//! Many come at once, and often some in turn are of one slab: a thread frees what it was sent, in
-//! the order in which it was taken. Such a run goes into the list of its class without a look at
-//! the slab's class or the list's length for each; the list's words are written when it ends. In a
-//! hardened build the mark of each block, which is looked at anyway, tells its class, and there are
-//! no runs: more than one class at a time costs them as much as they spare where there is one.
+//! Many arrive at once, and consecutive ones are often of one slab, because a thread frees blocks
+//! in the order in which they were allocated. Such a run goes into the list of its class without a
+//! check of the slab's class and the list's length for each block. The list's fields are written
+//! when the run ends.
+//!
+//! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
+//! class; runs would cost as much with several classes at once as they save with one.
 
 use super::Arena;
 use crate::block::Block;
 use crate::geometry::{HARDENED, SLOT};
-use crate::hardened::units::Around;
+use crate::hardened::page_map::BlockSegment;
 use crate::level::SPANS;
 use crate::segment::Segment;
 use crate::span::Span;
 use core::ptr::{self, NonNull};
 
-/// Blocks of one slab that come one after another.
+/// Consecutive blocks of one slab.
 ///
-/// Invariant: with [`Run::room`] above 0, `place` is the slot of a slab of `class`, and the list of
-/// that class has room for so many blocks behind those of `head`.
+/// Invariant: if [`Run::room`] is above 0, `place` is the slot of a slab of `class`, and the list
+/// of that class has room for so many blocks behind those of `head`.
 pub(crate) struct Run {
-    /// The number of the slab's slot in the address space.
+    /// The index of the slab's slot in the address space.
     place: usize,
     class: usize,
-    /// What the list is to begin with.
+    /// The new head of the list.
     head: *mut Block,
-    /// How many more blocks the list takes.
+    /// How many more blocks fit into the list.
     room: i64,
-    /// How many it took before the run.
+    /// How many did before the run.
     room_before: i64,
-    /// The segment of a block that is not put away before the next ones are; in a hardened build.
-    around: Around,
+    /// The segment of a block that is handled after the next ones; in a hardened build.
+    segment: BlockSegment,
 }
 
 impl Run {
-    /// The run of no slab.
+    /// Makes an empty run.
     pub(crate) const fn none() -> Self {
         Self {
             place: 0,
@@ -42,22 +44,21 @@ impl Run {
             head: ptr::null_mut(),
             room: 0,
             room_before: 0,
-            around: Around::none(),
+            segment: BlockSegment::none(),
         }
     }
 
-    /// Says that the next blocks may be of one segment with this one.
+    /// Records that the next blocks may be in the segment of this one.
     ///
     /// # Safety
     ///
-    /// 1. The arena has the block, and it is put away last of those that come until this is called
-    ///    again.
+    /// 1. The arena has the block, and handles it last of those that arrive until the next call.
     #[inline(always)]
-    pub(crate) unsafe fn go_by(&mut self, block: *mut Block) {
-        self.around = Around::of(block);
+    pub(crate) unsafe fn expect_segment(&mut self, block: *mut Block) {
+        self.segment = BlockSegment::of(block);
     }
 
-    /// Whether it brought a block of `class`.
+    /// Returns `true` if the run contains a block of `class`.
     #[inline(always)]
     pub(crate) fn serves(&self, class: usize) -> bool {
         self.class == class && self.room_before > self.room
@@ -74,24 +75,24 @@ impl Arena {
     pub(crate) unsafe fn accept(&self, block: *mut Block) {
         if HARDENED {
             // SAFETY: obligation 1.
-            unsafe { self.accept_marked(Around::none(), block) };
+            unsafe { self.accept_marked(BlockSegment::none(), block) };
             return;
         }
         // SAFETY: obligation 1.
         unsafe { self.accept_unmarked(block) };
     }
 
-    /// As [`accept`](Self::accept), in a hardened build: the block's mark tells the class, so that
-    /// neither its slab nor runs are needed.
+    /// As [`accept`](Self::accept), in a hardened build: the block's mark has the class, so neither
+    /// its slab nor runs are needed.
     ///
     /// # Safety
     ///
     /// 1. As for [`Arena::accept`].
-    /// 2. `around` is of a block that this arena has, or of none.
+    /// 2. `segment` is of a block that this arena has, or of none.
     #[inline(always)]
-    unsafe fn accept_marked(&self, around: Around, block: *mut Block) {
+    unsafe fn accept_marked(&self, segment: BlockSegment, block: *mut Block) {
         // SAFETY: obligation 2; the block is this arena's, obligation 1.
-        let class = unsafe { self.free_arrived(around, block) };
+        let class = unsafe { self.free_arrived(segment, block) };
         if class >= SPANS || self.slot(class).is_full() {
             // SAFETY: obligation 1.
             unsafe { self.accept_unmarked(block) };
@@ -101,10 +102,10 @@ impl Arena {
         // SAFETY: obligation 1.
         unsafe { Block::link_by(block, slot.head.get(), &self.keys) };
         slot.head.set(block);
-        slot.brought(1);
+        slot.added(1);
     }
 
-    /// As [`accept`](Self::accept), by what slabs and tags say.
+    /// As [`accept`](Self::accept), by the slab or the tag.
     ///
     /// # Safety
     ///
@@ -134,8 +135,8 @@ impl Arena {
         unsafe { self.put(class, block) };
     }
 
-    /// As [`accept`](Self::accept), for one of many. From the first one until
-    /// [`settle`](Self::settle) the arena is used for nothing else.
+    /// As [`accept`](Self::accept), for one of many. From the first call to
+    /// [`finish_run`](Self::finish_run) the arena must not be used otherwise.
     ///
     /// # Safety
     ///
@@ -144,9 +145,9 @@ impl Arena {
     #[inline(always)]
     pub(crate) unsafe fn accept_next(&self, run: &mut Run, block: *mut Block) {
         if HARDENED {
-            // SAFETY: obligation 1, and the run's around is of a block that is put away after this
-            // one, or this one itself.
-            unsafe { self.accept_marked(run.around, block) };
+            // SAFETY: obligation 1, and the run's segment is that of a block that is handled after
+            // this one, or of this one.
+            unsafe { self.accept_marked(run.segment, block) };
             return;
         }
         if run.room > 0 && block.addr() / SLOT == run.place {
@@ -156,7 +157,7 @@ impl Arena {
             run.room -= 1;
             return;
         }
-        self.settle(run);
+        self.finish_run(run);
         *run = Run::none();
         // SAFETY: obligation 1: the block lies in a segment of this arena.
         if let Some(class) = unsafe { Segment::slab_of(block) }.class() {
@@ -180,14 +181,14 @@ impl Arena {
         unsafe { self.accept_unmarked(block) };
     }
 
-    /// Writes down what a run brought; it is used no more.
+    /// Writes the run's blocks into the list; the run is not used again.
     #[inline(always)]
-    pub(crate) fn settle(&self, run: &Run) {
+    pub(crate) fn finish_run(&self, run: &Run) {
         let count = run.room_before - run.room;
         if count > 0 {
             let slot = self.slot(run.class);
             slot.head.set(run.head);
-            slot.brought(count as usize);
+            slot.added(count as usize);
         }
     }
 }

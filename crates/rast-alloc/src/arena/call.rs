@@ -11,7 +11,7 @@ use crate::size_class::{SLAB_CLASSES, SLAB_MAX, size_of_class};
 use crate::span::{Span, bytes_for, bytes_for_class};
 use core::ptr::{self, NonNull};
 
-/// What is known of a new block.
+/// What is known of the contents of a new block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Contents {
     Anything,
@@ -28,16 +28,16 @@ impl Contents {
     }
 }
 
-/// Whether a block may get another alignment where it is.
+/// Returns `true` if a block may get another alignment in place.
 #[cold]
-fn lies_well(block: NonNull<u8>, old: Layout, new: Layout) -> bool {
-    // How far a large block lies behind the start of its mapping follows from its alignment.
+fn may_stay_aligned(block: NonNull<u8>, old: Layout, new: Layout) -> bool {
+    // The distance of a large block from the start of its mapping follows from its alignment.
     let is_alike = Level::of(old) != Level::Large || old.align().max(PAGE) == new.align().max(PAGE);
     is_alike && block.addr().get().is_multiple_of(new.align())
 }
 
 impl Arena {
-    /// Takes a block; null if the system has no memory.
+    /// Allocates a block; null if the system has no memory.
     #[inline]
     pub(crate) fn allocate(&self, layout: Layout) -> *mut u8 {
         match Level::of(layout) {
@@ -52,7 +52,7 @@ impl Arena {
         }
     }
 
-    /// Takes a block of zeroes; null if the system has no memory.
+    /// Allocates a zeroed block; null if the system has no memory.
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
         let level = Level::of(layout);
         let (block, contents) = match level {
@@ -69,7 +69,8 @@ impl Arena {
         block
     }
 
-    /// A span for a class whose lists are empty; it may be known to be zero, which a list forgets.
+    /// Allocates a span for a class whose lists are empty. Its contents may be known to be zero,
+    /// which a list would not record.
     #[inline(never)]
     fn allocate_span_of_class(&self, class: usize, size: usize) -> (*mut u8, Contents) {
         let Some(span) = self.take_span(bytes_for_class(size_of_class(class)), 1) else {
@@ -77,17 +78,17 @@ impl Arena {
         };
         span.set_class(class as u8);
         if HARDENED {
-            hardened::revive(span.start().as_ptr(), class);
+            hardened::set_live(span.start().as_ptr(), class);
         }
         let slot = self.slot(class);
-        slot.brought(1);
+        slot.added(1);
         slot.taken.add(1);
         self.bytes_taken.add(size as u64);
         (span.start().as_ptr(), Contents::of(span))
     }
 
-    /// A span, or a mapping. Where zeroes are wanted, a mapping comes from the system, which has
-    /// them and commits no page that is not touched.
+    /// Allocates a span or a mapping. For a zeroed block a new mapping is used: it is zero, and
+    /// pages that are not touched are not committed.
     #[inline(never)]
     fn allocate_unlisted(
         &self,
@@ -100,12 +101,12 @@ impl Arena {
                 .map(|span| {
                     span.set_class(SPANS as u8);
                     if HARDENED {
-                        hardened::revive(span.start().as_ptr(), SPANS);
+                        hardened::set_live(span.start().as_ptr(), SPANS);
                     }
                     (span.start(), Contents::of(span))
                 })
         } else if wanted == Contents::Anything
-            && let Some(block) = self.take_kept(layout)
+            && let Some(block) = self.take_cached(layout)
         {
             Some((block, Contents::Anything))
         } else {
@@ -126,37 +127,39 @@ impl Arena {
         }
     }
 
-    /// Takes a large block from what is kept.
-    fn take_kept(&self, layout: Layout) -> Option<NonNull<u8>> {
-        if !self.larges.keeps(layout) {
+    /// Allocates a large block from the mapping cache.
+    fn take_cached(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if !self.larges.is_cacheable(layout) {
             return None;
         }
         let bytes = self.larges.mapped(layout)?;
-        let block = self.kept.take(bytes).or_else(|| self.take_pooled(bytes))?;
+        let block = self
+            .mapping_cache
+            .take(bytes)
+            .or_else(|| self.take_pooled(bytes))?;
         if HARDENED && !self.larges.enter(block, layout) {
             // SAFETY: the pages were taken above, and no thread knows them.
-            let unmapped = unsafe { self.kept.put(block, bytes) };
+            let unmapped = unsafe { self.mapping_cache.put(block, bytes) };
             self.reserved.subtract(unmapped as u64);
             return None;
         }
         Some(block)
     }
 
-    /// Takes bytes from what other threads left for all, and keeps what is more.
+    /// Takes a range from the pool, and caches the part that is not needed.
     fn take_pooled(&self, bytes: usize) -> Option<NonNull<u8>> {
         let (start, length) = pool().take(bytes)?;
         if length > bytes {
             // SAFETY: the range is longer than this.
             let rest = unsafe { start.add(bytes) };
             // SAFETY: whole pages of a range that this thread alone has.
-            let unmapped = unsafe { self.kept.put(rest, length - bytes) };
+            let unmapped = unsafe { self.mapping_cache.put(rest, length - bytes) };
             self.reserved.subtract(unmapped as u64);
         }
         Some(start)
     }
 
-    /// Gives a block back.
-    ///
+    /// Frees a block.
     /// # Safety
     ///
     /// 1. `block` is a block of this arena with this layout, or a large block of any arena that
@@ -174,8 +177,7 @@ impl Arena {
         }
     }
 
-    /// Gives a span or a mapping back.
-    ///
+    /// Frees a span or a mapping.
     /// # Safety
     ///
     /// 1. As for [`Arena::deallocate`], and `level` is the layout's, no class.
@@ -197,12 +199,12 @@ impl Arena {
             return;
         }
         let bytes = self.larges.mapped(layout).unwrap_or_default();
-        let unmapped = if self.larges.keeps(layout) {
+        let unmapped = if self.larges.is_cacheable(layout) {
             if HARDENED {
                 self.larges.retire(block, layout);
             }
             // SAFETY: the block is whole pages of its own, as `keeps` says, and obligation 1.
-            unsafe { self.kept.put(block, bytes) }
+            unsafe { self.mapping_cache.put(block, bytes) }
         } else {
             // SAFETY: obligation 1, and the level is the large one.
             unsafe { self.larges.unmap(block, layout) };
@@ -211,8 +213,8 @@ impl Arena {
         self.reserved.subtract(unmapped as u64);
     }
 
-    /// Changes a block's size where it is, or by the system's moving it; null if neither is
-    /// possible, and nothing has changed.
+    /// Changes a block's size in place, or lets the system move it. Returns null, and changes
+    /// nothing, if neither is possible.
     ///
     /// # Safety
     ///
@@ -222,7 +224,7 @@ impl Arena {
     #[inline]
     pub(crate) unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
         let (from, to) = (Level::of(old), Level::of(new));
-        if old.align() != new.align() && !lies_well(block, old, new) {
+        if old.align() != new.align() && !may_stay_aligned(block, old, new) {
             return ptr::null_mut();
         }
         if HARDENED && from != Level::Large {
@@ -230,7 +232,7 @@ impl Arena {
         }
         let resized = match (from, to) {
             (Level::Class(from), Level::Class(to)) if from == to => Some(block),
-            (Level::Large, Level::Large) if self.grow_into_kept(block, old, new) => Some(block),
+            (Level::Large, Level::Large) if self.grow_into_cached(block, old, new) => Some(block),
             (Level::Large, Level::Large) => {
                 // SAFETY: obligations 1 and 2.
                 let moved = unsafe { self.larges.remap(block, old, new) };
@@ -251,31 +253,31 @@ impl Arena {
         };
         self.count_resize(old.size(), new.size());
         if from != to {
-            // One block less there, one more here, and neither list has changed.
+            // One block less in the old class, one more in the new one; neither list has changed.
             let (from, to) = (self.slot(from.slot()), self.slot(to.slot()));
             from.given.add(1);
-            from.carried_off(1);
+            from.removed(1);
             to.taken.add(1);
-            to.brought(1);
+            to.added(1);
             self.moves.add(1);
         }
         resized.as_ptr()
     }
 
-    /// Lengthens a large block by what is kept behind it; false, and nothing has changed, if that
-    /// is not enough.
-    fn grow_into_kept(&self, block: NonNull<u8>, old: Layout, new: Layout) -> bool {
+    /// Extends a large block by the cached range behind it. Returns `false`, and changes nothing,
+    /// if that is too short.
+    fn grow_into_cached(&self, block: NonNull<u8>, old: Layout, new: Layout) -> bool {
         let (Some(from), Some(to)) = (self.larges.mapped(old), self.larges.mapped(new)) else {
             return false;
         };
-        if !self.larges.keeps(new) || to <= from {
+        if !self.larges.is_cacheable(new) || to <= from {
             return false;
         }
         if HARDENED {
             self.larges.retire(block, old);
         }
         let is_grown = self
-            .kept
+            .mapping_cache
             .take_at(block.as_ptr().wrapping_add(from), to - from);
         if HARDENED {
             self.larges
@@ -284,7 +286,7 @@ impl Arena {
         is_grown
     }
 
-    /// Changes the length of the span beneath a block to what its new level wants.
+    /// Changes the length of a block's span to that of its new level.
     ///
     /// # Safety
     ///
@@ -308,13 +310,13 @@ impl Arena {
         }
         span.set_class(to.slot() as u8);
         if HARDENED {
-            hardened::revive(block.as_ptr(), to.slot());
+            hardened::set_live(block.as_ptr(), to.slot());
         }
         true
     }
 
-    /// Changes a block's size, moving it if need be; null if the system has no memory, and nothing
-    /// has changed.
+    /// Changes a block's size, and moves the block if necessary. Returns null, and changes nothing,
+    /// if the system has no memory.
     ///
     /// # Safety
     ///
@@ -342,19 +344,19 @@ impl Arena {
         moved
     }
 
-    /// Says that a block changed its size from `old` to `new` bytes.
+    /// Counts a change of a block's size from `old` to `new` bytes.
     #[inline]
     pub(crate) fn count_resize(&self, old: usize, new: usize) {
         self.reallocations.add(1);
         if new >= old {
             self.bytes_taken.add((new - old) as u64);
         } else {
-            self.spend(old - new);
+            self.lower_margin(old - new);
             self.bytes_given.add((old - new) as u64);
         }
     }
 
-    /// Says that a block taken and one given are one that changed its size.
+    /// Counts an allocated and a freed block as one block that changed its size.
     #[inline]
     pub(crate) fn count_move(&self) {
         self.moves.add(1);

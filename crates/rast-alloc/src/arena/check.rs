@@ -1,4 +1,4 @@
-//! Checks of a block that is freed or resized, by what its segment says of it.
+//! Checks of a block that is freed or resized, against its segment's header.
 
 use core::ptr::NonNull;
 
@@ -11,8 +11,8 @@ use crate::segment::Segment;
 use crate::size_class::{SLAB_CLASSES, size_of_class};
 use crate::span::{Span, bytes_for};
 
-/// Ends the process if a block is not of this class, as far as its slab or its place tell; any
-/// thread may ask of a block that it has, as neither changes meanwhile.
+/// Ends the process if a block is not of this class, as far as its slab or its address shows. A
+/// thread that has the block may call it, as neither changes meanwhile.
 ///
 /// # Safety
 ///
@@ -33,8 +33,8 @@ pub(crate) unsafe fn check_class(class: usize, block: *mut u8) {
     }
 }
 
-/// Ends the process if a span is not as long as this size asks; any thread may ask of a block that
-/// it has.
+/// Ends the process if a span does not have the length for this size. A thread that has the block
+/// may call it.
 ///
 /// # Safety
 ///
@@ -53,8 +53,8 @@ pub(crate) unsafe fn check_span(block: NonNull<u8>, size: usize) {
     }
 }
 
-/// What is checked of a block that goes to its owner from another thread, or as a message: all of
-/// it in a hardened build, the layout where debug assertions are on.
+/// Checks a block that returns to its owner in a batch or a message: everything in a hardened
+/// build, the layout with debug assertions.
 ///
 /// # Safety
 ///
@@ -70,14 +70,14 @@ pub(crate) unsafe fn check_given(block: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// What is checked of another owner's block that keeps its place: all of it in a hardened build,
-/// the layout where debug assertions are on.
+/// Checks a block of another owner that stays in place: everything in a hardened build, the layout
+/// with debug assertions.
 ///
 /// # Safety
 ///
 /// 1. `block` lies in a mapped segment.
 #[inline]
-pub(crate) unsafe fn check_kept(block: NonNull<u8>, layout: Layout) {
+pub(crate) unsafe fn check_in_place(block: NonNull<u8>, layout: Layout) {
     let level = Level::of(layout);
     if HARDENED {
         hardened::check_used(block.as_ptr(), level.slot(), layout.size());
@@ -87,7 +87,7 @@ pub(crate) unsafe fn check_kept(block: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// Ends the process if a block was not taken with this layout, as far as that is seen.
+/// Ends the process if a block was allocated with another layout, as far as that is detectable.
 ///
 /// # Safety
 ///

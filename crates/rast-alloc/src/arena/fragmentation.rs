@@ -1,5 +1,5 @@
-//! Sequences that are made to scatter memory, against the bounds of `docs/algorithms/alloc.md`:
-//! bytes are counted, and no block is touched.
+//! Adversarial sequences, against the bounds of `docs/algorithms/alloc.md`. Only bytes are counted;
+//! no block is touched.
 
 use super::tests::arena;
 use super::*;
@@ -7,13 +7,12 @@ use crate::Layout;
 use crate::primitive::Random;
 use std::vec::Vec;
 
-/// Grains of a segment that spans may take: less than this is never left by the header.
+/// Grains of a segment for spans; the header always leaves at least so many.
 const PAYLOAD: usize = SEGMENT * 9 / 10 / GRAIN;
-/// The longest span that is asked for, in grains.
+/// The longest request, in grains.
 const LONGEST: usize = SEGMENT / 4 / GRAIN;
 
-/// Spans of one arena, with the most that were in use at once and the most that was reserved; all
-/// in grains.
+/// Spans of one arena, with the maximum in use at once and the maximum reserved; all in grains.
 struct Board {
     arena: std::boxed::Box<Arena>,
     used: Vec<(usize, Span)>,
@@ -27,7 +26,7 @@ struct Board {
 impl Board {
     fn new() -> Self {
         Self {
-            arena: arena(Larges::untracked()),
+            arena: arena(LargeBlocks::untracked()),
             used: Vec::new(),
             live: 0,
             live_most: 0,
@@ -48,15 +47,14 @@ impl Board {
         self.longest = self.longest.max(grains);
     }
 
-    /// Takes spans of this length as long as no more than `most` grains are in use.
+    /// Allocates spans of this length while at most `most` grains are in use.
     fn fill(&mut self, grains: usize, most: usize) {
         while self.live + grains <= most {
             self.take(grains);
         }
     }
 
-    /// Gives back the spans for which `keeps`, asked with the place in the order of taking, says
-    /// no.
+    /// Frees the spans for which `keeps`, called with the index of the allocation, returns `false`.
     fn keep(&mut self, mut keeps: impl FnMut(usize, usize, Span) -> bool) {
         let mut place = 0;
         let mut given = Vec::new();
@@ -74,12 +72,12 @@ impl Board {
         }
     }
 
-    /// Checks the rules of spans, the bound, and that the sequence stays under Robson's bound for
-    /// the first fit, too, which is not proved for this one.
+    /// Checks the rules of spans, the bound, and Robson's bound for first fit, which is not proved
+    /// for this allocator.
     fn check(&self, what: &str) {
         self.arena.check();
         let (most, reserved) = (self.live_most, self.reserved_most);
-        // The longest request, as long as the list wants it at most.
+        // The longest request, plus what its list may add.
         let wanted = self.longest + self.longest.div_ceil(32);
         let bound =
             (most + most / self.shortest * wanted) * PAYLOAD / (PAYLOAD - wanted) + SEGMENT / GRAIN;
@@ -96,8 +94,8 @@ impl Board {
     }
 }
 
-/// Robson's adversary: at each doubling it keeps the spans that lie across one residue of the
-/// addresses, so that no free span between them takes the next length.
+/// Robson's adversary: at each doubling it keeps the spans that cover one residue of the addresses,
+/// so that no free span between them fits the next length.
 #[test]
 fn the_adversary_of_robson() {
     for most in [PAYLOAD, 8 * PAYLOAD] {
@@ -117,7 +115,7 @@ fn the_adversary_of_robson() {
                     .map(|&(grains, _)| grains)
                     .sum::<usize>()
             };
-            // The residue that keeps more spans, for less memory of each.
+            // The residue that keeps more spans, with less memory each.
             if kept(residue + length) > kept(residue) {
                 residue += length;
             }
@@ -129,7 +127,7 @@ fn the_adversary_of_robson() {
     }
 }
 
-/// Every second span is freed, and a length asked for that fits into none of the holes.
+/// Every second span is freed, and then a length is requested that fits into no hole.
 #[test]
 fn checkerboards() {
     for length in [1, 7, 31, 64, 300, 511] {
@@ -143,7 +141,7 @@ fn checkerboards() {
     }
 }
 
-/// Ever longer spans, of each length every k-th kept.
+/// Increasing lengths, of each length every k-th span kept.
 #[test]
 fn growing_lengths() {
     for every in [2, 3, 10, 50] {
@@ -158,7 +156,7 @@ fn growing_lengths() {
     }
 }
 
-/// Random lengths, every k-th span freed, again and again.
+/// Random lengths, every k-th span freed, repeatedly.
 #[test]
 fn every_kth_of_random_lengths() {
     for every in [2, 3, 7] {
@@ -175,11 +173,11 @@ fn every_kth_of_random_lengths() {
     }
 }
 
-/// Each class in turn has its most, and keeps a block of each of its slabs.
+/// Each class in turn reaches its maximum, and keeps one block of each of its slabs.
 #[test]
 fn slabs_held_by_one_block_each() {
     const BYTES: usize = 1 << 20;
-    let arena = arena(Larges::untracked());
+    let arena = arena(LargeBlocks::untracked());
     let mut slabs = 0;
     for class in 0..SLAB_CLASSES {
         let size = size_of_class(class);

@@ -1,4 +1,4 @@
-//! Memory given back to the system: when asked, and what stayed unneeded for a while.
+//! Memory that returns to the system: by request, or because it was unused for a while.
 
 use super::Arena;
 use crate::geometry::SEGMENT;
@@ -10,47 +10,46 @@ use crate::slab::SlabList;
 use crate::span::{Aged, Span};
 use core::ptr::{self, NonNull};
 
-/// How many segments may become empty between two decay ticks.
+/// How many segments become empty between two decay ticks.
 const TICK: u32 = 64;
-/// Empty segments that stay through a decay tick.
-const KEPT: usize = 1;
-/// The least span that is given back because no thread needed it; a shorter one is not worth the
-/// call.
-const AGED_LEAST: usize = 64 * 1024;
-/// Bytes of them that one step gives back, each counted with [`CALL`](os::CALL) besides: 32 of the
-/// least.
-const AGED_MOST: usize = 8 << 20;
-/// Segments that one step gives back.
-const PURGE_MOST: usize = 4;
+/// Empty segments that a decay tick leaves.
+const EMPTY_MIN: usize = 1;
+/// The shortest span that returns because it is unused; shorter ones are not worth a system call.
+const AGED_MIN: usize = 64 * 1024;
+/// Bytes of such spans that one step returns, where each call counts as [`CALL`](os::CALL) more: 32
+/// of the shortest.
+const AGED_MAX: usize = 8 << 20;
+/// Segments that one step returns.
+const PURGE_MAX: usize = 4;
 
-/// How much one step of [`Arena::age`] gives back.
-pub(crate) struct Pace<'a> {
-    /// The least span that is worth a call.
-    least: usize,
+/// How much one step of [`Arena::age`] returns.
+pub(crate) struct StepLimit<'a> {
+    /// The shortest span that is worth a call.
+    bytes_min: usize,
     bytes: usize,
     segments: usize,
     is_over: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Pace<'a> {
-    /// That of a thread that has other things to do.
+impl<'a> StepLimit<'a> {
+    /// The limit of a thread that has other work.
     pub(crate) fn step() -> Self {
         Self {
-            least: AGED_LEAST,
-            bytes: AGED_MOST,
-            segments: PURGE_MOST,
+            bytes_min: AGED_MIN,
+            bytes: AGED_MAX,
+            segments: PURGE_MAX,
             is_over: &|| false,
         }
     }
 
-    /// All there is, until `is_over`, which is asked before each call of the system.
+    /// No limit until `is_over` returns `true`; it is called before each system call.
     #[cfg(all(
         any(target_os = "linux", target_os = "android"),
         not(any(miri, rast_system_segments))
     ))]
     pub(crate) fn until(is_over: &'a dyn Fn() -> bool) -> Self {
         Self {
-            least: 2 * PAGE,
+            bytes_min: 2 * PAGE,
             bytes: usize::MAX,
             segments: usize::MAX,
             is_over,
@@ -71,30 +70,30 @@ impl<'a> Pace<'a> {
 }
 
 impl Arena {
-    /// Notes that one free span fills a segment; from time to time gives those back that no thread
-    /// needed meanwhile.
-    pub(super) fn emptied(&self, span: Span) {
+    /// Records that one free span fills a segment. At a decay tick, returns segments that stayed
+    /// empty.
+    pub(super) fn segment_emptied(&self, span: Span) {
         // SAFETY: the span lies in a mapped segment of this arena.
         let segment = unsafe { &*Segment::of(span.start().as_ptr()) };
         segment.enter_empty();
-        self.empties.set(self.empties.get() + 1);
+        self.empty_segments.set(self.empty_segments.get() + 1);
         self.ticks.set(self.ticks.get() + 1);
         if self.ticks.get() >= TICK {
             self.tick();
         }
     }
 
-    /// Gives back the empty segments, and the kept mappings, that was unused since the last decay
+    /// Returns the empty segments and the cached mappings that were unused since the last decay
     /// tick.
     #[cold]
     pub(crate) fn tick(&self) {
         self.ticks.set(0);
-        self.purge_segments(self.empties_least.since_tick().saturating_sub(KEPT));
-        self.empties_least.tick(self.empties.get());
-        self.reserved.subtract(self.kept.tick() as u64);
+        self.purge_segments(self.empty_low_water.since_tick().saturating_sub(EMPTY_MIN));
+        self.empty_low_water.tick(self.empty_segments.get());
+        self.reserved.subtract(self.mapping_cache.tick() as u64);
     }
 
-    /// Gives up to `count` empty segments back; returns how many bytes that were.
+    /// Returns up to `count` empty segments to the system, and the number of bytes to the caller.
     fn purge_segments(&self, count: usize) -> usize {
         let mut freed = 0;
         while freed < count
@@ -111,52 +110,50 @@ impl Arena {
             unsafe { Segment::unmap(mapped) };
             freed += 1;
         }
-        self.empties.set(self.empties.get() - freed);
-        self.empties_least.fell_by(freed);
+        self.empty_segments.set(self.empty_segments.get() - freed);
+        self.empty_low_water.subtract(freed);
         self.reserved.subtract((freed * SEGMENT) as u64);
         freed * SEGMENT
     }
 
-    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives all
-    /// memory that no block needs back to the system: whole segments, and the whole pages of free
-    /// spans. Returns how many bytes that were.
+    /// Flushes all lists, closes the slabs that are then empty, and returns all unused memory to
+    /// the system: whole segments, and the whole pages of free spans. Returns the number of bytes.
     ///
-    /// Cost: linear in the blocks of the lists and in the free spans.
+    /// Cost: linear in the number of listed blocks and of free spans.
     pub(crate) fn purge(&self) -> usize {
         os::unmap_stranded();
-        let kept = self.purge_kept() + self.purge_pool(usize::MAX);
+        let kept = self.purge_cache() + self.purge_pool(usize::MAX);
         self.empty_lists();
         let empty = self.purge_segments(usize::MAX);
         kept + empty + self.spans.purge(2 * PAGE, discard)
     }
 
-    /// Gives up to `most` bytes of what is kept for all threads back; returns how many bytes that
-    /// were.
+    /// Returns up to `most` bytes of the pool to the system, and their number to the caller.
     fn purge_pool(&self, most: usize) -> usize {
         if !self.larges.is_untracked() {
             return 0;
         }
-        // It was added in another heap's sum; the total is right.
+        // These bytes were added to another heap's sum; the total is exact.
         let freed = pool().purge(most);
         self.reserved.subtract(freed as u64);
         freed
     }
 
-    /// Gives all kept mappings back; returns how many bytes that were.
-    fn purge_kept(&self) -> usize {
-        let freed = self.kept.purge(usize::MAX);
+    /// Returns all cached mappings to the system, and the number of bytes to the caller.
+    fn purge_cache(&self) -> usize {
+        let freed = self.mapping_cache.purge(usize::MAX);
         self.reserved.subtract(freed as u64);
         freed
     }
 
-    /// Gives back what no thread needed since the last call of this: the lists of classes that no
-    /// thread used, segments that stayed empty, and long free spans that no thread touched. Of the
-    /// last two only as many as the pace allows; the rest goes by [`purge_aged`](Self::purge_aged),
-    /// if this says that it was not all, before the next call of this.
+    /// A decay pass: returns what was unused since the previous pass. These are the lists of
+    /// classes without a call, segments that stayed empty, and long free spans that no thread used.
+    /// Of the last two it returns only as much as `limit` allows. If the result says that more is
+    /// left, [`purge_aged`](Self::purge_aged) returns the rest before the next pass.
     ///
     /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls
-    /// of the pace.
-    pub(crate) fn age(&self, pace: &mut Pace) -> Aged {
+    /// within the limit.
+    pub(crate) fn age(&self, limit: &mut StepLimit) -> Aged {
         for class in 0..CLASSES {
             let slot = self.slot(class);
             let calls = slot.taken.get().wrapping_add(slot.given.get());
@@ -164,63 +161,62 @@ impl Arena {
                 self.empty_list(class);
             }
         }
-        self.reserved.subtract(self.kept.look() as u64);
-        self.reserved.subtract(pool().look() as u64);
+        self.reserved.subtract(self.mapping_cache.decay() as u64);
+        self.reserved.subtract(pool().decay() as u64);
         self.unneeded.set(self.unneeded_segments());
-        self.empties_least.look(self.empties.get());
-        self.step(true, pace)
+        self.empty_low_water.pass(self.empty_segments.get());
+        self.step(true, limit)
     }
 
-    /// How many segments stood empty since the last look, past the first.
+    /// The number of segments that stayed empty since the last pass, except for one.
     fn unneeded_segments(&self) -> usize {
-        self.empties_least.since_look().saturating_sub(KEPT)
+        self.empty_low_water.since_pass().saturating_sub(EMPTY_MIN)
     }
 
-    /// Goes on with what [`age`](Self::age) left.
-    pub(crate) fn purge_aged(&self, pace: &mut Pace) -> Aged {
-        self.step(false, pace)
+    /// Continues what [`age`](Self::age) left.
+    pub(crate) fn purge_aged(&self, limit: &mut StepLimit) -> Aged {
+        self.step(false, limit)
     }
 
-    fn step(&self, is_look: bool, pace: &mut Pace) -> Aged {
-        // What was taken since was needed.
+    fn step(&self, is_new_pass: bool, limit: &mut StepLimit) -> Aged {
+        // Segments used since the pass are needed.
         let mut unneeded = self.unneeded.get().min(self.unneeded_segments());
-        while unneeded > 0 && pace.may_unmap() {
+        while unneeded > 0 && limit.may_unmap() {
             self.purge_segments(1);
             unneeded -= 1;
         }
         self.unneeded.set(unneeded);
-        let least = pace.least;
-        let may = |bytes| pace.may_discard(bytes);
-        let aged = self.spans.age(least, is_look, may, discard);
+        let bytes_min = limit.bytes_min;
+        let may = |bytes| limit.may_discard(bytes);
+        let aged = self.spans.age(bytes_min, is_new_pass, may, discard);
         Aged {
             is_all: aged.is_all && unneeded == 0,
             is_clean: aged.is_clean && self.is_spent(),
         }
     }
 
-    /// Whether nothing but free spans is left that a look may give back.
+    /// Returns `true` if only free spans are left for decay passes to return.
     fn is_spent(&self) -> bool {
-        self.empties.get() <= KEPT
-            && self.kept.is_empty()
+        self.empty_segments.get() <= EMPTY_MIN
+            && self.mapping_cache.is_empty()
             && (0..CLASSES).all(|class| !self.is_listed(class))
     }
 
-    /// Puts the blocks of all lists back, closes the slabs that are empty then, and gives the kept
-    /// mappings back.
+    /// Flushes all lists, closes the slabs that are then empty, and returns the cached mappings.
     pub(crate) fn empty_lists(&self) {
-        self.purge_kept();
+        self.purge_cache();
         for class in 0..CLASSES {
             self.empty_list(class);
         }
     }
 
-    /// Puts the blocks of a class's lists back and closes its slabs that are empty then.
+    /// Flushes the lists of a class and closes its slabs that are then empty.
     fn empty_list(&self, class: usize) {
         let (slot, spare) = (self.slot(class), &self.spares[class]);
         spare.count.set(0);
         self.put_back(class, spare.head.replace(ptr::null_mut()));
-        self.spend_in(class, slot.len(class) * size_of_class(class));
-        slot.carried_off(slot.len(class));
+        self.lower_margin_of_class(class, slot.len(class) * size_of_class(class));
+        slot.removed(slot.len(class));
         self.put_back(class, slot.head.replace(ptr::null_mut()));
         if class >= SLAB_CLASSES {
             return;
@@ -235,7 +231,7 @@ impl Arena {
         }
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     #[cfg(test)]
     pub(crate) fn segments(&self) -> usize {
         self.segments.count()
@@ -250,7 +246,7 @@ impl Arena {
     }
 }
 
-/// Gives the whole pages of a free span back and clears the rest of it.
+/// Returns the whole pages of a free span to the system and clears the rest of the span.
 fn discard(span: Span) -> Option<usize> {
     let start = span.start().addr().get();
     let end = start + span.bytes();
@@ -279,10 +275,10 @@ mod tests {
     use super::super::tests::arena;
     use super::*;
     use crate::Layout;
-    use crate::large::Larges;
+    use crate::large::LargeBlocks;
     use std::vec::Vec;
 
-    /// Takes blocks of some levels, writes to them, and gives all but `kept` of each size back.
+    /// Allocates blocks of some levels, writes to them, and frees all except `kept` of each size.
     fn use_and_free(arena: &Arena, kept: usize) -> Vec<(NonNull<u8>, Layout)> {
         let mut blocks = Vec::new();
         for size in [64, 3000, 20_000, 100_000, 700_000] {
@@ -308,11 +304,11 @@ mod tests {
     }
 
     fn age(arena: &Arena) -> bool {
-        arena.age(&mut Pace::step()).is_all
+        arena.age(&mut StepLimit::step()).is_all
     }
 
     fn purge_aged(arena: &Arena) -> bool {
-        arena.purge_aged(&mut Pace::step()).is_all
+        arena.purge_aged(&mut StepLimit::step()).is_all
     }
 
     fn committed(arena: &Arena) -> u64 {
@@ -321,11 +317,11 @@ mod tests {
 
     #[test]
     fn what_stays_unused_goes_back() {
-        let arena = arena(Larges::untracked());
+        let arena = arena(LargeBlocks::untracked());
         let kept = use_and_free(&arena, 1);
         let full = committed(&arena);
-        // The first look marks, the second gives back what is still there, the third what the lists
-        // held till the second.
+        // The first pass marks, the second returns what is still unused, the third what the lists
+        // held until the second.
         for _ in 0..3 {
             let mut is_all = age(&arena);
             while !is_all {
@@ -334,8 +330,8 @@ mod tests {
             arena.check();
         }
         let rest = committed(&arena);
-        // What is kept is a fifteenth; then there are its slabs and the headers, which are longer
-        // when hardened.
+        // The kept blocks are a fifteenth; the rest is their slabs and the headers, which are
+        // longer in a hardened build.
         assert!(rest * 5 < full, "{rest} of {full} bytes are left");
         for (block, layout) in kept {
             // SAFETY: the block is in use, and its first byte was written.
@@ -346,8 +342,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_between_two_looks_stays() {
-        let arena = arena(Larges::untracked());
+    fn what_is_used_between_two_passes_stays() {
+        let arena = arena(LargeBlocks::untracked());
         let layout = Layout::from_size_align(1 << 20, 8).unwrap();
         let least = committed(&arena);
         for _ in 0..10 {
@@ -358,12 +354,12 @@ mod tests {
                 unsafe { arena.deallocate(block, layout) };
             }
             age(&arena);
-            // One segment's bytes, less what was never touched behind the third block.
+            // One segment, less what was never touched behind the third block.
             assert!(committed(&arena) >= least + 3 * (1 << 20));
         }
     }
 
-    /// Takes spans that fill some segments, and gives them back.
+    /// Allocates spans that fill some segments, and frees them.
     fn fill_and_free(arena: &Arena, segments: usize) {
         let layout = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
         let blocks: Vec<_> = (0..3 * segments).map(|_| arena.allocate(layout)).collect();
@@ -374,26 +370,26 @@ mod tests {
         }
     }
 
-    /// Steps that give back empty segments leave what was needed since the look.
+    /// Steps that return empty segments leave those that were used since the pass.
     #[test]
     fn steps_leave_what_is_needed_meanwhile() {
-        const SEGMENTS: usize = 3 * PURGE_MOST;
-        let arena = arena(Larges::untracked());
+        const SEGMENTS: usize = 3 * PURGE_MAX;
+        let arena = arena(LargeBlocks::untracked());
         fill_and_free(&arena, SEGMENTS);
         age(&arena);
         fill_and_free(&arena, 2);
         assert!(!age(&arena), "more than one step gives back");
-        let rest = SEGMENTS - PURGE_MOST;
+        let rest = SEGMENTS - PURGE_MAX;
         assert_eq!(arena.reserved.get(), (rest * SEGMENT) as u64);
-        fill_and_free(&arena, rest - KEPT - 1);
+        fill_and_free(&arena, rest - EMPTY_MIN - 1);
         assert!(purge_aged(&arena));
         assert_eq!(arena.reserved.get(), ((rest - 1) * SEGMENT) as u64);
     }
 
-    /// A look that gives more back than one step does leaves what it was the first to find.
+    /// A pass with more to return than one step allows leaves what it was the first to find.
     #[test]
-    fn what_a_look_marks_stays_until_the_next() {
-        let arena = arena(Larges::untracked());
+    fn what_a_pass_marks_stays_until_the_next() {
+        let arena = arena(LargeBlocks::untracked());
         let long = Layout::from_size_align(SEGMENT / 4, 8).unwrap();
         let short = Layout::from_size_align(SEGMENT / 8, 8).unwrap();
         let take = |layout| NonNull::new(arena.allocate(layout)).unwrap();
@@ -425,11 +421,11 @@ mod tests {
         assert!(gone >= 60 * long.size(), "{gone} bytes of all");
     }
 
-    /// A decay tick between two looks does not make the one that follows think that all was unused.
+    /// A decay tick between two passes does not make the second pass find everything unused.
     #[test]
-    fn a_look_finds_what_stood_unused_since_the_last_look() {
+    fn a_pass_finds_what_was_unused_since_the_last_pass() {
         const SEGMENTS: usize = 3;
-        let arena = arena(Larges::untracked());
+        let arena = arena(LargeBlocks::untracked());
         fill_and_free(&arena, SEGMENTS);
         age(&arena);
         fill_and_free(&arena, SEGMENTS);
@@ -437,13 +433,13 @@ mod tests {
         age(&arena);
         assert_eq!(arena.reserved.get(), (SEGMENTS * SEGMENT) as u64);
         age(&arena);
-        assert_eq!(arena.reserved.get(), (KEPT * SEGMENT) as u64);
+        assert_eq!(arena.reserved.get(), (EMPTY_MIN * SEGMENT) as u64);
     }
 
     /// A slot that is cut out of a long free span leaves two rests, both as old as the span was.
     #[test]
     fn what_is_left_of_a_span_stays_as_old() {
-        let arena = arena(Larges::untracked());
+        let arena = arena(LargeBlocks::untracked());
         let long = Layout::from_size_align(1 << 20, 8).unwrap();
         let blocks: Vec<_> = (0..3).map(|_| arena.allocate(long)).collect();
         for block in blocks {

@@ -1,5 +1,4 @@
-//! Random calls on one arena against a map of what is in use, with the rules of every level checked
-//! on the way.
+//! Random calls on one arena, against a map of what is in use, with checks of every level's rules.
 
 use super::*;
 use crate::Layout;
@@ -90,13 +89,13 @@ fn check_apart(used: &[Used]) {
     }
 }
 
-pub(super) fn arena(larges: Larges) -> Box<Arena> {
+pub(super) fn arena(larges: LargeBlocks) -> Box<Arena> {
     let arena = Box::new(Arena::new(larges));
     arena.set_owner(ptr::from_ref(&*arena).cast());
     arena
 }
 
-fn churn(seed: u64, larges: Larges, is_freed: bool) {
+fn churn(seed: u64, larges: LargeBlocks, is_freed: bool) {
     let arena = arena(larges);
     let mut random = Random(primitive::Random::new(seed));
     let mut used: Vec<Used> = Vec::new();
@@ -191,7 +190,7 @@ fn churn(seed: u64, larges: Larges, is_freed: bool) {
 
 #[test]
 fn neighbours_of_whole_ways_begin_at_other_sets() {
-    let arena = arena(Larges::untracked());
+    let arena = arena(LargeBlocks::untracked());
     let layout = Layout::from_size_align(16 * 1024, 8).unwrap();
     let mut seen = [false; 4];
     let blocks: Vec<_> = (0..8)
@@ -210,21 +209,21 @@ fn neighbours_of_whole_ways_begin_at_other_sets() {
 #[test]
 fn random_calls_keep_blocks_apart_and_leave_nothing() {
     for seed in 1..=4 {
-        churn(seed * 0x9e37_79b9, Larges::untracked(), true);
+        churn(seed * 0x9e37_79b9, LargeBlocks::untracked(), true);
     }
 }
 
 #[test]
 fn an_arena_is_freed_whole_with_blocks_in_use() {
     for seed in 1..=2 {
-        churn(seed * 0x51_7cc1, Larges::tracked(), false);
-        churn(seed * 0x51_7cc1, Larges::tracked(), true);
+        churn(seed * 0x51_7cc1, LargeBlocks::tracked(), false);
+        churn(seed * 0x51_7cc1, LargeBlocks::tracked(), true);
     }
 }
 
 #[test]
 fn every_size_and_alignment() {
-    let arena = arena(Larges::untracked());
+    let arena = arena(LargeBlocks::untracked());
     for bits in 0..=22 {
         for size in [
             1,
@@ -254,7 +253,7 @@ fn every_size_and_alignment() {
 
 #[test]
 fn lists_know_their_length() {
-    let arena = arena(Larges::untracked());
+    let arena = arena(LargeBlocks::untracked());
     let layout = Layout::from_size_align(100, 4).unwrap();
     let class = 7;
     let mut blocks: Vec<_> = (0..3000).map(|_| arena.allocate(layout)).collect();
@@ -289,7 +288,7 @@ fn lists_know_their_length() {
 
 #[test]
 fn a_block_grows_into_what_stands_behind_it() {
-    let arena = arena(Larges::untracked());
+    let arena = arena(LargeBlocks::untracked());
     let mut layout = Layout::from_size_align(9000, 8).unwrap();
     let block = NonNull::new(arena.allocate(layout)).unwrap();
     while layout.size() < SPAN_MAX / 2 {
@@ -305,12 +304,12 @@ fn a_block_grows_into_what_stands_behind_it() {
     assert_eq!(arena.segments(), 0);
 }
 
-/// A large block that the system does not lengthen is copied, and stays as it is until then.
+/// A large block that the system does not extend is copied, and unchanged until then.
 #[cfg(all(target_os = "linux", not(rast_system_segments)))]
 #[test]
 fn a_large_block_that_is_not_remapped_is_copied() {
     use crate::os::{self, GUARD, refusal};
-    for larges in [Larges::untracked(), Larges::tracked()] {
+    for larges in [LargeBlocks::untracked(), LargeBlocks::tracked()] {
         let arena = arena(larges);
         let layout = |size| Layout::from_size_align(size, 8).unwrap();
         let (old, new) = (layout(5 << 20), layout(6 << 20));
@@ -346,8 +345,8 @@ fn a_large_block_that_is_not_remapped_is_copied() {
 }
 
 #[test]
-fn memory_that_nobody_needs_goes_back() {
-    let arena = arena(Larges::untracked());
+fn unused_memory_returns_to_the_system() {
+    let arena = arena(LargeBlocks::untracked());
     let layout = Layout::from_size_align(1000, 8).unwrap();
     let blocks: Vec<_> = (0..20_000).map(|_| arena.allocate(layout)).collect();
     let peak = arena.reserved.get();
@@ -368,7 +367,7 @@ fn memory_that_nobody_needs_goes_back() {
     }
 }
 
-/// A pipeline of large blocks maps some of them anew and no more.
+/// A pipeline of large blocks maps only some of them anew.
 #[cfg(all(target_os = "linux", not(rast_system_segments)))]
 #[test]
 fn what_another_thread_freed_is_used_again() {
@@ -376,7 +375,10 @@ fn what_another_thread_freed_is_used_again() {
     if HARDENED {
         return;
     }
-    let (producer, consumer) = (arena(Larges::untracked()), arena(Larges::untracked()));
+    let (producer, consumer) = (
+        arena(LargeBlocks::untracked()),
+        arena(LargeBlocks::untracked()),
+    );
     let layout = Layout::from_size_align(2 << 20, 8).unwrap();
     let mut ring = Vec::new();
     for _ in 0..BLOCKS {

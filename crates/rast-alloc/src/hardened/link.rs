@@ -1,23 +1,26 @@
-//! Links of free blocks, encoded, each twice: what is in a block is the address of the next one,
-//! mixed with a secret of the process, and behind it the same, mixed with the block's own address
-//! and another secret.
+//! Encoded links of free blocks. The first word of a block is the address of the next one, mixed
+//! with a secret of the process. The second word is the first one, mixed with the block's own
+//! address and another secret.
 //!
 //! ```text
 //!   block of a list    │ first: next ^ secret │ first ^ block ^ other secret │ …
-//!   block given out    │ first                │ 0                            │ …
-//!   message             │ link ^ secret        │ a seal                       │ …
+//!   allocated block    │ first                │ 0                            │ …
+//!   message            │ link ^ secret        │ a seal                       │ …
 //! ```
 //!
-//! The two are looked at when the link is followed: whatever is written to either of them makes
-//! them differ, the words of another free block too, unless the other secret is known or both are
-//! changed alike; so the second word is the poison of the block too, on the line of the processor's
-//! that the link is on anyway. A write further behind is not seen; nor is one to a span without a
-//! class, or to a block that is on its way to its owner. But a block that carries others there has
-//! a seal on what it says of them ([`crate::remote_batch`]), and one that is a message of its own
-//! has a seal here. When a block is given out its second word is cleared, so that it is no block of
-//! a list any more, wherever a list leads to it a second time; and who gets it cannot read the
-//! other secret from it. Where addresses have 64 bits neither word is one, so the thread that
-//! follows it faults; who reads a free block learns no address.
+//! Both words are checked when the link is followed. A write to either of them makes them
+//! inconsistent, even if it copies the words of another free block, unless the writer knows the
+//! second secret or changes both words alike. So the second word is also the block's poison, on the
+//! cache line that the link is on anyway.
+//!
+//! Writes after the first two words are not detected, nor are writes to a span without a class or
+//! to a block in transit. But a batch header has a seal over its contents
+//! ([`crate::remote_batch`]), and a block that is a message of its own has a seal here.
+//!
+//! When a block is allocated its second word is cleared. So it is not a valid block of a list if a
+//! list leads to it again, and its user cannot read the second secret. With 64-bit addresses
+//! neither word is a valid address, so a thread that follows it faults, and a thread that reads a
+//! free block learns no address.
 //!
 //! The secrets come from the system when the first heap is made.
 
@@ -29,17 +32,17 @@ use core::cell::Cell;
 /// The secrets; 0 before the first heap.
 static SECRETS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Sees to it that there are secrets; to be called before the first link is written.
+/// Makes the secrets, unless they exist; to be called before the first link is written.
 pub(crate) fn begin() {
     if !HARDENED {
         return;
     }
     for (index, secret) in SECRETS.iter().enumerate() {
-        // Relaxed: a number. Who makes a heap comes here first, and sees it not zero from then on;
-        // who gets that heap or a block of it later does so by an order of its own, so no link is
-        // written or followed with the zero. [AH6]
+        // Relaxed: a number. The thread that makes a heap calls this first, and sees a value other
+        // than zero from then on. A thread that gets this heap, or a block of it, is ordered after
+        // that. So no link is written or followed with zero. [AH6]
         if secret.load(Ordering::Relaxed) == 0 {
-            // Relaxed: who comes first decides; as for [AH6]. [AH7]
+            // Relaxed: the first thread decides; as for [AH6]. [AH7]
             let _ = secret.compare_exchange(
                 0,
                 shaped(random(), index),
@@ -50,9 +53,9 @@ pub(crate) fn begin() {
     }
 }
 
-/// The highest bit, and the next one in the second secret alone: with 64 bits such a word is no
-/// address, whatever address it is mixed with, nor are both together; and what is zero, or was
-/// cleared, never agrees.
+/// Sets the highest bit, and in the second secret alone the next one. So with 64 bits neither a
+/// word mixed with an address, nor both mixed together, is a valid address; and a zero word is
+/// never consistent.
 const fn shaped(random: usize, index: usize) -> usize {
     random & (usize::MAX >> 2) | (2 + index) << (usize::BITS - 2)
 }
@@ -63,16 +66,16 @@ fn secret(index: usize) -> usize {
     SECRETS[index].load(Ordering::Relaxed)
 }
 
-/// The secrets as an arena keeps them, beside its lists; of no length but in a hardened build.
+/// An arena's copy of the secrets, beside its lists; of length zero except in a hardened build.
 pub(crate) struct Keys([Cell<usize>; 2 * HARDENED as usize]);
 
 impl Keys {
-    /// None yet.
+    /// No secrets yet.
     pub(crate) const fn none() -> Self {
         Self([const { Cell::new(0) }; 2 * HARDENED as usize])
     }
 
-    /// Takes what [`begin`] made.
+    /// Copies the secrets that [`begin`] made.
     pub(crate) fn take(&self) {
         for (index, key) in self.0.iter().enumerate() {
             key.set(secret(index));
@@ -84,14 +87,14 @@ impl Keys {
         self.0.get(index).map_or(0, Cell::get)
     }
 
-    /// As [`mix`]; in a build that is not hardened the link as it is.
+    /// As [`mix`]; in a build that is not hardened, the link unchanged.
     #[inline(always)]
     pub(crate) fn mix<T>(&self, link: *mut T) -> *mut T {
         if !HARDENED {
             return link;
         }
         let mixed = link.map_addr(|address| address ^ self.get(0));
-        // Hidden from the compiler, which would else mix anew for the second word.
+        // Hidden from the compiler, which would otherwise mix again for the second word.
         mixed.map_addr(opaque)
     }
 
@@ -118,22 +121,22 @@ impl Keys {
     }
 }
 
-/// Encodes a link, or decodes it: one undoes the other.
+/// Encodes or decodes a link; the operation is its own inverse.
 #[inline(always)]
 pub(crate) fn mix<T>(link: *mut T) -> *mut T {
     link.map_addr(|address| address ^ secret(0))
 }
 
-/// An odd secret of the process, for seals: those of messages that carry nothing, and of batch
-/// headers ([`crate::remote_batch`]).
+/// An odd secret of the process, for the seals of messages and of batch headers
+/// ([`crate::remote_batch`]).
 #[inline(always)]
 pub(crate) fn point() -> u64 {
-    // Both: with 32 bits one is too short, and who gets a block may learn the first, but not the
-    // second.
+    // Both secrets: with 32 bits one is too short, and a user of a block may learn the first one,
+    // but not the second.
     (secret(1) as u64 ^ (secret(0) as u64).rotate_left(u32::BITS)) | 1
 }
 
-/// Seals a message that carries nothing: its second word says that it is one, and where it is.
+/// Seals a message: its second word says that it is one, and at which address.
 ///
 /// # Safety
 ///
@@ -143,7 +146,7 @@ pub(crate) unsafe fn seal<T>(block: *mut T) {
     unsafe { second(block).write(block.addr() ^ point() as usize) };
 }
 
-/// Whether a block was sealed.
+/// Returns `true` if a block is sealed.
 ///
 /// # Safety
 ///
@@ -153,13 +156,13 @@ pub(crate) unsafe fn is_sealed<T>(block: *mut T) -> bool {
     unsafe { second(block).read() == block.addr() ^ point() as usize }
 }
 
-/// The second word; a block has two at least in a hardened build.
+/// The second word; in a hardened build a block has at least two.
 #[inline(always)]
 fn second<T>(block: *mut T) -> *mut usize {
     block.cast::<usize>().wrapping_add(1)
 }
 
-/// Writes the link once more, behind the first.
+/// Writes the second word for the link `next`.
 ///
 /// # Safety
 ///
@@ -171,7 +174,7 @@ pub(crate) unsafe fn repeat<T>(block: *mut T, next: *mut T) {
     unsafe { second(block).write(again) };
 }
 
-/// How the two words of a block differ, except for its address.
+/// The difference of the two words of a block, without its address.
 ///
 /// # Safety
 ///
@@ -184,18 +187,18 @@ unsafe fn differ<T>(block: *mut T) -> usize {
     first ^ unsafe { second(block).read() } ^ block.addr()
 }
 
-/// Makes the two links differ.
+/// Makes the two words inconsistent.
 ///
 /// # Safety
 ///
 /// 1. `block` is a block of two words at least, which the caller alone has.
 #[inline(always)]
-pub(crate) unsafe fn spoil<T>(block: *mut T) {
+pub(crate) unsafe fn invalidate<T>(block: *mut T) {
     // SAFETY: obligation 1.
     unsafe { second(block).write(0) };
 }
 
-/// Whether the second word says the same as the first.
+/// Returns `true` if the two words are consistent.
 ///
 /// # Safety
 ///
@@ -223,7 +226,7 @@ fn random() -> usize {
     chance()
 }
 
-/// What differs from run to run where the system gives no random bytes: addresses and the time.
+/// A number that differs between runs, if the system has no random bytes: addresses and the time.
 fn chance() -> usize {
     let here = 0_u8;
     let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();

@@ -1,23 +1,22 @@
-//! The register of large blocks, whose memory is unmapped when they are freed, so that nothing in
-//! them could tell.
+//! The register of large blocks. Their memory is unmapped when they are freed, so it cannot contain
+//! a mark.
 //!
-//! A table with open addressing, without locks: an entry is claimed by one exchange, and stays
-//! where it was put.
+//! A lock-free table with open addressing: a compare-exchange claims an entry, which never moves.
 //!
 //! ```text
 //!   address        0 none │ address in use │ address + FREED was freed │ address + BUSY is being written
 //! ```
 //!
-//! 1. A new entry takes the first place of its sequence that is empty or freed. So what is in use
-//!    is before what was freed of the same address.
-//! 2. Places never become empty again: a sequence ends where nothing was ever put.
+//! 1. A new block takes the first entry of its probe sequence that is empty or freed. So a block in
+//!    use is before freed ones of the same address.
+//! 2. Entries never become empty again: a sequence ends at an entry that was never used.
 
 use crate::geometry::HARDENED;
 use crate::os::PAGE;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// As many large blocks may be in use at once; Linux allows a process about half as many, by its
-/// limit on mappings.
+/// Maximum number of large blocks in use at once; by its limit on mappings, Linux allows a process
+/// about half as many.
 const ENTRIES: usize = if HARDENED { 1 << 16 } else { 0 };
 const FREED: usize = 1;
 const BUSY: usize = 2;
@@ -36,7 +35,7 @@ static TABLE: [Entry; ENTRIES] = [const {
     }
 }; ENTRIES];
 
-/// What the register knows of an address.
+/// The register's knowledge of an address.
 pub(crate) enum Found {
     Live { bytes: usize },
     Freed,
@@ -57,8 +56,8 @@ pub(crate) fn enter(address: usize, bytes: usize, owner: usize) -> bool {
             continue;
         }
         let claim = address | BUSY;
-        // Acquire: pairs with the Release in `take`, of who freed what was here; the words below
-        // are ours. [AH10]
+        // Acquire: pairs with the Release in `take` of the thread that freed the previous block;
+        // the words below are then this thread's. [AH10]
         let claimed =
             entry
                 .address
@@ -76,7 +75,7 @@ pub(crate) fn enter(address: usize, bytes: usize, owner: usize) -> bool {
     false
 }
 
-/// Takes a block out; `false` if there is none in use with these bytes and this owner.
+/// Removes a block; `false` if none with these bytes and this owner is in use.
 pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
     for entry in sequence(address) {
         // Acquire: pairs with the Release in `enter`; the two words are this block's. [AH14]
@@ -92,7 +91,7 @@ pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
                 return false;
             }
             let freed = address | FREED;
-            // Release: pairs with the Acquire in `enter`; of two that free a block at once one
+            // Release: pairs with the Acquire in `enter`; if two threads free a block at once, one
             // fails. [AH17]
             let taken =
                 entry
@@ -104,7 +103,7 @@ pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
     false
 }
 
-/// Whether a block with these bytes and this owner is in use.
+/// Returns `true` if a block with these bytes and this owner is in use.
 pub(crate) fn knows(address: usize, bytes: usize, owner: usize) -> bool {
     for entry in sequence(address) {
         // Acquire: as for [AH14]. [AH20]
@@ -122,8 +121,8 @@ pub(crate) fn knows(address: usize, bytes: usize, owner: usize) -> bool {
     false
 }
 
-/// Looks an address up, for a message.
-pub(crate) fn look(address: usize) -> Found {
+/// Looks up an address, for an error message.
+pub(crate) fn lookup(address: usize) -> Found {
     let mut found = Found::Nothing;
     for entry in sequence(address) {
         // Acquire: as for [AH14]. [AH18]

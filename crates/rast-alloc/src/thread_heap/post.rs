@@ -1,9 +1,9 @@
-//! Blocks of other owners: into their remote-free batches, and away.
+//! Blocks of other owners: their remote-free batches, and the delivery.
 //!
-//! A hardened build asks before whether the block may start there, and finds its remote-free batch
-//! by the segment that it lies in, where others of that segment are on their way already
-//! ([`Afar`](crate::hardened::units::Afar)). The block's mark is looked at when a remote-free batch
-//! is opened, and by the owner; see [`crate::hardened`].
+//! A hardened build first checks whether the block may start at its address. If the block's segment
+//! already has blocks in an open batch, the segment leads to that batch
+//! ([`RemoteSegments`](crate::hardened::page_map::RemoteSegments)). The block's mark is checked
+//! when a batch is opened, and by the owner; see [`crate::hardened`].
 
 use core::ptr::NonNull;
 
@@ -12,17 +12,18 @@ use crate::Layout;
 use crate::arena::check_given;
 use crate::block::Block;
 use crate::geometry::HARDENED;
-use crate::hardened::{self, units};
+use crate::hardened::{self, page_map};
 use crate::level::{Level, SLOTS};
 use crate::primitive::Counter;
 use crate::remote_batch::{self as batch, RemoteBatch};
 use crate::segment::Segment;
-use crate::size_class::{LEAST as LEAST_CLASS, SLAB_MAX, size_of_class};
+use crate::size_class::{CLASS_MIN, SLAB_MAX, size_of_class};
 
-/// What a remote-free batch may take by the fast paths alone, which have blocks of slabs only.
-const PLEDGE: usize = batch::FULL + SLAB_MAX;
-/// How long the shortest block is.
-const LEAST: usize = size_of_class(LEAST_CLASS);
+/// Bytes that the fast paths alone may put into a remote-free batch; they free blocks of slabs
+/// only.
+const BATCH_RESERVE: usize = batch::FULL + SLAB_MAX;
+/// The size of the smallest block.
+const BLOCK_MIN: usize = size_of_class(CLASS_MIN);
 
 impl ThreadHeap {
     /// Puts a block of another owner into its remote-free batch.
@@ -38,7 +39,7 @@ impl ThreadHeap {
         let batch = self.batch_of(owner);
         if !batch.is_for(owner) {
             self.deliver(batch);
-            self.arena.pledge(PLEDGE);
+            self.arena.reserve_batch(BATCH_RESERVE);
             batch.open(owner);
         }
         let slot = Level::of(layout).slot();
@@ -46,16 +47,16 @@ impl ThreadHeap {
         unsafe { self.put(batch, block.as_ptr().cast(), slot, layout.size()) };
     }
 
-    /// The remote-free batch for an owner; it may be another one's, or no thread's.
+    /// Returns the batch entry of an owner; it may be open for another owner, or not open.
     #[inline(always)]
     fn batch_of(&self, owner: *const Self) -> &RemoteBatch<Self> {
         // Heaps are some pages apart.
         &self.batches[(owner.addr() >> 14) % BATCHES]
     }
 
-    /// Puts a block of another owner into its remote-free batch if that takes its address; false,
-    /// and nothing has changed, if not. A heap that no thread holds has no remote-free batch that
-    /// is anybody's, so the call does not succeed.
+    /// Puts a block of another owner into its remote-free batch, if the batch has room for its
+    /// distance. Otherwise returns `false` and changes nothing. The static heaps without memory
+    /// never have an open batch, so there it returns `false`.
     ///
     /// # Safety
     ///
@@ -75,8 +76,8 @@ impl ThreadHeap {
         batch.is_for(owner) && unsafe { self.try_put(batch, block, class, size) }
     }
 
-    /// As [`try_post`](Self::try_post), in a hardened build, where the segment of the block may be
-    /// known: false as well if it is not, or if no block of `class` starts there.
+    /// As [`try_post`](Self::try_post), in a hardened build. Also returns `false` if the block's
+    /// segment is not known, or if no block of `class` starts there.
     ///
     /// # Safety
     ///
@@ -85,29 +86,28 @@ impl ThreadHeap {
     #[inline(always)]
     pub(crate) unsafe fn try_post_known(&self, block: *mut u8, class: usize, size: usize) -> bool {
         // SAFETY: a segment that is known is mapped, and `has` says that a block may start there.
-        if !self.afar.has(block.addr()) || !unsafe { hardened::may_post(block, class) } {
+        if !self.remote.has(block.addr()) || !unsafe { hardened::may_post(block, class) } {
             return false;
         }
         // SAFETY: its segment is known.
-        let batch = unsafe { self.afar.batch_of(block) };
+        let batch = unsafe { self.remote.batch_of(block) };
         // SAFETY: obligation 1: it is where a block of the class starts; the remote-free batch is
         // for its segment's owner.
         unsafe { self.try_put(batch, block, class, size) }
     }
 
-    /// As [`try_post_known`](Self::try_post_known), where the segment is not known, or its
-    /// remote-free batch does not take the block's address: false as well if there is no
-    /// remote-free batch for its owner.
+    /// As [`try_post_known`](Self::try_post_known), if the segment is not known or its batch has no
+    /// room for the distance. Also returns `false` if no batch is open for the owner.
     ///
     /// # Safety
     ///
     /// 1. As for [`try_post_known`](Self::try_post_known).
     #[inline]
     pub(crate) unsafe fn try_post_far(&self, block: *mut u8, class: usize, size: usize) -> bool {
-        if matches!(units::at(block.addr()), units::NONE | units::OWN) {
+        if matches!(page_map::at(block.addr()), page_map::NONE | page_map::OWN) {
             return false;
         }
-        // SAFETY: the units know a segment there, and say that a block may start at the address.
+        // SAFETY: the page map has a segment there, and a block may start at the address.
         if !unsafe { hardened::may_post(block, class) } {
             return false;
         }
@@ -123,7 +123,8 @@ impl ThreadHeap {
         true
     }
 
-    /// Puts a block into the remote-free batch for its owner, and delivers that if it is full then.
+    /// Puts a block into the remote-free batch for its owner, and delivers the batch if it is then
+    /// full.
     ///
     /// # Safety
     ///
@@ -133,19 +134,19 @@ impl ThreadHeap {
     unsafe fn put(&self, batch: &RemoteBatch<Self>, block: *mut Block, slot: usize, size: usize) {
         self.foreign_of(slot).add(1);
         self.arena.bytes_given.add(size as u64);
-        // SAFETY: obligation 1, and no block is shorter than the least.
-        unsafe { batch.put(block, size.max(LEAST)) };
+        // SAFETY: obligation 1, and no block is shorter than `BLOCK_MIN`.
+        unsafe { batch.put(block, size.max(BLOCK_MIN)) };
         if HARDENED {
-            // SAFETY: it was put there just now, and `deliver` forgets the remote-free batch.
-            unsafe { self.afar.note(block.cast(), batch) };
+            // SAFETY: it was put there above, and `deliver` forgets the batch.
+            unsafe { self.remote.note(block.cast(), batch) };
         }
         if batch.is_full() {
             self.deliver(batch);
         }
     }
 
-    /// Puts a block into a remote-free batch if that takes its address; false, and nothing has
-    /// changed, if not.
+    /// Puts a block into a remote-free batch, if the batch has room for its distance. Otherwise
+    /// returns `false` and changes nothing.
     ///
     /// # Safety
     ///
@@ -168,7 +169,7 @@ impl ThreadHeap {
         true
     }
 
-    /// The blocks of other owners in a slot.
+    /// The counter of freed blocks of other owners in a slot.
     #[inline(always)]
     fn foreign_of(&self, slot: usize) -> &Counter {
         debug_assert!(slot < SLOTS);
@@ -176,13 +177,13 @@ impl ThreadHeap {
         unsafe { self.foreign.get_unchecked(slot) }
     }
 
-    /// Delivers a remote-free batch, if there is something in it.
+    /// Delivers a remote-free batch, unless it is empty.
     fn deliver(&self, batch: &RemoteBatch<Self>) {
         let Some(packed) = batch.take() else {
             return;
         };
-        self.afar.forget(batch);
-        self.arena.redeem(PLEDGE);
+        self.remote.forget(batch);
+        self.arena.release_batch(BATCH_RESERVE);
         // SAFETY: the remote-free batch's blocks are free, in a list from the first to the last,
         // and this thread's alone.
         if unsafe { packed.owner.mailbox.deliver(packed.first, packed.last) } {

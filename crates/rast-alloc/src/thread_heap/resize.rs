@@ -1,18 +1,18 @@
-//! Blocks that change their size, no matter which thread owns them.
+//! Changes of a block's size, for blocks of any heap.
 
 use core::ptr::{self, NonNull};
 
 use super::ThreadHeap;
 use crate::Layout;
-use crate::arena::check_kept;
+use crate::arena::check_in_place;
 use crate::level::Level;
 use crate::size_class::SLAB_CLASSES;
 use crate::span::bytes_for;
 
-/// Whether a block may keep its place under another layout, no matter which thread owns it: its
-/// class or the length of its span stay.
+/// Returns `true` if a block of any heap may stay in place with another layout: its class, or the
+/// length of its span, does not change.
 #[inline]
-fn fits_as_it_is(old: Layout, new: Layout) -> bool {
+fn may_stay_in_place(old: Layout, new: Layout) -> bool {
     match (Level::of(old), Level::of(new)) {
         (Level::Class(from), Level::Class(to)) => from == to,
         (Level::Span, Level::Span) => bytes_for(old.size()) == bytes_for(new.size()),
@@ -21,8 +21,8 @@ fn fits_as_it_is(old: Layout, new: Layout) -> bool {
 }
 
 impl ThreadHeap {
-    /// Changes a block's size, no matter which thread owns it; null if the system has no memory,
-    /// and nothing has changed. Only the holder calls it.
+    /// Changes the size of a block of any heap. Returns null, and changes nothing, if the system
+    /// has no memory. Only the holder calls it.
     ///
     /// # Safety
     ///
@@ -36,12 +36,12 @@ impl ThreadHeap {
     ) -> *mut u8 {
         // SAFETY: obligation 1.
         let is_own = unsafe { self.has(block, old) };
-        if !is_own && fits_as_it_is(old, new) {
+        if !is_own && may_stay_in_place(old, new) {
             // SAFETY: obligation 1: the block lies in a mapped segment.
-            unsafe { check_kept(block, old) };
-            // What the block is asked for is counted here, as what is freed of others is.
+            unsafe { check_in_place(block, old) };
+            // The size is counted in this heap, as frees of other heaps' blocks are.
             self.arena.count_resize(old.size(), new.size());
-            self.tell_resized(old, new);
+            self.report_resized(old, new);
             return block.as_ptr();
         }
         let resize = || {
@@ -55,8 +55,8 @@ impl ThreadHeap {
         if resized.is_null() {
             let mut moved = self.allocate_once(new);
             if moved.is_null() {
-                // With more memory it may be lengthened in place.
-                self.again(new, || {
+                // With more memory it may grow in place.
+                self.retry(new, || {
                     resized = resize();
                     if resized.is_null() {
                         moved = self.allocate_once(new);
@@ -71,22 +71,22 @@ impl ThreadHeap {
             }
         }
         if !resized.is_null() {
-            self.tell_resized(old, new);
+            self.report_resized(old, new);
         }
         resized
     }
 
-    /// Tells the process of a block that changed its size where it is, if much has changed by that.
+    /// Reports a block that changed its size in place, if the bytes in use changed by much.
     #[inline]
-    fn tell_resized(&self, old: Layout, new: Layout) {
+    fn report_resized(&self, old: Layout, new: Layout) {
         let is_of_slab = matches!(Level::of(old), Level::Class(class) if class < SLAB_CLASSES);
         if !is_of_slab && new.size() > old.size() {
-            self.arena.earn(new.size() - old.size());
+            self.arena.slow_allocated(new.size() - old.size());
         }
-        self.arena.tell();
+        self.arena.report();
     }
 
-    /// Copies what a block holds to another one that takes its place, and gives it back.
+    /// Copies a block's contents to a new block that replaces it, and frees it.
     ///
     /// # Safety
     ///

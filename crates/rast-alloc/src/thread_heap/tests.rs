@@ -1,16 +1,16 @@
-//! The heap of a thread by itself: what it looks at, tells, and puts away.
+//! The heap of one thread: what it reports, scans and handles.
 
 use super::*;
-use crate::arena::looks;
+use crate::arena::recomputes;
 use crate::registry;
 use std::vec::Vec;
 
-/// Who read the clock before another thread looked leaves the heap as it is, too; but not for ever
-/// if the clock was set back.
+/// A pass is not due for a thread that read the clock before another thread's pass; but it is if
+/// the clock was set back.
 #[test]
-fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
+fn a_pass_is_not_due_if_the_clock_was_read_before_the_last_pass() {
     let heap = ThreadHeap::adopt().unwrap();
-    heap.age(5000, &mut Pace::step());
+    heap.age(5000, &mut StepLimit::step());
     for (now_ms, is_due) in [
         (3999, true),
         (4001, false),
@@ -25,9 +25,9 @@ fn a_heap_is_not_due_for_who_read_the_clock_before_the_last_look() {
     heap.abandon();
 }
 
-/// A slow path takes in a few of the blocks that arrived, and no block is new while there are more.
+/// A slow path handles a few of the arrived blocks, and no block is carved while there are more.
 #[test]
-fn what_arrived_is_taken_in_as_it_is_wanted() {
+fn arrived_blocks_are_handled_as_needed() {
     const BLOCKS: usize = 4096;
     let layout = Layout::from_size_align(64, 8).unwrap();
     let (owner, other) = (ThreadHeap::adopt().unwrap(), ThreadHeap::adopt().unwrap());
@@ -56,10 +56,10 @@ fn what_arrived_is_taken_in_as_it_is_wanted() {
     other.abandon();
 }
 
-/// A heap that was left has told all that is in use; its thread's next call that its lists serve,
-/// and the fast paths after that, free no more than was told.
+/// A released heap has reported all that is in use. After its thread's next call, which its lists
+/// serve, the fast paths free no more than was reported.
 #[test]
-fn what_was_told_holds_after_a_heap_is_taken_up() {
+fn what_was_reported_holds_after_a_heap_is_reacquired() {
     let layout = Layout::from_size_align(64, 8).unwrap();
     let class = Level::of(layout).slot();
     let heap = ThreadHeap::adopt().unwrap();
@@ -69,11 +69,11 @@ fn what_was_told_holds_after_a_heap_is_taken_up() {
         // SAFETY: taken above, and given back once.
         unsafe { heap.deallocate(block, layout) };
     }
-    heap.hold.park();
-    // Nothing else tends it meanwhile, as no thread delivers to it.
+    heap.ownership.park();
+    // Nothing else services it meanwhile, as no thread delivers to it.
     heap.leave();
-    assert_eq!(heap.arena.untold(), 0);
-    assert!(heap.come_back());
+    assert_eq!(heap.arena.unreported(), 0);
+    assert!(heap.reacquire());
     assert!(heap.arena.has_first(class), "its list serves the next call");
     blocks.push(take());
     while let Some(&block) = blocks.last()
@@ -82,8 +82,8 @@ fn what_was_told_holds_after_a_heap_is_taken_up() {
     {
         blocks.pop();
     }
-    let untold = heap.arena.untold();
-    assert!(untold >= 0, "{} bytes too many were told", -untold);
+    let unreported = heap.arena.unreported();
+    assert!(unreported >= 0, "{} bytes too many were told", -unreported);
     for block in blocks {
         // SAFETY: as above.
         unsafe { heap.deallocate(block, layout) };
@@ -91,10 +91,10 @@ fn what_was_told_holds_after_a_heap_is_taken_up() {
     heap.abandon();
 }
 
-/// What a thread that begins and a block at a new peak cost does not depend on how many heaps there
-/// are.
+/// The cost of a starting thread, and of a block at a new peak, does not depend on the number of
+/// heaps.
 #[test]
-fn no_call_looks_at_the_other_heaps() {
+fn no_call_visits_the_other_heaps() {
     const HEAPS_HELD: usize = 300;
     let held: Vec<_> = (0..HEAPS_HELD)
         .map(|_| ThreadHeap::adopt().unwrap())
@@ -135,7 +135,7 @@ fn no_call_looks_at_the_other_heaps() {
     }
 }
 
-/// A heap with 16 MiB that are not in use, which is parked; the caller holds its mailbox.
+/// A parked heap with 16 MiB that are not in use; the caller holds its mailbox.
 fn parked_heap() -> &'static ThreadHeap {
     let layout = Layout::from_size_align(1000, 8).unwrap();
     let heap = ThreadHeap::adopt().unwrap();
@@ -146,25 +146,26 @@ fn parked_heap() -> &'static ThreadHeap {
         // SAFETY: taken above, and given back once.
         unsafe { heap.deallocate(block, layout) };
     }
-    heap.hold.park();
+    heap.ownership.park();
     assert!(heap.arena.surplus() > 15 << 20, "{}", heap.arena.surplus());
     heap
 }
 
-/// Claims a parked heap's mailbox, asserts that the heap was purged, and leaves it to other tests.
+/// Claims a parked heap's mailbox, asserts that the heap was purged, and abandons it to other
+/// tests.
 fn assert_purged(heap: &ThreadHeap) {
     while !heap.mailbox.claim() {
         std::thread::yield_now();
     }
     let surplus = heap.arena.surplus();
-    heap.hold.abandon_parked();
+    heap.ownership.abandon_parked();
     heap.leave();
     assert!(surplus < 1 << 20, "{surplus} bytes are still there");
 }
 
-/// A purge that finds a heap tended by another thread waits until that releases it.
+/// A purge waits for a thread that services a heap.
 #[test]
-fn a_purge_waits_for_the_thread_that_tends_a_heap() {
+fn a_purge_waits_for_the_thread_that_services_a_heap() {
     const LONG_MS: u64 = 600_000;
     let heap = parked_heap();
     let purger = std::thread::spawn(move || {
@@ -172,7 +173,7 @@ fn a_purge_waits_for_the_thread_that_tends_a_heap() {
         // Both are over: the other thread has released the heap, and it was purged.
         assert_purged(heap);
     });
-    while !heap.hold.is_purge_wished() {
+    while !heap.ownership.is_purge_requested() {
         assert!(!purger.is_finished(), "it passed the heap over");
         std::thread::yield_now();
     }
@@ -180,9 +181,9 @@ fn a_purge_waits_for_the_thread_that_tends_a_heap() {
     purger.join().unwrap();
 }
 
-/// A purge that does not wait long enough leaves its wish to the thread that tends the heap.
+/// A purge that does not wait leaves its request to the servicing thread.
 #[test]
-fn a_purge_that_does_not_wait_leaves_its_wish() {
+fn a_purge_that_does_not_wait_leaves_its_request() {
     let heap = parked_heap();
     let purger =
         std::thread::spawn(move || ThreadHeap::purge_where(|other| ptr::eq(other, heap), 0));
@@ -191,16 +192,17 @@ fn a_purge_that_does_not_wait_leaves_its_wish() {
     assert_purged(heap);
 }
 
-/// Another thread asks for the heap between a purge's ask and its look: the purge asks again.
+/// Another thread requests the heap between a purge's request and its check: the purge requests
+/// again.
 #[test]
-fn a_purge_reaches_a_heap_that_another_thread_asks_for() {
+fn a_purge_reaches_a_heap_that_another_thread_requests() {
     const LONG_MS: u64 = 600_000;
     let heap = parked_heap();
-    heap.take_up();
-    heap.hold.exit();
+    heap.enter_claimed();
+    heap.ownership.exit();
     let asked_for = |other: &ThreadHeap| {
         ptr::eq(other, heap) && {
-            heap.hold.ask(ASKS.next(Wish::Look));
+            heap.ownership.request(REQUESTS.next(Action::Decay));
             true
         }
     };
@@ -209,33 +211,33 @@ fn a_purge_reaches_a_heap_that_another_thread_asks_for() {
     assert_purged(heap);
 }
 
-/// The thread that a wish finds in a call that parks the heap purges it, and so does one that comes
-/// back first.
+/// A thread in a call sees a purge request when it parks the heap, or when it returns first; it
+/// then purges the heap.
 #[test]
-fn a_wish_that_a_thread_did_not_see_is_done_as_it_parks_or_comes_back() {
+fn a_request_that_a_thread_did_not_see_is_done_when_it_parks_or_returns() {
     for is_parking in [true, false] {
         let heap = parked_heap();
         if is_parking {
-            let _ = heap.hold.take_up();
+            let _ = heap.ownership.enter_claimed();
         }
-        heap.hold.ask(ASKS.next(Wish::Purge));
+        heap.ownership.request(REQUESTS.next(Action::Purge));
         if is_parking {
             heap.park();
         } else {
-            heap.take_up();
+            heap.enter_claimed();
             let surplus = heap.arena.surplus();
             assert!(surplus < 1 << 20, "{surplus} bytes are still there");
-            heap.hold.park();
+            heap.ownership.park();
             heap.leave();
         }
         assert_purged(heap);
     }
 }
 
-/// Blocks past the classes of slabs that are replaced, from lists or not, and that grow in place,
-/// are told without a look at all lists at every few calls.
+/// Blocks above the slab classes that are replaced, or grow in place, are reported without a scan
+/// of all lists every few calls.
 #[test]
-fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
+fn long_blocks_are_reported_without_a_scan_of_the_lists() {
     const CALLS: usize = 20_000;
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
     let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
@@ -258,7 +260,7 @@ fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
             unsafe { heap.deallocate(block, layout) };
         }
     };
-    let replaced = looks::of(|| replace(100));
+    let replaced = recomputes::of(|| replace(100));
     let grow = || {
         for _ in 0..CALLS / 64 {
             let (mut old, new) = (layout(300_000), layout(1 << 20));
@@ -273,9 +275,12 @@ fn what_long_blocks_change_is_told_without_a_look_at_the_lists() {
             unsafe { heap.deallocate(block, old) };
         }
     };
-    let grown = looks::of(grow);
+    let grown = recomputes::of(grow);
     heap.abandon();
-    std::println!("seed {SEED:#x}: {replaced} and {grown} looks");
-    assert!(replaced < CALLS / 100, "{replaced} looks, seed {SEED:#x}");
-    assert!(grown < CALLS / 100, "{grown} looks");
+    std::println!("seed {SEED:#x}: {replaced} and {grown} recomputations");
+    assert!(
+        replaced < CALLS / 100,
+        "{replaced} recomputations, seed {SEED:#x}"
+    );
+    assert!(grown < CALLS / 100, "{grown} recomputations");
 }

@@ -1,41 +1,41 @@
 //! The visits of the background thread, where there is one.
 
-use super::{ASKS, HEAPS, ThreadHeap};
-use crate::arena::Pace;
+use super::{HEAPS, REQUESTS, ThreadHeap};
+use crate::arena::StepLimit;
 use crate::delay::DELAY;
-use crate::hold::Wish;
 use crate::os;
+use crate::ownership::Action;
 use crate::primitive::asymmetric;
 use crate::primitive::sync::atomic::Ordering;
 
-/// Looks after which a heap that no thread uses is left alone, whatever the system does not take
-/// back.
-const LOOKS: u32 = 8;
+/// Passes after which the background thread leaves an unused heap alone, even if the system did not
+/// take all of its memory.
+const PASSES_MAX: u32 = 8;
 
 impl ThreadHeap {
-    /// A round of the background thread: looks after each heap that no thread uses at the moment.
-    /// Returns whether another round is needed.
+    /// One round of the background thread: services each heap that no thread uses at the moment.
+    /// Returns `true` if another round is needed.
     ///
-    /// The heap of a thread that made no call since the last round is taken from it, and so is that
-    /// of a thread that calls but looks after its heap too seldom.
+    /// It takes the heap of a thread that made no call since the last round, or that makes too few
+    /// decay passes itself.
     pub(crate) fn visit_all(is_stopped: &dyn Fn() -> bool) -> bool {
-        let (ask, now_ms) = (ASKS.next(Wish::Look), os::now_ms());
+        let (request, now_ms) = (REQUESTS.next(Action::Decay), os::now_ms());
         let delay_ms = DELAY.get().unwrap_or(u64::MAX);
-        let (mut is_asked, mut is_left) = (false, false);
+        let (mut is_requested, mut is_left) = (false, false);
         HEAPS.find(|heap| {
             if heap.is_visited(now_ms, delay_ms) {
-                is_asked |= heap.hold.ask(ask);
+                is_requested |= heap.ownership.request(request);
             }
             None::<()>
         });
-        let is_fenced = is_asked && asymmetric::barrier();
+        let is_fenced = is_requested && asymmetric::barrier();
         HEAPS.find(|heap| {
             // Relaxed: a hint. [AT8]
             if heap.is_settled.load(Ordering::Relaxed) {
                 return None;
             }
-            // SAFETY: this thread made the ask, and the barrier came after if it says so.
-            if unsafe { heap.take(ask, is_fenced) } {
+            // SAFETY: this thread made the request, and the barrier came after it if `is_fenced`.
+            if unsafe { heap.take(request, is_fenced) } {
                 heap.visit(now_ms, is_stopped);
                 heap.leave();
             }
@@ -46,31 +46,34 @@ impl ThreadHeap {
         is_left
     }
 
-    /// Whether the background thread should take the heap, if a thread has it. Only the background
-    /// thread calls it.
+    /// Returns `true` if the background thread should take the heap from its thread. Only the
+    /// background thread calls it.
     fn is_visited(&self, now_ms: u64, delay_ms: u64) -> bool {
         let calls = (self.arena.bytes_taken.get()).wrapping_add(self.arena.bytes_given.get());
-        // Relaxed: one thread's. [AT10]
+        // Relaxed: only one thread uses it. [AT10]
         let is_idle = self.calls_seen.swap(calls, Ordering::Relaxed) == calls;
         is_idle || self.is_purging() || self.is_due(now_ms, delay_ms)
     }
 
-    /// Gives back what is unneeded, until the heap's thread wants it. Only the background thread
-    /// calls it, as the holder.
+    /// Returns unused memory until the heap's thread waits for it. Only the background thread calls
+    /// it, as the holder.
     fn visit(&self, now_ms: u64, is_stopped: &dyn Fn() -> bool) {
         self.deliver_all();
-        self.put_away_all();
-        let is_over = || self.hold.is_wanted() || self.hold.is_purge_wished() || is_stopped();
-        let mut pace = Pace::until(&is_over);
+        self.handle_all_messages();
+        let is_over =
+            || self.ownership.is_awaited() || self.ownership.is_purge_requested() || is_stopped();
+        let mut limit = StepLimit::until(&is_over);
         if self.is_purging() {
-            self.set_purging(!self.arena.purge_aged(&mut pace).is_all);
+            self.set_purging(!self.arena.purge_aged(&mut limit).is_all);
         }
         if !self.is_purging() {
-            let is_settled = self.age(now_ms, &mut pace);
-            self.looks.set(self.looks.get() + 1);
+            let is_settled = self.age(now_ms, &mut limit);
+            self.passes.set(self.passes.get() + 1);
             // Relaxed: a hint. [AT16]
-            self.is_settled
-                .store(is_settled || self.looks.get() >= LOOKS, Ordering::Relaxed);
+            self.is_settled.store(
+                is_settled || self.passes.get() >= PASSES_MAX,
+                Ordering::Relaxed,
+            );
         }
         self.report();
     }

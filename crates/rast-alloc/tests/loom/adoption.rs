@@ -104,8 +104,8 @@ fn offers_are_taken_once_and_not_lost() {
     });
 }
 
-/// One thread leaves a heap, one tends it, one adopts: in the end it is adopted, or offered to the
-/// next.
+/// One thread abandons a heap, one services it, one adopts: in the end the heap is adopted, or
+/// offered to the next thread.
 #[test]
 fn a_heap_that_is_left_is_adopted_or_offered() {
     model(|| {
@@ -130,8 +130,8 @@ fn a_heap_that_is_left_is_adopted_or_offered() {
     });
 }
 
-/// A thread ends the parking of its heap while one tends that and one adopts: in the end it is
-/// adopted, or offered.
+/// A thread ends the parking of its heap while one services it and one adopts: in the end the heap
+/// is adopted, or offered.
 #[test]
 fn a_parked_heap_that_is_abandoned_is_adopted_or_offered() {
     model(|| {

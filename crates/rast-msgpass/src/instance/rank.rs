@@ -1,13 +1,14 @@
-//! Inputs of edges that are marked `high`, which go before the others.
+//! Inputs of `high` edges, which are handled before the others.
 //!
 //! ```text
 //!   turn:  high inputs, up to a batch of each edge
 //!            ├─ one has more than its batch ──► low inputs: a share of the batch, the turn ends
-//!            └─ else ──► low inputs: a chunk ──► look at the high inputs again
+//!            └─ else ──► low inputs: a chunk ──► check the high inputs again
 //! ```
 //!
-//! 1. A high message waits for at most a chunk of low ones, even if it comes during the turn.
-//! 2. While high edges never run dry, low inputs have a share of each turn, so they keep moving.
+//! 1. A high message waits for at most a chunk of low ones, even if it arrives during the turn.
+//! 2. While high edges are never empty, low inputs have a share of each turn, so they make
+//!    progress.
 
 use super::{Input, Instance, Left};
 use crate::graph::Graph;
@@ -16,15 +17,15 @@ use crate::process::Process;
 use crate::sharder::WorkerCx;
 use crate::stack::Stack;
 
-/// Low messages between two looks at the high inputs.
+/// Low messages between two checks of the high inputs.
 const CHUNK: u32 = 8;
 
-/// Of a batch, the part that low inputs have together in a turn in which a high edge used up its
-/// own.
+/// The part of a batch that all low inputs share in a turn in which a high edge used up its own
+/// batch.
 const SHARE: u32 = 16;
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
-    /// Gives the inputs that may hold something their shares of the turn, high ones first.
+    /// Handles the shares of the ready inputs, high ones first.
     #[inline(never)]
     pub(super) fn run_by_rank(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) {
         loop {
@@ -63,7 +64,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Finds high inputs that got messages since the turn began.
+    /// Finds high inputs that got messages since the turn started.
     fn look_at_high(&mut self) {
         for at in 0..self.high.len() {
             let input = self.high[at];
@@ -80,7 +81,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             .has_any(entry.at as usize)
     }
 
-    /// Returns whether a high edge has used up its batch and has more.
+    /// Returns `true` if a high edge has used up its batch and has more messages.
     fn is_high_busy(&self) -> bool {
         self.high.iter().any(|&input| {
             let inlet = self.inputs[input as usize].inlet as usize;

@@ -1,4 +1,4 @@
-//! Answers: to the request in hand, by a ticket, or none; and since when requests have none.
+//! Answers: by `send`, by a token, or a waiver; and the time since which requests have no answer.
 
 use super::{News, Out, Way};
 use crate::credit::set_oldest;
@@ -6,7 +6,7 @@ use crate::reply::{Kept, Ticket};
 use crate::timers::Instant;
 
 impl<M: Send + 'static> Out<M> {
-    /// Answers a request that has a ticket.
+    /// Answers a request that has a token.
     pub(crate) fn answer_by(&mut self, ticket: Ticket, message: M) -> News {
         let kept = self
             .kept
@@ -20,18 +20,18 @@ impl<M: Send + 'static> Out<M> {
                 self.note_oldest();
                 self.answer(client, message)
             }
-            // A retired processor has waived it; its handlers do not run any more.
+            // The retired processor has waived it; its handlers do not run any more.
             None => 0,
         }
     }
 
-    /// Publishes since when the oldest request is kept.
+    /// Publishes the arrival time of the oldest request that is held by a token.
     pub(super) fn note_oldest(&self) {
         let oldest = self.kept.as_ref().and_then(Kept::oldest);
         set_oldest(&self.stats.since[self.index], oldest);
     }
 
-    /// Answers a request of a client. The caller has it in hand, or its ticket.
+    /// Answers a request of a client. The caller handles it, or has its token.
     #[inline]
     pub(crate) fn answer(&mut self, client: usize, message: M) -> News {
         match &mut self.way {
@@ -43,7 +43,7 @@ impl<M: Send + 'static> Out<M> {
                 }
             }
             Way::AnswerInboxes(outbox) => {
-                // An outbox may publish at once, so it is counted before.
+                // An outbox may publish at once, so the answer is counted before.
                 self.stats.sent[self.index].add(1);
                 outbox.put(client, Some(message));
             }
@@ -52,7 +52,7 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
-    /// Gives back the credit of one request of a client.
+    /// Returns the credit of one request of a client.
     pub(super) fn give_back(&mut self, client: usize) -> News {
         self.stats.waived[self.index].add(1);
         match &mut self.way {
@@ -66,7 +66,7 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
-    /// Takes note of when requests are published.
+    /// Records the time at which requests are published.
     #[inline(never)]
     pub(super) fn note_asked(&mut self, now: Instant) {
         let since = &self.stats.asked[self.index];

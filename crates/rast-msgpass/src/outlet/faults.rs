@@ -1,4 +1,4 @@
-//! Panics of sends that the graph was not declared for.
+//! Panics of sends that the graph does not declare.
 
 use super::Out;
 

@@ -1,7 +1,7 @@
-//! Sending on edges that never gate their sender: a message without room is returned or dropped.
+//! Sends on edges that never gate their sender: a message without room is returned or dropped.
 //!
-//! A message that is dropped does not count as sent; one that takes the place of an older one takes
-//! over its count. So the counts of what was sent and received are those of other edges.
+//! A dropped message does not count as sent; one that replaces an older one takes over its count.
+//! So the counts of sent and received messages mean the same as on other edges.
 
 use super::{News, Out, Way};
 use crate::queue::Full;
@@ -13,7 +13,7 @@ impl<M: Send + 'static> Out<M> {
         match &mut self.way {
             Way::Rings(rings) => {
                 if let Err(message) = rings.put_fast(index, message) {
-                    // A receiver outside that has gone keeps no sender from sending.
+                    // A receiver outside that is gone must not prevent sends.
                     return match rings.is_gone(index) {
                         true => {
                             self.uncounted += 1;

@@ -1,4 +1,4 @@
-//! How much an outlet takes now.
+//! How many messages an outlet accepts now.
 
 use super::{Out, Way};
 use crate::graph::EdgeKind;
@@ -27,8 +27,8 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns what is left of the burst. The handling of an answer may have no slots for the
-    /// answers to a whole burst of requests.
+    /// Returns the rest of the burst. The handler of an answer may lack slots for the answers to a
+    /// whole burst of requests.
     pub(crate) fn promise(&self, index: usize, invocation: u64, promised: bool) -> usize {
         let unused = match promised {
             true => self.unused(invocation),
@@ -40,7 +40,7 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns whether `try_send` would take so many messages for a target now.
+    /// Returns `true` if `try_send` would accept so many messages for a target now.
     #[inline]
     pub(crate) fn has_room(
         &self,
@@ -58,7 +58,7 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns whether a target has room and credit for so many messages.
+    /// Returns `true` if a target has room and credit for so many messages.
     #[inline]
     pub(crate) fn queue_has_room(&self, index: usize, count: usize) -> bool {
         let credit = self.credit.as_ref();
@@ -69,12 +69,12 @@ impl<M: Send + 'static> Out<M> {
             }
     }
 
-    /// The room and credit of a target, by a fresh look.
+    /// Returns the room and credit of a target, by a fresh check.
     fn queue_room(&self, index: usize) -> usize {
         let room = match &self.way {
             Way::Rings(rings) => rings.room(index),
             Way::Inboxes(outbox) => outbox.room(index),
-            // The next one may be too heavy for one more.
+            // The next message may be too heavy for a further one.
             Way::Buffers(buffers) => usize::from(buffers.has_room(index)),
             Way::AnswerRings(_) | Way::AnswerInboxes(_) => 0,
         };
@@ -84,30 +84,30 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns how many messages found no room.
+    /// Returns the number of messages without room.
     #[inline]
     fn without_room(&self) -> usize {
         match &self.way {
             Way::Rings(rings) => rings.spilled(),
             Way::Inboxes(outbox) => outbox.late(),
-            // Credit bounds answers, and buffers have a bound of their own.
+            // Credit bounds answers, and buffers have their own bound.
             Way::AnswerRings(_) | Way::AnswerInboxes(_) | Way::Buffers(_) => 0,
         }
     }
 
-    /// Returns whether a message to a target would be one more without room than the edge keeps.
+    /// Returns `true` if a further message to a target would exceed the edge's ceiling.
     #[inline]
     pub(super) fn is_at_ceiling(&self, index: usize) -> bool {
         self.without_room() >= self.ceiling && self.queue_room(index) == 0
     }
 
-    /// Returns whether the oldest messages make room.
+    /// Returns `true` if the oldest messages make room.
     #[cfg(feature = "testing")]
     pub(crate) fn always_has_room(&self) -> bool {
         matches!(self.info.kind, EdgeKind::DropOldest | EdgeKind::Latest)
     }
 
-    /// Returns whether `send` takes a message for a target now, where it panics otherwise.
+    /// Returns `true` if `send` would accept a message for a target now; otherwise it panics.
     #[cfg(feature = "testing")]
     pub(crate) fn takes(&self, index: usize, invocation: u64) -> bool {
         index < self.targets()

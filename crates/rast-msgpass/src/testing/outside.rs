@@ -1,5 +1,5 @@
-//! The world around a graph under test: senders into its doors and receivers at its lanes, which
-//! act in turns that the seed chooses.
+//! The outside of a graph under test: senders into its doors and receivers at its lanes, which act
+//! in steps that the seed chooses.
 
 use core::fmt;
 
@@ -10,15 +10,15 @@ use crate::primitive::Random;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::wait_any::sealed::Lane as _;
 
-/// Something outside that acts now and then.
+/// Something outside that acts in steps.
 pub(crate) trait Outside {
-    /// Returns `true` if it may have something to do.
+    /// Returns `true` if it may be able to act.
     fn is_ready(&mut self) -> bool;
-    /// Does some of it.
+    /// Makes one step.
     fn act(&mut self, random: &mut Random);
-    /// An instance had a turn.
+    /// Called after an instance had a turn.
     fn retry(&mut self) {}
-    /// The graph has ended.
+    /// Called when the graph has ended.
     fn end(&mut self) {}
 }
 
@@ -28,14 +28,14 @@ struct Progress {
     is_done: bool,
 }
 
-/// What became of the messages of [`TestGraph::feed`](super::TestGraph::feed).
+/// The result of [`TestGraph::feed`](super::TestGraph::feed).
 #[derive(Clone, Debug, Default)]
 pub struct Feed {
     progress: Arc<Mutex<Progress>>,
 }
 
 impl Feed {
-    /// Returns how many messages the door took.
+    /// Returns how many messages the door accepted.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.progress.lock().accepted
@@ -48,7 +48,7 @@ impl Feed {
     }
 }
 
-/// What a door did with a message.
+/// The result of sending a message to a door.
 pub(crate) enum Sent<T> {
     Taken,
     Full(T),
@@ -56,7 +56,7 @@ pub(crate) enum Sent<T> {
 }
 
 impl<T> Sent<T> {
-    /// Of what a door said; `again` makes the item of the message.
+    /// Converts the result of a door; `again` converts a returned message back to its item.
     pub(crate) fn of<M>(said: Result<(), TrySendError<M>>, again: impl FnOnce(M) -> T) -> Self {
         match said {
             Ok(()) => Self::Taken,
@@ -66,7 +66,7 @@ impl<T> Sent<T> {
     }
 }
 
-/// Sends messages as there is room for them.
+/// Sends messages while there is room.
 pub(crate) struct Feeder<I: Iterator, S> {
     messages: I,
     send: S,
@@ -125,26 +125,26 @@ impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Outside for Feeder<I, S> {
     }
 }
 
-/// What a lane gave, in order: from [`TestGraph::collect`](super::TestGraph::collect). Clones
-/// share it.
+/// The messages of a lane, in order; from [`TestGraph::collect`](super::TestGraph::collect). Clones
+/// share them.
 pub struct Collected<M> {
     messages: Arc<Mutex<Vec<M>>>,
 }
 
 impl<M> Collected<M> {
-    /// Takes what came since the last call.
+    /// Takes the messages since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<M> {
         core::mem::take(&mut *self.messages.lock())
     }
 
-    /// Returns how many came since the last [`take`](Self::take).
+    /// Returns the number of messages since the last [`take`](Self::take).
     #[must_use]
     pub fn len(&self) -> usize {
         self.messages.lock().len()
     }
 
-    /// Returns `true` if none came since then.
+    /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -167,7 +167,7 @@ impl<M> fmt::Debug for Collected<M> {
     }
 }
 
-/// Takes messages out of a lane.
+/// Receives messages from a lane.
 pub(crate) struct Collector<M> {
     receiver: EgressReceiver<M>,
     collected: Collected<M>,

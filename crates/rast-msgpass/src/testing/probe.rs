@@ -1,4 +1,4 @@
-//! What passed on an edge.
+//! Records of the messages of an edge.
 
 use core::fmt;
 use std::any::Any;
@@ -7,7 +7,7 @@ use super::trial::{Place, Watch};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::Instant;
 
-/// A message that passed on an edge, and where.
+/// A message of an edge, with its ends and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passed<M> {
@@ -15,42 +15,41 @@ pub struct Passed<M> {
     pub sender: usize,
     /// The replica that received it, or the lane.
     pub receiver: usize,
-    /// When, by the clock of the graph.
+    /// The time, by the clock of the graph.
     pub at: Instant,
     /// The message.
     pub message: M,
 }
 
-/// Keeps what passes on one edge, in order: from
-/// [`TestGraph::probe`](super::TestGraph::probe).
+/// Records the messages of one edge, in order; from [`TestGraph::probe`](super::TestGraph::probe).
 ///
-/// It sees a message when its handler is to be called, and on an edge to egress when it is sent.
-/// Clones share what is kept.
+/// It records a message before its handler is called, and on an edge to egress when it is sent.
+/// Clones share the records.
 pub struct Probe<M> {
     seen: Arc<Mutex<Vec<Passed<M>>>>,
 }
 
 impl<M> Probe<M> {
-    /// Takes what passed since the last call.
+    /// Takes the records since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Passed<M>> {
         core::mem::take(&mut *self.seen.lock())
     }
 
-    /// Takes the messages that passed since the last call.
+    /// Takes the messages since the last call.
     #[must_use]
     pub fn messages(&self) -> Vec<M> {
         let passed = self.take().into_iter();
         passed.map(|passed| passed.message).collect()
     }
 
-    /// Returns how many passed since the last call that took them.
+    /// Returns the number of records since the last call that took them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.seen.lock().len()
     }
 
-    /// Returns `true` if none passed since then.
+    /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -64,7 +63,7 @@ impl<M: Clone + Send + 'static> Probe<M> {
         }
     }
 
-    /// Returns what fills it.
+    /// Returns the watch that fills it.
     pub(crate) fn watch(&self) -> Watch {
         let seen = Arc::clone(&self.seen);
         watch(move |passed: Passed<&M>| {
@@ -85,7 +84,7 @@ impl<M: Clone + Send + 'static> Probe<M> {
     }
 }
 
-/// Makes a watch from a closure that knows the message.
+/// Makes a watch from a closure for the message type.
 pub(crate) fn watch<M: 'static>(mut each: impl FnMut(Passed<&M>) + Send + 'static) -> Watch {
     let each = move |place: Place, message: &dyn Any| {
         let message = message.downcast_ref();

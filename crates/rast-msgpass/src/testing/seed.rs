@@ -1,11 +1,11 @@
-//! Numbers from a seed, and the loop over seeds.
+//! Numbers from a seed, and a loop over seeds.
 
 use std::panic::resume_unwind;
 
 use crate::primitive::Random;
 use crate::primitive::panics::contain;
 
-/// Returns how many of `most` messages a turn takes: often one, often all.
+/// Returns how many of `most` messages a turn handles: often one, often all.
 pub(crate) fn share(random: &mut Random, most: u32) -> u32 {
     match random.below(4) {
         0 => 1,
@@ -14,13 +14,13 @@ pub(crate) fn share(random: &mut Random, most: u32) -> u32 {
     }
 }
 
-/// Calls `test` with each seed. If it panics, prints the seed and lets the panic go on.
+/// Calls `test` with each seed. If it panics, prints the seed and propagates the panic.
 ///
-/// With `RAST_SEED=17` in the environment `test` is called with 17 alone: the run that failed.
+/// With `RAST_SEED=17` in the environment, calls `test` only with 17: the run that failed.
 ///
 /// # Panics
 ///
-/// As `test`; and when `RAST_SEED` is no number.
+/// If `test` does; and if `RAST_SEED` is not a number.
 ///
 /// ```
 /// use rast_msgpass::testing::for_each_seed;
@@ -71,7 +71,7 @@ mod tests {
             run(0..10, |seed| {
                 seen.push(seed);
                 if seed == 3 {
-                    // Without the hook's text.
+                    // Without the hook's message.
                     resume_unwind(Box::new("seed 3"));
                 }
             });

@@ -1,7 +1,7 @@
-//! What is at the other ends of the edges of a processor that is tested alone.
+//! The other ends of the edges of a processor that is tested alone.
 //!
-//! A stub has the outlets and inlets of the instance whose place it takes. It takes all that
-//! comes, at once, and sends what the test orders, so room, credit and debts are real.
+//! A stub has the outlets and inlets of the instance that it replaces. It receives all messages at
+//! once, and sends what the test requests. So room, credit and debts are real.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,13 +18,13 @@ use crate::states::State;
 use crate::timers::{Clock, Instant};
 use crate::wiring::Parts;
 
-/// An inlet of which only the message's type is not known.
+/// An inlet without its message type.
 pub(crate) trait Tap: Send {
     /// Returns the number of its edge.
     fn edge(&self) -> usize;
-    /// Returns the outlet of the answers, if it carries requests.
+    /// Returns the outlet of the answers, if the inlet has requests.
     fn requests(&self) -> Option<usize>;
-    /// Returns how many inputs there are.
+    /// Returns the number of inputs.
     fn inputs(&self) -> usize;
     /// Takes the next message of an input; `Some(None)` is a waiver.
     fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Taken>;
@@ -35,24 +35,24 @@ pub(crate) trait Tap: Send {
 /// A message, or a waiver.
 pub(crate) type Taken = Option<Box<dyn Any + Send>>;
 
-/// A receiver of a lane whose message type is not known.
+/// A receiver of a lane without its message type.
 pub(crate) trait LaneTap {
-    /// Takes all there is.
+    /// Takes all messages.
     fn take(&mut self, each: &mut dyn FnMut(Box<dyn Any + Send>));
 }
 
-/// What a stub, or a lane, got.
+/// A message that a stub, or a lane, received.
 pub(crate) struct Seen {
     pub(crate) edge: usize,
     pub(crate) place: Place,
     pub(crate) message: Taken,
 }
 
-/// Something to be sent by a stub.
+/// A send that a test requested from a stub.
 pub(crate) type Order = Box<dyn FnOnce(&mut Core, &mut Tickets) + Send>;
 
 /// The requests that the test has not answered, in order: the outlet of answers, the client, and
-/// the right to answer.
+/// the token.
 #[derive(Default)]
 pub(crate) struct Tickets(Vec<(usize, usize, Ticket)>);
 
@@ -65,17 +65,17 @@ impl Tickets {
     }
 }
 
-/// What the stubs share with the test.
+/// The state that stubs and test share.
 #[derive(Default)]
 pub(crate) struct Around {
     /// By shard.
     pub(crate) orders: Vec<VecDeque<Order>>,
     pub(crate) seen: Vec<Seen>,
-    /// What an order panicked with.
+    /// The payload of a requested send that panicked.
     pub(crate) failed: Taken,
 }
 
-/// Takes the place of an instance.
+/// Replaces an instance.
 pub(crate) struct Stub {
     core: Core,
     taps: Vec<Box<dyn Tap>>,
@@ -105,7 +105,7 @@ impl Stub {
         }
     }
 
-    /// Sends what was ordered.
+    /// Makes the requested sends.
     fn send(&mut self) {
         loop {
             let order = self.around.lock().orders[self.shard].pop_front();
@@ -120,7 +120,7 @@ impl Stub {
         }
     }
 
-    /// Takes all that came.
+    /// Receives all messages.
     fn take(&mut self, cx: &mut WorkerCx<'_>) {
         let mut around = self.around.lock();
         for (inlet, tap) in self.taps.iter_mut().enumerate() {

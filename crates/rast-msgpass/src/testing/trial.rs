@@ -1,8 +1,8 @@
-//! What a test puts in the way of one instance: messages seen, panics, edges without room.
+//! What a test imposes on one instance: probes of messages, panics, edges without room.
 //!
-//! It is in the instance's [`Core`], and is `None` there except in a test. Handlers of messages and
-//! of timers, what is sent to egress, and looks at room pass by here. Without the feature `testing`
-//! `untested.rs` has the same functions, which do nothing.
+//! It is in the instance's [`Core`], and is `None` except in a test. Calls of handlers for messages
+//! and timers, sends to egress, and checks of room pass through here. Without the feature
+//! `testing`, `untested.rs` has the same functions, which do nothing.
 
 use std::any::Any;
 use std::panic::resume_unwind;
@@ -13,18 +13,18 @@ use crate::primitive::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::{Clock, Instant, Nanos};
 
-/// The room of an edge, as its senders see it: for
+/// The room of an edge, as its senders see it; for
 /// [`TestGraph::set_room`](super::TestGraph::set_room).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// What there is.
+    /// The actual room.
     #[default]
     Real,
-    /// Enough for a burst and no more: handlers run, and `try_send` past the burst is refused.
+    /// Enough for exactly one burst: handlers run, and `try_send` past the burst fails.
     Burst,
-    /// None: handlers that send on the edge are not called, `room` is zero, and `try_send` is
-    /// refused. Where messages without room are returned or dropped, they are, and handlers are
-    /// called; `drop_oldest` and `latest` have room always.
+    /// None: handlers that send on the edge are not called, `room` is zero, and `try_send` fails.
+    /// On an edge that returns or drops messages without room, handlers are called, and their
+    /// messages are returned or dropped. `drop_oldest` and `latest` always have room.
     None,
 }
 
@@ -36,17 +36,17 @@ pub(crate) struct Place {
     pub(crate) at: Instant,
 }
 
-/// Looks at the messages of one edge.
+/// A closure that is called for the messages of one edge.
 pub(crate) type Watch = Arc<Mutex<Box<dyn FnMut(Place, &dyn Any) + Send>>>;
 
-/// What a watch panicked with.
+/// The payload of a watch that panicked.
 pub(crate) type Failed = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
-/// A panic to come.
+/// A planned panic.
 pub(crate) struct Fault {
-    /// Of this edge alone.
+    /// Only for messages of this edge.
     pub(crate) edge: Option<usize>,
-    /// Messages until it comes, among all instances that share it.
+    /// Number of messages until then, over all instances that share it.
     pub(crate) left: Arc<Mutex<u64>>,
     pub(crate) text: String,
 }
@@ -55,30 +55,30 @@ pub(crate) struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Armed {
-    /// In what time it fires.
+    /// The time until it fires.
     pub after: Nanos,
-    /// Whether it fires again and again, by [`Cx::every`](crate::Cx::every).
+    /// Whether it fires repeatedly, by [`Cx::every`](crate::Cx::every).
     pub repeats: bool,
     /// The type of its message.
     pub message: &'static str,
 }
 
-/// What a test has put in the way of one instance.
+/// What a test imposes on one instance.
 #[derive(Default)]
 pub(crate) struct Trial {
-    /// Per outlet; empty while all have what there is.
+    /// By outlet; empty while all have their actual room.
     pub(crate) rooms: Vec<Room>,
     pub(crate) watches: Vec<(usize, Watch)>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) failed: Failed,
-    /// The timers, where they are kept.
+    /// The armed timers, if they are recorded.
     pub(crate) armed: Option<Vec<Armed>>,
 }
 
 impl Trial {
     fn watch(&self, edge: usize, place: Place, message: &dyn Any) {
         for (_, watch) in self.watches.iter().filter(|(watched, _)| *watched == edge) {
-            // Kept for the test: here it would count as a panic of the handler.
+            // Stored for the test: here it would count as a panic of the handler.
             if let Err(payload) = contain(|| (watch.lock())(place, message)) {
                 self.failed.lock().get_or_insert(payload);
             }
@@ -91,29 +91,29 @@ impl Trial {
             if fault.edge.is_some() && fault.edge != edge {
                 continue;
             }
-            // Each counts all messages, also those that another takes.
+            // Each fault counts all messages, including those on which another one panics.
             let mut left = fault.left.lock();
             *left = left.saturating_sub(1);
             if *left == 0 {
-                // Once.
+                // Only once.
                 *left = u64::MAX;
                 due = due.or(Some(fault));
             }
         }
         if let Some(fault) = due {
-            // Without the panic hook, whose text belongs to panics that no test asked for.
+            // Without the panic hook, which would print a message for a planned panic.
             resume_unwind(Box::new(fault.text.clone()));
         }
     }
 }
 
 impl Core {
-    /// Returns what a test puts in the way, to be changed.
+    /// Returns what a test imposes, to change it.
     pub(crate) fn trial(&mut self) -> &mut Trial {
         self.trial.get_or_insert_default()
     }
 
-    /// The handler of a message is to be called: of an edge, or of a timer.
+    /// Called before the handler of a message of an edge, or of a timer.
     #[inline]
     pub(crate) fn delivering<M: 'static>(&self, edge: Option<usize>, message: &M) {
         if let Some(trial) = &self.trial {
@@ -124,8 +124,8 @@ impl Core {
         }
     }
 
-    /// A message is to be sent. Those to egress have no handler, and are seen here, if the send
-    /// does not panic.
+    /// Called before a message is sent. Messages to egress have no handler, so they are seen here,
+    /// if the send does not panic.
     #[inline]
     pub(crate) fn sending<M: Send + 'static>(
         &mut self,
@@ -142,7 +142,7 @@ impl Core {
         }
     }
 
-    /// As `sending`, where there is room for it.
+    /// As `sending`, if there is room for it.
     #[inline]
     pub(crate) fn trying<M: 'static>(&self, edge: usize, target: usize, message: &M) {
         if let Some(trial) = &self.trial
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// A timer is armed.
+    /// Called when a timer is armed.
     pub(crate) fn arming<M>(&mut self, after: Nanos, repeats: bool) {
         let trial = self.trial.as_mut();
         if let Some(armed) = trial.and_then(|trial| trial.armed.as_mut()) {
@@ -172,14 +172,14 @@ impl Core {
         }
     }
 
-    /// Returns the room that a test gives to an outlet.
+    /// Returns the room that a test sets for an outlet.
     fn given_room(&self, out: usize) -> Room {
         let rooms = self.trial.as_ref().map(|trial| &trial.rooms);
         let given = rooms.and_then(|rooms| rooms.get(out).copied());
         given.unwrap_or_default()
     }
 
-    /// Returns whether a test says that an outlet is full.
+    /// Returns `true` if a test makes an outlet full.
     #[inline]
     pub(crate) fn is_filled(&self, out: usize) -> bool {
         self.given_room(out) == Room::None
@@ -192,7 +192,7 @@ impl Core {
             && (0..self.outs.len()).any(|out| self.is_filled(out) && !self.outs[out].is_lossy())
     }
 
-    /// Returns how many messages `try_send` takes now, where a test has something to say.
+    /// Returns how many messages `try_send` accepts now, if a test determines that.
     #[inline]
     pub(crate) fn trial_room<M: Send + 'static>(
         &mut self,
@@ -207,7 +207,7 @@ impl Core {
         Some(match given {
             Room::Real => outlet.room(index, invocation, promised),
             Room::Burst => outlet.promise(index, invocation, promised),
-            // The oldest make room.
+            // The oldest messages make room.
             Room::None if outlet.always_has_room() => outlet.room(index, invocation, promised),
             Room::None => 0,
         })

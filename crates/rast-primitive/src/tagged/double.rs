@@ -1,8 +1,8 @@
 //! A pointer and a count of full width, whatever layout [`TaggedPtr`](super::TaggedPtr) has.
 //!
-//! For counts that only grow while a pointer stands, and may grow for years. Outside of models it
-//! is always the double-word layout; a model takes the layout of `TaggedPtr`, because loom has no
-//! 128-bit atomics.
+//! For counts that only grow as long as the pointer is the same, possibly for years. Outside of
+//! models it has the double-word layout. A model uses the layout of `TaggedPtr`, because loom has
+//! no 128-bit atomics.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -28,12 +28,12 @@ pub struct WideTaggedPtr<T> {
 }
 
 impl<T> WideTaggedPtr<T> {
-    /// The width of the count: it wraps modulo `2^COUNT_BITS`.
+    /// Number of bits of the count, which wraps modulo `2^COUNT_BITS`.
     ///
-    /// 64, or 32 with short pointers; in a model that of [`TaggedPtr`](super::TaggedPtr).
+    /// 64, or 32 with 32-bit pointers; in a model that of [`TaggedPtr`](super::TaggedPtr).
     pub const COUNT_BITS: u32 = wide::count_bits::<T>();
 
-    /// The greatest count.
+    /// The maximum count.
     pub const COUNT_MAX: u64 = match Self::COUNT_BITS {
         64 => u64::MAX,
         bits => (1 << bits) - 1,
@@ -52,7 +52,7 @@ impl<T> WideTaggedPtr<T> {
     ///
     /// # Panics
     ///
-    /// Never outside of a model; there, when the address does not fit the layout.
+    /// Never outside of a model. In a model, if the address does not fit the layout.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -120,13 +120,13 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
     }
 }
 
-/// A [`WideTaggedPtr`] that threads share: each operation reads both parts at once.
+/// A [`WideTaggedPtr`] that threads share: each operation accesses both parts at once.
 ///
-/// Every operation is lock-free where the target has an instruction for two words: always on
-/// AArch64 and on x86-64 built for `cmpxchg16b`; on other x86-64 builds that is asked of the
-/// processor at run time, and all but the first models have it. Elsewhere a short lock per address
-/// is in; [`is_lock_free`](Self::is_lock_free) tells. A load may be a read-modify-write of the
-/// double word, so the memory is never read-only.
+/// Every operation is lock-free if the processor has a double-word instruction: always on AArch64
+/// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check the processor at run time; all
+/// but the first models have it. Elsewhere an operation takes a short lock per address;
+/// [`is_lock_free`](Self::is_lock_free) returns which. A load may be a read-modify-write of the
+/// double word, so the memory must be writable.
 ///
 /// # Examples
 ///
@@ -143,12 +143,12 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 /// ```
 pub struct AtomicWideTaggedPtr<T> {
     word: wide::AtomicWord,
-    /// Shares and moves between threads as an atomic pointer does.
+    /// Implements `Send` and `Sync` as an atomic pointer does.
     of: PhantomData<core::sync::atomic::AtomicPtr<T>>,
 }
 
 impl<T> AtomicWideTaggedPtr<T> {
-    /// Holds `value`.
+    /// Makes an atomic with this value.
     #[cfg(not(rast_loom))]
     #[must_use]
     pub const fn new(value: WideTaggedPtr<T>) -> Self {
@@ -158,7 +158,7 @@ impl<T> AtomicWideTaggedPtr<T> {
         }
     }
 
-    /// Holds `value`.
+    /// Makes an atomic with this value.
     #[cfg(rast_loom)]
     #[track_caller]
     pub fn new(value: WideTaggedPtr<T>) -> Self {
@@ -168,7 +168,7 @@ impl<T> AtomicWideTaggedPtr<T> {
         }
     }
 
-    /// Returns whether the operations are lock-free on this processor.
+    /// Returns `true` if the operations are lock-free on this processor.
     #[must_use]
     pub fn is_lock_free() -> bool {
         #[cfg(not(rast_loom))]
@@ -184,12 +184,11 @@ impl<T> AtomicWideTaggedPtr<T> {
         WideTaggedPtr::from_word(self.word.load(order))
     }
 
-    /// Replaces both parts if both equal `current`, and may fail by chance; returns the previous
-    /// pair.
+    /// Replaces both parts if both equal `current`; may fail spuriously. Returns the previous pair.
     ///
     /// # Errors
     ///
-    /// The pair that stands, which may be `current`.
+    /// The current pair, which may be `current`.
     #[inline]
     #[track_caller]
     pub fn compare_exchange_weak(
@@ -205,7 +204,8 @@ impl<T> AtomicWideTaggedPtr<T> {
             .map_err(WideTaggedPtr::from_word)
     }
 
-    /// Adds `n` to the count, which wraps and leaves the pointer alone; returns the previous pair.
+    /// Adds `n` to the count, which wraps and leaves the pointer unchanged; returns the previous
+    /// pair.
     #[inline]
     #[track_caller]
     pub fn fetch_add_count(&self, n: u64, order: Ordering) -> WideTaggedPtr<T> {
@@ -221,7 +221,7 @@ impl<T> Default for AtomicWideTaggedPtr<T> {
 
 impl<T> fmt::Debug for AtomicWideTaggedPtr<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: a glance for people; nothing is reached through it. [TP4]
+        // Relaxed: for debug output only; the pointer is not dereferenced. [TP4]
         self.load(Ordering::Relaxed).fmt(f)
     }
 }

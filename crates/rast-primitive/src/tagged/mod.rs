@@ -1,8 +1,8 @@
 //! A pointer and a count in one word, read and changed together.
 //!
-//! The thread that claims a place in a structure by counting must know which structure
-//! the count belongs to; one read-modify-write must tell both. There are three
-//! layouts behind one interface, chosen when the crate is built:
+//! A thread that claims an entry of a structure by incrementing a count must know to which
+//! structure the count belongs; one read-modify-write must return both. There are three layouts
+//! with one interface, chosen at compile time:
 //!
 //! | layout      | chosen by                                        | count            | refuses                       | addition  |
 //! | ----------- | ------------------------------------------------ | ---------------- | ----------------------------- | --------- |
@@ -10,12 +10,12 @@
 //! | low-bits    | `--cfg rast_tagged_low`, 64-bit pointers         | log2(align) bits | addresses not aligned         | lock-free |
 //! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free where the processor has it |
 //!
-//! `rast_tagged_wide` wins over `rast_tagged_low`. loom has no 128-bit atomics, so a model takes
-//! one of the first two. Android on aarch64 keeps a tag in the top byte of each heap pointer, where
-//! the high-bits layout has its count. An address is checked when a [`TaggedPtr`] is made, which is
-//! when memory is new; loads check nothing.
+//! `rast_tagged_wide` takes precedence over `rast_tagged_low`. loom has no 128-bit atomics, so a
+//! model uses one of the first two. Android on aarch64 has a tag in the top byte of each heap
+//! pointer, where the high-bits layout has its count. An address is checked when a [`TaggedPtr`] is
+//! made from it; loads check nothing.
 //!
-//! [`WideTaggedPtr`] is always of the double-word layout, but in a model.
+//! [`WideTaggedPtr`] always has the double-word layout, except in a model.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -60,7 +60,7 @@ use wide as layout;
 mod word;
 
 mod double;
-// What the pointers of full width take; a model gives them the layout of the others.
+// Used by the wide pointers; a model uses the layout of the others.
 #[cfg(all(rast_loom, target_pointer_width = "64"))]
 use layout as wide;
 #[cfg(not(all(rast_loom, target_pointer_width = "64")))]
@@ -86,20 +86,20 @@ pub struct TaggedPtr<T> {
 }
 
 impl<T> TaggedPtr<T> {
-    /// The width of the count: it wraps modulo `2^COUNT_BITS`.
+    /// Number of bits of the count, which wraps modulo `2^COUNT_BITS`.
     ///
-    /// 16 in the high-bits layout, log2 of the alignment of `T` in the low-bits
-    /// one, 64 (32 with short pointers) in the double-word one. Code that needs
-    /// more asserts it: `const { assert!(TaggedPtr::<T>::COUNT_BITS >= 10) }`.
+    /// 16 in the high-bits layout, log2 of the alignment of `T` in the low-bits one, 64 (32 with
+    /// 32-bit pointers) in the double-word one. Code that needs more must assert it: `const {
+    /// assert!(TaggedPtr::<T>::COUNT_BITS >= 10) }`.
     pub const COUNT_BITS: u32 = layout::count_bits::<T>();
 
-    /// The greatest count.
+    /// The maximum count.
     pub const COUNT_MAX: u64 = match Self::COUNT_BITS {
         64 => u64::MAX,
         bits => (1 << bits) - 1,
     };
 
-    /// The layout in force: `high-bits`, `low-bits` or `double-word`.
+    /// The name of the layout: `high-bits`, `low-bits` or `double-word`.
     pub const LAYOUT: &'static str = layout::NAME;
 
     /// A null pointer with count 0.
@@ -111,8 +111,8 @@ impl<T> TaggedPtr<T> {
         }
     }
 
-    /// A null pointer with `count`, modulo `2^COUNT_BITS`: where something begins before there is
-    /// memory for it.
+    /// A null pointer with `count`, modulo `2^COUNT_BITS`: a start value before memory is
+    /// allocated.
     #[must_use]
     pub const fn null_with_count(count: u64) -> Self {
         Self {
@@ -139,8 +139,7 @@ impl<T> TaggedPtr<T> {
     ///
     /// # Errors
     ///
-    /// [`AddressTooWide`] when the address has bits set where the layout keeps
-    /// the count.
+    /// [`AddressTooWide`] if the address has bits set where the layout has the count.
     #[inline]
     pub fn try_new(pointer: *mut T, count: u64) -> Result<Self, AddressTooWide> {
         let address = pointer.addr();
@@ -172,14 +171,14 @@ impl<T> TaggedPtr<T> {
         Self::pack(self.ptr(), count)
     }
 
-    /// Returns true when the pointer is null, whatever the count.
+    /// Returns `true` if the pointer is null, for any count.
     #[inline]
     #[must_use]
     pub fn is_null(self) -> bool {
         self.ptr().is_null()
     }
 
-    /// The address is known to fit.
+    /// Joins both; the address must fit the layout.
     #[inline]
     fn pack(pointer: *mut T, count: u64) -> Self {
         Self::from_word(layout::pack(pointer, count & Self::COUNT_MAX))
@@ -233,7 +232,7 @@ impl<T> fmt::Debug for TaggedPtr<T> {
     }
 }
 
-/// The refusal of an address that does not fit the layout of [`TaggedPtr`].
+/// The error for an address that does not fit the layout of [`TaggedPtr`].
 ///
 /// # Examples
 ///
@@ -251,7 +250,7 @@ pub struct AddressTooWide {
 }
 
 impl AddressTooWide {
-    /// Returns the address that was refused.
+    /// Returns the rejected address.
     #[must_use]
     pub const fn address(self) -> usize {
         self.address
@@ -272,7 +271,7 @@ impl fmt::Display for AddressTooWide {
 
 impl core::error::Error for AddressTooWide {}
 
-/// A [`TaggedPtr`] that threads share: each operation reads both parts at once.
+/// A [`TaggedPtr`] that threads share: each operation accesses both parts at once.
 ///
 /// Loads, stores and exchanges are one instruction in the one-word layouts.
 ///
@@ -285,19 +284,19 @@ impl core::error::Error for AddressTooWide {}
 /// let mut block = 0_u64;
 /// let head = AtomicTaggedPtr::new(TaggedPtr::new(&mut block, 0));
 ///
-/// // Claim a place: which block, and the how many-th.
+/// // Claim an entry: returns the block and the index of the entry.
 /// let claimed = head.fetch_add_count(1, Ordering::Acquire);
 /// assert_eq!((claimed.ptr(), claimed.count()), (&raw mut block, 0));
 /// assert_eq!(head.load(Ordering::Relaxed).count(), 1);
 /// ```
 pub struct AtomicTaggedPtr<T> {
     word: layout::AtomicWord,
-    /// Shares and moves between threads as an atomic pointer does.
+    /// Implements `Send` and `Sync` as an atomic pointer does.
     of: PhantomData<core::sync::atomic::AtomicPtr<T>>,
 }
 
 impl<T> AtomicTaggedPtr<T> {
-    /// Holds `value`.
+    /// Makes an atomic with this value.
     #[cfg(not(rast_loom))]
     #[must_use]
     pub const fn new(value: TaggedPtr<T>) -> Self {
@@ -307,7 +306,7 @@ impl<T> AtomicTaggedPtr<T> {
         }
     }
 
-    /// Holds `value`.
+    /// Makes an atomic with this value.
     #[cfg(rast_loom)]
     #[track_caller]
     pub fn new(value: TaggedPtr<T>) -> Self {
@@ -357,7 +356,7 @@ impl<T> AtomicTaggedPtr<T> {
     ///
     /// # Errors
     ///
-    /// The pair that stands, when it is not `current`.
+    /// The current pair, if it is not `current`.
     #[inline]
     #[track_caller]
     pub fn compare_exchange(
@@ -373,12 +372,11 @@ impl<T> AtomicTaggedPtr<T> {
             .map_err(TaggedPtr::from_word)
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), but may fail by chance;
-    /// for loops.
+    /// As [`compare_exchange`](Self::compare_exchange), but may fail spuriously; for loops.
     ///
     /// # Errors
     ///
-    /// The pair that stands, which may be `current`.
+    /// The current pair, which may be `current`.
     #[inline]
     #[track_caller]
     pub fn compare_exchange_weak(
@@ -394,8 +392,8 @@ impl<T> AtomicTaggedPtr<T> {
             .map_err(TaggedPtr::from_word)
     }
 
-    /// Adds `n` to the count, which wraps and leaves the pointer alone; returns
-    /// the previous pair.
+    /// Adds `n` to the count, which wraps and leaves the pointer unchanged; returns the previous
+    /// pair.
     ///
     /// Wait-free in the high-bits layout; lock-free in the others.
     #[inline]
@@ -413,7 +411,7 @@ impl<T> Default for AtomicTaggedPtr<T> {
 
 impl<T> fmt::Debug for AtomicTaggedPtr<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: a glance for people; nothing is reached through it. [TP3]
+        // Relaxed: for debug output only; the pointer is not dereferenced. [TP3]
         self.load(Ordering::Relaxed).fmt(f)
     }
 }

@@ -1,6 +1,5 @@
-//! The double-word form, for `WideTaggedPtr`, and for `TaggedPtr` under
-//! `cfg(rast_tagged_wide)` and wherever a pointer is not 64 bits wide: the count in
-//! a half of its own.
+//! The double-word layout, for `WideTaggedPtr`, and for `TaggedPtr` under `cfg(rast_tagged_wide)`
+//! or if a pointer is not 64 bits wide. The count is one half of the word.
 //!
 //! ```text
 //!   127 (63)             64 (32) 63 (31)                           0
@@ -9,10 +8,10 @@
 //!  +----------------------------+----------------------------------+
 //! ```
 //!
-//! 128 bits with 64-bit pointers, 64 bits with shorter ones, by portable-atomic:
-//! lock-free where the processor has the double-word instruction, which on x86-64
-//! is asked at run time, by a lock elsewhere. The word is an integer, so a
-//! pointer's provenance is exposed on the way in and taken up on the way out.
+//! 128 bits with 64-bit pointers, 64 bits with shorter ones, by portable-atomic. Lock-free if the
+//! processor has the double-word instruction, which x86-64 builds check at run time; otherwise by a
+//! lock. The word is an integer, so the provenance of a pointer is exposed when it is stored and
+//! picked up when it is loaded.
 
 // Reason: the layouts have one interface, and the low-bits one depends on the type.
 #![expect(clippy::extra_unused_type_parameters)]
@@ -48,7 +47,7 @@ pub(super) const fn count_bits<T>() -> u32 {
     SHIFT
 }
 
-/// On x86-64 the processor is asked at run time.
+/// x86-64 builds check the processor at run time.
 #[allow(dead_code, reason = "named by `TaggedPtr` alone")]
 pub(super) fn is_lock_free() -> bool {
     #[cfg(rast_shuttle)]

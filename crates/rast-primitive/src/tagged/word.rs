@@ -1,11 +1,10 @@
 //! One word as wide as a pointer, which keeps a pointer's provenance.
 //!
-//! Outside of models it is an `AtomicPtr<()>`: strict-provenance checkers follow
-//! the pointer through it. loom's atomics hold integers anyway, and its
-//! `AtomicPtr` has no addition, so a model takes an `AtomicU64`: there, too, one
-//! read-modify-write reads pointer and count.
+//! Outside of models it is an `AtomicPtr<()>`, so strict-provenance checkers can follow the
+//! pointer. loom's atomics contain integers anyway, and its `AtomicPtr` has no addition, so a model
+//! uses an `AtomicU64`. There, too, one read-modify-write accesses both pointer and count.
 
-/// The bits, and the provenance of the pointer among them.
+/// The bits of both parts, with the provenance of the pointer.
 pub(super) type Word = *mut ();
 
 pub(super) const NULL: Word = core::ptr::null_mut();

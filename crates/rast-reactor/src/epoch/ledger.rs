@@ -1,4 +1,4 @@
-//! The commits of one owner in their order, and how far each reactor is.
+//! The commits of one owner, in order, and the progress of each reactor.
 //!
 //! ```text
 //!   owner                      nodes, oldest first                     reactors
@@ -7,34 +7,31 @@
 //!                       └────────────────── reactor 2: at 3, parked
 //! ```
 //!
-//! | word of a reactor | written by it | meaning |
+//! | word of a reactor | written by the reactor | meaning |
 //! | --- | --- | --- |
-//! | `at` | after it has applied commits, before and after a park, at its end | the commit applied last, times two; the low bit says that it is parked |
+//! | `at` | after it has applied commits, before and after a park, at its end | the last applied commit, times two; the low bit is set while it is parked |
 //! | `pins` | before `at`, and when a transaction has ended | the last commit that its oldest open transaction sees; `u64::MAX` if none is open |
 //!
 //! Rules:
 //!
-//! 1. A reactor runs tasks only while its `at` says that it is not parked, and a transaction that
-//!    it opens sees all commits up to its `at`.
+//! 1. A reactor runs tasks only while the low bit of its `at` is clear, and a transaction that it
+//!    opens sees all commits up to its `at`.
 //! 2. Before a reactor runs a task after a park, it applies every commit that it finds after the
 //!    fence that follows the change of `at`.
-//! 3. `pins` is lowered before `at` passes what it pins.
-//! 4. The owner reads `at` before `pins`.
+//! 3. `pins` is lowered before `at` becomes larger than the commit that it pins.
+//! 4. The owner loads `at` before `pins`.
 //! 5. A node is freed when the number in every `at` is above its own, parked or not.
 //!
 //! A commit n has *passed* a reactor if its `at` is parked or at least n, and its `pins` at least
-//! n. Then no transaction there reads what n replaced, now or later:
+//! n. Then no transaction there, open or later, reads what n replaced:
 //!
 //! - If `at` is n or more, a later transaction sees n by rule 1. An earlier one that is still open
-//!   and does not see n was open when `at` became n, so `pins` was below n by rule 3, and the owner
-//!   reads that or a later value by rule 4. A later value says that the transaction has ended.
+//!   and does not see n was open when `at` became n. So `pins` was below n by rule 3, and the owner
+//!   loads that or a later value by rule 4. A later value means that the transaction has ended.
 //! - If `at` is parked, there are two fences: the owner's, between the publication of n and its
-//!   read of `at`, and the reactor's, between the end of its park and its look at the nodes. If the
-//!   owner's is first, the reactor finds n and applies it before a task runs. If the reactor's is
-//!   first, the owner reads an `at` that is no longer parked. So a parked reactor need not wake.
-//!
-//! FASTER's C++ code publishes the reader's epoch by a plain store without the second fence; here
-//! a reader that comes from a park has it, and one that runs has nothing to publish.
+//!   load of `at`, and the reactor's, between the end of its park and its check of the nodes. If
+//!   the owner's is first, the reactor finds n and applies it before a task runs. If the reactor's
+//!   is first, the owner loads an `at` that is no longer parked. So a parked reactor need not wake.
 
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
@@ -47,7 +44,7 @@ use crate::primitive::sync::{Arc, Mutex};
 const PARKED: u64 = 1;
 const ONE: u64 = 2;
 
-/// How far one reactor is.
+/// The progress of one reactor.
 struct Cursor {
     at: AtomicU64,
     pins: AtomicU64,
@@ -57,7 +54,7 @@ struct Node<C> {
     number: u64,
     bytes: usize,
     next: AtomicPtr<Node<C>>,
-    /// `None` in the first node alone.
+    /// `None` only in the first node.
     content: Option<C>,
 }
 
@@ -72,7 +69,7 @@ impl<C> Node<C> {
     }
 }
 
-/// What is left when the owner is gone: its nodes and its resources.
+/// The rest after the owner's end: its nodes and its resources.
 struct Left<C> {
     first: *mut Node<C>,
     estate: Option<Box<dyn Send>>,
@@ -82,7 +79,7 @@ struct Left<C> {
 pub struct Ledger<C> {
     cursors: Box<[CachePadded<Cursor>]>,
     owner: usize,
-    /// The owner sleeps and waits until reactors are further.
+    /// Whether the owner sleeps and waits for the progress of reactors.
     waits: AtomicBool,
     left: Mutex<Left<C>>,
 }
@@ -94,7 +91,7 @@ unsafe impl<C: Send + Sync> Send for Ledger<C> {}
 unsafe impl<C: Send + Sync> Sync for Ledger<C> {}
 
 impl<C> Ledger<C> {
-    /// The commits of `owner`, one of `reactors`: its writer, and a follower for each reactor.
+    /// Makes the ledger of `owner`, one of `reactors`: its writer, and one follower per reactor.
     #[must_use]
     pub fn of(owner: usize, reactors: usize) -> (Writer<C>, Vec<Follower<C>>) {
         let first = Node::new(0, 0, None);
@@ -132,9 +129,9 @@ impl<C> Ledger<C> {
         (writer, followers)
     }
 
-    /// Returns `true` if the owner is to be woken; the caller has published, and passed a fence.
+    /// Returns `true` if the owner must be woken. The caller has published, and made a fence.
     fn take_wait(&self) -> bool {
-        // Relaxed: ordered by the fences; the owner looks again after it was woken.
+        // Relaxed: ordered by the fences; the owner checks again after it was woken.
         self.waits.load(Ordering::Relaxed) && self.waits.swap(false, Ordering::Relaxed)
     }
 }
@@ -160,18 +157,18 @@ impl<C> Drop for Ledger<C> {
     }
 }
 
-/// What the owner has learnt of all reactors.
+/// The owner's view of all reactors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Each commit up to this one is applied by every reactor that runs.
+    /// Every running reactor has applied each commit up to this one.
     pub applied: u64,
-    /// What commits up to this one replaced is read by no reactor.
+    /// No reactor reads what commits up to this one replaced.
     pub passed: u64,
-    /// The least node that a reactor is at, parked or not.
+    /// The lowest `at` of a reactor, parked or not.
     at: u64,
 }
 
-/// The owner's side of a ledger; on its thread alone.
+/// The owner's side of a ledger; used only on its thread.
 pub struct Writer<C> {
     ledger: Arc<Ledger<C>>,
     first: *mut Node<C>,
@@ -184,19 +181,19 @@ pub struct Writer<C> {
 unsafe impl<C: Send + Sync> Send for Writer<C> {}
 
 impl<C> Writer<C> {
-    /// The number of the last commit.
+    /// Returns the number of the last commit.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The reactor that owns the ledger.
+    /// Returns the reactor that owns the ledger.
     #[must_use]
     pub fn owner(&self) -> usize {
         self.ledger.owner
     }
 
-    /// Returns `true` if there are nodes that some reactor has not left behind.
+    /// Returns `true` if some reactor has not passed all nodes.
     #[must_use]
     pub fn has_nodes(&self) -> bool {
         self.first != self.last
@@ -218,7 +215,7 @@ impl<C> Writer<C> {
         self.number
     }
 
-    /// How far the reactors are.
+    /// Returns the progress of the reactors.
     #[must_use]
     pub fn scan(&self) -> Scan {
         let mut scan = Scan {
@@ -227,11 +224,11 @@ impl<C> Writer<C> {
             at: self.number,
         };
         for cursor in &self.ledger.cursors {
-            // Acquire: pairs with GE5; the value of `pins` read next is not older than this one.
+            // Acquire: pairs with GE5; the value of `pins` loaded next is not older than this one.
             // [GE6]
             let word = cursor.at.load(Ordering::Acquire);
-            // Acquire: pairs with GE4; what transactions read until they ended comes before what
-            // the owner does with it from here on. [GE7]
+            // Acquire: pairs with GE4; reads of ended transactions happen before what the owner
+            // does from here on. [GE7]
             let pins = cursor.pins.load(Ordering::Acquire);
             let at = word / ONE;
             scan.at = scan.at.min(at);
@@ -244,11 +241,11 @@ impl<C> Writer<C> {
         scan
     }
 
-    /// The reactors that are parked at least `lag` commits behind.
+    /// Returns the reactors that are parked at least `lag` commits behind.
     pub fn sleepers_behind(&self, lag: u64) -> impl Iterator<Item = usize> {
         let numbered = self.ledger.cursors.iter().enumerate();
         numbered.filter_map(move |(reactor, cursor)| {
-            // Relaxed: they are woken to look, which is never wrong.
+            // Relaxed: a reactor may be woken needlessly, which is harmless.
             let word = cursor.at.load(Ordering::Relaxed);
             let is_behind = self.number.saturating_sub(word / ONE) >= lag;
             (word & PARKED != 0 && is_behind).then_some(reactor)
@@ -264,16 +261,16 @@ impl<C> Writer<C> {
         first.number < scan.at
     }
 
-    /// Frees the nodes that no reactor is at or before; returns their bytes.
+    /// Frees the nodes before every reactor's `at`; returns their bytes.
     pub fn free(&mut self, scan: Scan) -> usize {
         let mut bytes = 0;
         while self.may_free(scan) {
             // SAFETY: the first node is the writer's, and not freed yet.
             let node = unsafe { &*self.first };
             bytes += node.bytes;
-            // Relaxed: this thread has stored it.
+            // Relaxed: this thread stored it.
             let next = node.next.load(Ordering::Relaxed);
-            // SAFETY: made by `Node::new`; rule 5: every follower is at a later node, and goes on
+            // SAFETY: made by `Node::new`; rule 5: every follower is at a later node, and continues
             // from there.
             drop(unsafe { Box::from_raw(self.first) });
             self.first = next;
@@ -281,20 +278,20 @@ impl<C> Writer<C> {
         bytes
     }
 
-    /// Has reactors wake the owner when they are further, until [`ends_wait`](Self::ends_wait). It
-    /// passes a fence before it scans and sleeps.
+    /// Requests that reactors wake the owner when they progress, until
+    /// [`end_wait`](Self::end_wait). The owner makes a fence before it scans and sleeps.
     pub fn begin_wait(&self) {
-        // Relaxed: ordered by the fence that the caller passes in `Reader::park`.
+        // Relaxed: ordered by the fence in `Reader::park`.
         self.ledger.waits.store(true, Ordering::Relaxed);
     }
 
-    /// The owner is awake.
+    /// Ends the request of [`begin_wait`](Self::begin_wait).
     pub fn end_wait(&self) {
-        // Relaxed: a reactor that still sees the mark wakes an owner that is awake.
+        // Relaxed: a reactor that still sees the flag wakes an owner that is awake.
         self.ledger.waits.store(false, Ordering::Relaxed);
     }
 
-    /// What is dropped when the last reactor is gone: the owner's resources.
+    /// Leaves the owner's resources to the ledger; they are dropped when the last reactor is gone.
     pub fn leave(&mut self, estate: Box<dyn Send>) {
         self.estate = Some(estate);
     }
@@ -308,15 +305,15 @@ impl<C> Drop for Writer<C> {
     }
 }
 
-/// One reactor's side of a ledger; on its thread alone.
+/// One reactor's side of a ledger; used only on its thread.
 pub struct Follower<C> {
     ledger: Arc<Ledger<C>>,
     reactor: usize,
     node: *const Node<C>,
     number: u64,
-    /// Commits that were applied after the oldest open transaction began, by the reactor's epoch.
+    /// The reactor's epochs of commits that were applied after the oldest open transaction started.
     later: VecDeque<(u64, u64)>,
-    /// What was published last: `at` and `pins`.
+    /// The values published last: `at` and `pins`.
     told: (u64, u64),
 }
 
@@ -324,12 +321,11 @@ pub struct Follower<C> {
 unsafe impl<C: Send + Sync> Send for Follower<C> {}
 
 impl<C> Follower<C> {
-    /// The commit that comes next, if there is one.
+    /// Returns the next commit, if there is one.
     fn advance(&mut self) -> Option<&C> {
-        // SAFETY: rule 5: the node is not freed while `at` says that this reactor is there, or
-        // before it.
+        // SAFETY: rule 5: the node is not freed while `at` is at this node or before it.
         let node = unsafe { &*self.node };
-        // Acquire: pairs with GE1; the node and the values that it points to are seen whole. [GE2]
+        // Acquire: pairs with GE1; the node and the values that it points to are initialised. [GE2]
         let next = node.next.load(Ordering::Acquire);
         if next.is_null() {
             return None;
@@ -348,11 +344,12 @@ impl<C> Follower<C> {
     fn has_news(&self) -> bool {
         // SAFETY: as in `advance`.
         let node = unsafe { &*self.node };
-        // Relaxed: it is looked at alone; ordered with `at` by the fence before.
+        // Relaxed: only compared with null; the fence before orders it with `at`.
         !node.next.load(Ordering::Relaxed).is_null()
     }
 
-    /// The last commit that every open transaction sees; `oldest` is the epoch of the oldest one.
+    /// Returns the last commit that every open transaction sees; `oldest` is the epoch of the
+    /// oldest one.
     fn pins(&mut self, oldest: Option<u64>) -> u64 {
         let Some(oldest) = oldest else {
             self.later.clear();
@@ -371,7 +368,7 @@ impl<C> Follower<C> {
         }
     }
 
-    /// Publishes how far it is; returns whether that is news.
+    /// Publishes the progress; returns `true` if it has changed.
     fn publish(&mut self, oldest: Option<u64>, state: State) -> bool {
         let pins = self.pins(oldest);
         let at = match state {
@@ -382,27 +379,28 @@ impl<C> Follower<C> {
         let cursor = &self.ledger.cursors[self.reactor];
         let before = core::mem::replace(&mut self.told, (at, pins));
         if pins != before.1 {
-            // Release: pairs with GE7; what transactions read comes before their end. [GE4]
+            // Release: pairs with GE7; the reads of transactions happen before the publication of
+            // their end. [GE4]
             cursor.pins.store(pins, Ordering::Release);
         }
         if at != before.0 {
-            // Release: pairs with GE6; `pins` above comes before it. [GE5]
+            // Release: pairs with GE6; `pins` above is stored before it. [GE5]
             cursor.at.store(at, Ordering::Release);
         }
         before != self.told
     }
 }
 
-/// What a reactor does.
+/// The state of a reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Runs,
     Parked,
-    /// It has ended; transactions may be open still.
+    /// It has ended; transactions may still be open.
     Left,
 }
 
-/// A reactor as a reader of all ledgers; on its thread alone.
+/// A reactor as a reader of all ledgers; used only on its thread.
 ///
 /// Its epoch counts the commits of all owners in the order in which it has applied them.
 pub struct Reader<C> {
@@ -412,7 +410,7 @@ pub struct Reader<C> {
 }
 
 impl<C> Reader<C> {
-    /// Reads by these followers, one of each ledger.
+    /// Makes a reader of these followers, one per ledger.
     #[must_use]
     pub fn new(followers: Vec<Follower<C>>) -> Self {
         Self {
@@ -422,14 +420,14 @@ impl<C> Reader<C> {
         }
     }
 
-    /// The number of commits that were applied.
+    /// Returns the number of applied commits.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Applies what was committed: calls `apply` with the new epoch and the commit. `is_read` says
-    /// that a transaction is open.
+    /// Applies new commits: calls `apply` with the new epoch and the commit. `is_read` is `true` if
+    /// a transaction is open.
     pub fn follow(&mut self, is_read: bool, mut apply: impl FnMut(u64, &C)) -> bool {
         let before = self.epoch;
         for follower in &mut self.followers {
@@ -444,8 +442,8 @@ impl<C> Reader<C> {
         self.epoch != before
     }
 
-    /// Publishes what was applied and which transaction is the oldest, once a turn. `wake` is
-    /// called with owners that sleep until then.
+    /// Publishes what was applied, and which transaction is the oldest, once per turn. Calls `wake`
+    /// for owners that wait for it.
     pub fn publish(&mut self, oldest: Option<u64>, mut wake: impl FnMut(usize)) {
         let state = self.state;
         let mut is_news = false;
@@ -458,8 +456,8 @@ impl<C> Reader<C> {
         }
     }
 
-    /// Before a sleep: publishes that the reactor is parked. Returns `false`, and it is not parked,
-    /// if a commit came meanwhile.
+    /// Publishes, before a sleep, that the reactor is parked. Returns `false`, and the reactor is
+    /// not parked, if a commit came meanwhile.
     ///
     /// No user code runs from here to [`unpark`](Self::unpark): it could open a transaction.
     pub fn park(&mut self, oldest: Option<u64>, mut wake: impl FnMut(usize)) -> bool {
@@ -470,8 +468,8 @@ impl<C> Reader<C> {
         self.state = State::Parked;
         announced();
         self.wake_owners(&mut wake);
-        // If a commit came before the fence, its owner may not have seen that this one is parked,
-        // and waits until it is applied.
+        // If a commit came before the fence, its owner may not have seen that this reactor is
+        // parked, and would wait until the commit is applied.
         let is_behind = self.followers.iter().any(Follower::has_news);
         if is_behind {
             self.unpark(oldest);
@@ -479,7 +477,7 @@ impl<C> Reader<C> {
         !is_behind
     }
 
-    /// After a sleep; commits are then to be followed before a task runs.
+    /// Ends a park. Commits must then be applied before a task runs.
     pub fn unpark(&mut self, oldest: Option<u64>) {
         debug_assert_eq!(self.state, State::Parked, "ledger: it was parked");
         self.state = State::Runs;
@@ -487,11 +485,11 @@ impl<C> Reader<C> {
             follower.publish(oldest, State::Runs);
         }
         // SeqCst: pairs with GE3; either the owner sees that this reactor is no longer parked, or
-        // `advance` finds its commit. [GE9]
+        // `advance` finds the owner's commit. [GE9]
         fence(Ordering::SeqCst);
     }
 
-    /// At the end of the reactor: it opens no more transactions.
+    /// Publishes the end of the reactor, which opens no further transactions.
     pub fn leave(&mut self, oldest: Option<u64>, wake: impl FnMut(usize)) {
         self.state = State::Left;
         self.publish(oldest, wake);
@@ -508,18 +506,18 @@ impl<C> Reader<C> {
     }
 }
 
-/// The fence between what a thread has published and what it looks at next: of a reactor, whether
-/// an owner waits; of an owner that is about to sleep, how far the reactors are.
+/// The fence between what a thread has published and what it loads next. A reactor then loads
+/// whether an owner waits; an owner that is about to sleep loads the progress of the reactors.
 fn announced() {
     // SeqCst: pairs with itself on another thread, and with GE3; of two threads that publish and
-    // then look, one sees what the other published. [GE8]
+    // then load, at least one sees what the other published. [GE8]
     fence(Ordering::SeqCst);
 }
 
 impl<C> Drop for Reader<C> {
     fn drop(&mut self) {
-        // The transactions of this reactor are gone: they hold it. No owner is woken, so the
-        // request flags of owners that sleep are left for the others.
+        // The transactions of this reactor are gone, because they keep it alive. No owner is woken,
+        // so the request flags of sleeping owners are left for other reactors.
         for follower in &mut self.followers {
             follower.publish(None, State::Left);
         }

@@ -1,4 +1,4 @@
-//! The wake-ups that are on their way to one worker.
+//! The wake-ups in transit to one worker.
 //!
 //! ```text
 //!   ring of a sending worker, made at its first mark        bits, for other threads

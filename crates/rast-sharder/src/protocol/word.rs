@@ -9,7 +9,7 @@ use crate::ids::WorkerId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word(u64);
 
-/// What adding one promise adds to the word.
+/// The value that adds one promise to the word.
 pub(super) const ONE_PROMISE: u64 = 1;
 
 impl Word {

@@ -1,4 +1,4 @@
-//! Hardening: whether a block is this arena's, and on its way to it if it arrived.
+//! Hardening: whether a block is this arena's, and whether an arrived block is in transit.
 
 use core::ptr;
 
@@ -8,7 +8,7 @@ use crate::block::Block;
 use crate::hardened;
 use crate::hardened::link;
 use crate::hardened::marks::{FREED, Mark, slot_posted};
-use crate::hardened::units::{self, Around};
+use crate::hardened::page_map::{self, BlockSegment};
 use crate::level::{Level, SLOTS};
 use crate::segment::Segment;
 use crate::size_class::SLAB_CLASSES;
@@ -25,8 +25,8 @@ impl Arena {
         }
     }
 
-    /// Whether `block` may be a block of this arena with this layout, whose large blocks are
-    /// tracked.
+    /// Returns `true` if `block` may be a block of this arena, which tracks its large blocks, with
+    /// this layout.
     pub(crate) fn is_of(&self, block: *mut u8, layout: Layout) -> bool {
         if Level::of(layout) == Level::Large {
             return self.knows_large(block, layout);
@@ -34,27 +34,27 @@ impl Arena {
         self.is_in(block)
     }
 
-    /// Whether `block` lies where a block of this arena may start.
+    /// Returns `true` if a block of this arena may start at `block`.
     #[inline]
     fn is_in(&self, block: *mut u8) -> bool {
-        // SAFETY: where the units know a segment, its header is mapped.
+        // SAFETY: if the page map has a segment there, its header is mapped.
         let is_named = || ptr::eq(unsafe { Segment::owner_of(block) }, self.owner());
-        self.is_known(block) || units::at(block.addr()) != units::NONE && is_named()
+        self.is_known(block) || page_map::at(block.addr()) != page_map::NONE && is_named()
     }
 
-    /// Ends the process unless a block that arrived lies where one of this arena may start.
+    /// Ends the process unless a block of this arena may start at the address that arrived.
     #[inline]
-    fn check_home(&self, block: *mut Block) {
+    fn check_address(&self, block: *mut Block) {
         if !self.is_in(block.cast()) {
-            hardened::misled(block);
+            hardened::not_a_block(block);
         }
     }
 
-    /// Ends the process unless a block that arrived may be on its way, and is this arena's; returns
-    /// its slot.
+    /// Ends the process unless the block that arrived is this arena's and may be in transit;
+    /// returns its slot.
     #[inline]
     pub(crate) fn check_arrived(&self, block: *mut Block) -> usize {
-        self.check_home(block);
+        self.check_address(block);
         let slot = slot_arrived(Mark::of(block).read());
         if slot >= SLOTS {
             hardened::arrived(block);
@@ -62,8 +62,8 @@ impl Arena {
         slot
     }
 
-    /// As [`check_arrived`](Self::check_arrived), of a message that carries nothing: ends the
-    /// process unless it has its seal, too.
+    /// As [`check_arrived`](Self::check_arrived), for a message of a shared heap: ends the process
+    /// also if its seal is damaged.
     ///
     /// # Safety
     ///
@@ -72,21 +72,21 @@ impl Arena {
         self.check_arrived(block);
         // SAFETY: obligation 1.
         if !unsafe { link::is_sealed(block) } {
-            hardened::misled(block);
+            hardened::not_a_block(block);
         }
     }
 
-    /// A block that arrived becomes a free one; returns its slot. Ends the process unless it may be
-    /// on its way, and is this arena's.
+    /// Makes an arrived block a free one; returns its slot. Ends the process unless it is this
+    /// arena's and may be in transit.
     ///
     /// # Safety
     ///
-    /// 1. `around` is of a block that this arena has meanwhile; or of none, and `block` lies in a
+    /// 1. `segment` is of a block that this arena has meanwhile; or of none, and `block` lies in a
     ///    segment.
     #[inline(always)]
-    pub(crate) unsafe fn free_arrived(&self, around: Around, block: *mut Block) -> usize {
+    pub(crate) unsafe fn free_arrived(&self, segment: BlockSegment, block: *mut Block) -> usize {
         // SAFETY: obligation 1.
-        let mark = unsafe { around.mark_of(block) }.unwrap_or_else(|| self.find(block));
+        let mark = unsafe { segment.mark_of(block) }.unwrap_or_else(|| self.find(block));
         let mut slot = usize::from(mark.read());
         if !(1..SLAB_CLASSES).contains(&slot) {
             slot = accept_posted(block, mark);
@@ -95,21 +95,20 @@ impl Arena {
         slot
     }
 
-    /// The mark of a block that arrived; ends the process unless it lies where one of this arena
-    /// may start.
+    /// The mark of an arrived block; ends the process unless a block of this arena may start there.
     #[inline]
     fn find(&self, block: *mut Block) -> Mark<'_> {
-        if self.has_near(block.cast()) {
+        if self.has_own(block.cast()) {
             // SAFETY: the block is known to be this arena's.
-            return unsafe { self.near_mark(block.cast()) };
+            return unsafe { self.own_mark(block.cast()) };
         }
-        self.check_home(block);
+        self.check_address(block);
         Mark::of(block)
     }
 }
 
-/// The slot of a block that arrives, by its mark: that of a block in use where a slab serves it,
-/// else that of a posted one. Of other marks at least [`SLOTS`].
+/// The slot of an arrived block, by its mark: a slab's block in use, or a posted span. For other
+/// marks at least [`SLOTS`].
 #[inline]
 fn slot_arrived(mark: u8) -> usize {
     match usize::from(mark) {
@@ -118,8 +117,8 @@ fn slot_arrived(mark: u8) -> usize {
     }
 }
 
-/// The slot of a block that arrived and whose mark is none of a slab's block in use; ends the
-/// process unless it is posted.
+/// The slot of an arrived block whose mark is not that of a slab's block in use; ends the process
+/// unless it is posted.
 #[inline(never)]
 fn accept_posted(block: *mut Block, mark: Mark) -> usize {
     let slot = slot_arrived(mark.read());

@@ -1,46 +1,47 @@
-//! Mappings kept: address ranges with their memory, of large blocks that were freed.
+//! The mapping cache: address ranges, with their memory, of large blocks that were freed.
 //!
-//! A page that comes from the system costs a fault and is cleared, more than most programs do with
-//! it; so a few ranges stay, and the next large block takes from them:
+//! A page from the system costs a fault and must be cleared, which is more work than most programs
+//! do with it. So some ranges are cached, and the next large block is allocated from them:
 //!
 //! ```text
-//!   kept     │░░░░░░░░░░░░░░ 14 MiB ░░░░░░░░░░░░░░│
+//!   cached   │░░░░░░░░░░░░░░ 14 MiB ░░░░░░░░░░░░░░│
 //!   2 MiB    │ block │░░░░░░░░░░ 12 MiB ░░░░░░░░░░│    taken from its front
-//!   4 MiB    │     block     │░░░░░░ 10 MiB ░░░░░░│    grown in place:       what follows it is kept
+//!   4 MiB    │     block     │░░░░░░ 10 MiB ░░░░░░│    grown in place: the cached range follows it
 //! ```
 //!
-//! 1. Neighbours are joined, so that what a growing block gave back serves the next one whole.
-//! 2. At most [`BYTES`] in [`RANGES`] ranges are kept by an owner; what does not fit is left to all
-//!    threads ([`crate::pool`]), and goes back if that has no room either. An owner that asked for
-//!    none since the last decay tick leaves what it frees to all threads first.
-//! 3. In a hardened build no thread may touch a block that was freed, and one is taken with the
-//!    page that guards it, its last. Either the range is kept without access, or, from [`MOVED`]
-//!    bytes on, its memory is moved to addresses that no thread knows: that changes an entry for
-//!    each 2 MiB, where rights are changed page by page. What is at the old addresses then has no
-//!    memory and no access; as many as [`RANGES`] of these stay.
-//! 4. What was unused between two decay ticks of [`TICK`] ranges put in goes back, or between two
-//!    looks; at a purge and at the end of a thread all of it does.
+//! 1. Adjacent ranges are joined, so that all that a growing block freed serves the next one.
+//! 2. A heap caches at most [`BYTES`] in [`RANGES`] ranges. Further ranges go to the pool for all
+//!    threads ([`crate::pool`]), or to the system if the pool is full. A heap that requested no
+//!    range since the last decay tick puts ranges into the pool first.
+//! 3. In a hardened build a freed block must not be accessible, and a block is allocated with its
+//!    guard page, its last. The range is cached without access rights. If it is longer than
+//!    [`MOVED`], its memory is moved to addresses that no thread knows: a move changes one entry
+//!    per 2 MiB, while rights change per page. The old addresses then have no memory and no access;
+//!    up to [`RANGES`] of them are kept.
+//! 4. What was unused between two decay ticks, [`TICK`] insertions apart, or between two decay
+//!    passes returns to the system. At a purge and at the end of a thread everything does.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::geometry::HARDENED;
-use crate::least::Least;
+use crate::low_water::LowWater;
 use crate::os::{self, Access, GUARD, PAGE};
 use crate::pool::pool;
 
-/// Bytes that an owner keeps at most: as much as glibc serves from its heap before it maps.
+/// Maximum number of cached bytes; glibc serves blocks up to this size from its heap before it
+/// maps.
 const BYTES: usize = 32 << 20;
-/// Ranges that an owner keeps at most.
+/// Maximum number of cached ranges.
 const RANGES: usize = 8;
-/// Ranges put in between two decay ticks.
+/// Insertions between two decay ticks.
 const TICK: u32 = 64;
 
-/// From how many bytes on memory is moved: what one entry of the kernel's tables of pages stands
-/// for, and what these are aligned to.
+/// Ranges longer than this are moved. It is the length, and the alignment, of one entry in the
+/// kernel's page tables.
 const MOVED: usize = 2 << 20;
 
-/// A range; empty if it has no bytes.
+/// A range; empty if its length is zero.
 struct Range {
     start: Cell<*mut u8>,
     bytes: Cell<usize>,
@@ -58,7 +59,7 @@ impl Range {
         self.start.get().wrapping_add(self.bytes.get())
     }
 
-    /// Takes `bytes` from the front.
+    /// Removes `bytes` from the front.
     fn cut(&self, bytes: usize) -> *mut u8 {
         let start = self.start.get();
         self.start.set(start.wrapping_add(bytes));
@@ -67,36 +68,36 @@ impl Range {
     }
 }
 
-/// The kept ranges of one owner.
-pub(crate) struct Kept {
+/// The cached ranges of one heap.
+pub(crate) struct MappingCache {
     ranges: [Range; RANGES],
-    /// Addresses that memory was moved away from; of no length but in a hardened build.
+    /// Addresses whose memory was moved away; of length zero except in a hardened build.
     vacated: [Range; if HARDENED { RANGES } else { 0 }],
-    /// Which of them is the oldest.
+    /// Index of the oldest of them.
     oldest: Cell<usize>,
     bytes: Cell<usize>,
-    least: Least,
+    low_water: LowWater,
     puts: Cell<u32>,
-    /// Whether a range was asked for since the last decay tick.
-    is_asked: Cell<bool>,
+    /// Whether a range was requested since the last decay tick.
+    is_requested: Cell<bool>,
 }
 
-impl Kept {
+impl MappingCache {
     pub(crate) const fn new() -> Self {
         Self {
             ranges: [const { Range::none() }; RANGES],
             vacated: [const { Range::none() }; if HARDENED { RANGES } else { 0 }],
             oldest: Cell::new(0),
             bytes: Cell::new(0),
-            least: Least::new(),
+            low_water: LowWater::new(),
             puts: Cell::new(0),
-            is_asked: Cell::new(false),
+            is_requested: Cell::new(false),
         }
     }
 
-    /// Takes `bytes` from the shortest range that has them; what is in them is not known.
+    /// Removes `bytes` from the shortest range that has them. Their contents are unspecified.
     pub(crate) fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
-        self.is_asked.set(true);
+        self.is_requested.set(true);
         let fits = self
             .ranges
             .iter()
@@ -111,8 +112,8 @@ impl Kept {
         Some(start)
     }
 
-    /// Takes the `bytes` that start at `start`, behind a block that was taken before and the page
-    /// that guards it; false, and nothing has changed, if they are not kept.
+    /// Removes the `bytes` at `start`, which follow an allocated block and its guard page. Returns
+    /// `false`, and changes nothing, if they are not cached.
     pub(crate) fn take_at(&self, start: *mut u8, bytes: usize) -> bool {
         let range = self
             .ranges
@@ -121,7 +122,7 @@ impl Kept {
         match range {
             Some(range) => {
                 if HARDENED {
-                    // The block ends with what is allowed now; a guard is behind it again.
+                    // The block ends where the access ends; a guard follows it again.
                     let guard = NonNull::new(start.wrapping_sub(GUARD));
                     if !guard.is_some_and(|guard| move_guard(guard, bytes)) {
                         return false;
@@ -134,15 +135,15 @@ impl Kept {
         }
     }
 
-    /// Takes bytes from the front of a range, to be used.
+    /// Removes bytes from the front of a range, for use.
     fn cut(&self, range: &Range, bytes: usize) {
         range.cut(bytes);
         self.bytes.set(self.bytes.get() - bytes);
-        self.least.fell(self.bytes.get());
+        self.low_water.record(self.bytes.get());
     }
 
-    /// Keeps a range, or gives it back; and what was unused since the last decay tick, if one is
-    /// due. Returns how many bytes went back.
+    /// Caches a range, or returns it to the system. If a decay tick is due, also returns what was
+    /// unused since the last one. Returns the number of bytes that went to the system.
     ///
     /// # Safety
     ///
@@ -150,19 +151,19 @@ impl Kept {
     ///    more, and this owner alone may give them back.
     pub(crate) unsafe fn put(&self, start: NonNull<u8>, bytes: usize) -> usize {
         debug_assert!(start.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE));
-        let is_asked = self.is_asked.get();
+        let is_requested = self.is_requested.get();
         let freed = self.count();
         // SAFETY: obligation 1.
-        if !is_asked && unsafe { pool().put(start, bytes) } {
+        if !is_requested && unsafe { pool().put(start, bytes) } {
             return freed;
         }
         if bytes > BYTES - self.bytes.get() {
             // SAFETY: obligation 1.
-            return freed + unsafe { give_away(start, bytes) };
+            return freed + unsafe { pool_or_unmap(start, bytes) };
         }
         let hidden = if HARDENED {
             // SAFETY: obligation 1.
-            unsafe { self.hide(start, bytes) }
+            unsafe { self.make_inaccessible(start, bytes) }
         } else {
             Some(start)
         };
@@ -171,19 +172,19 @@ impl Kept {
         };
         if !self.join(start.as_ptr(), bytes) {
             // SAFETY: obligation 1, of the range or of where its memory is now.
-            return freed + unsafe { give_away(start, bytes) };
+            return freed + unsafe { pool_or_unmap(start, bytes) };
         }
         self.bytes.set(self.bytes.get() + bytes);
         freed
     }
 
-    /// Sees to it that no thread touches a range that is to be kept; returns where its memory is
-    /// now, `None` if it went back.
+    /// Makes a range that is to be cached inaccessible. Returns the address of its memory, or
+    /// `None` if the memory went to the system.
     ///
     /// # Safety
     ///
-    /// 1. As for [`Kept::put`].
-    unsafe fn hide(&self, start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
+    /// 1. As for [`MappingCache::put`].
+    unsafe fn make_inaccessible(&self, start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
         let moved = if bytes > MOVED {
             // SAFETY: obligation 1.
             unsafe { relocate(start, bytes) }
@@ -199,13 +200,13 @@ impl Kept {
         if to.addr().get().is_multiple_of(PAGE) {
             return Some(to);
         }
-        // The kernel's pages are smaller than `PAGE`, and it chose the place.
+        // The kernel's pages are smaller than `PAGE`, and the kernel chose the address.
         // SAFETY: whole pages of the kernel's, which no thread knows.
         unsafe { os::unmap(to, bytes, PAGE) };
         None
     }
 
-    /// Notes addresses that memory was moved away from, and gives the oldest such ones back.
+    /// Records addresses whose memory was moved away, and unmaps the oldest such addresses.
     fn vacate(&self, start: NonNull<u8>, bytes: usize) {
         let oldest = self.oldest.get();
         let Some(range) = self.vacated.get(oldest) else {
@@ -217,7 +218,7 @@ impl Kept {
         range.bytes.set(bytes);
     }
 
-    /// Gives addresses back that memory was moved away from.
+    /// Unmaps addresses whose memory was moved away.
     fn give_back(range: &Range) {
         let bytes = range.bytes.replace(0);
         if let Some(start) = NonNull::new(range.start.get())
@@ -228,7 +229,7 @@ impl Kept {
         }
     }
 
-    /// Adds a range to its neighbours, or to an empty place; false if there is none.
+    /// Adds a range to its neighbours, or to an empty entry. Returns `false` if there is none.
     fn join(&self, start: *mut u8, bytes: usize) -> bool {
         let (mut start, mut bytes, mut place) = (start, bytes, None);
         for range in &self.ranges {
@@ -259,29 +260,31 @@ impl Kept {
         self.tick()
     }
 
-    /// Gives back what was unused since the last decay tick; returns how many bytes went back.
+    /// Returns to the system what was unused since the last decay tick, and the number of bytes to
+    /// the caller.
     #[cold]
     pub(crate) fn tick(&self) -> usize {
         self.puts.set(0);
-        self.is_asked.set(false);
-        let freed = self.purge(self.least.since_tick());
-        self.least.tick(self.bytes.get());
+        self.is_requested.set(false);
+        let freed = self.purge(self.low_water.since_tick());
+        self.low_water.tick(self.bytes.get());
         freed
     }
 
-    /// Gives back what was unused since the last look; returns how many bytes went back.
-    pub(crate) fn look(&self) -> usize {
-        let freed = self.purge(self.least.since_look());
-        self.least.look(self.bytes.get());
+    /// Returns to the system what was unused since the last decay pass, and the number of bytes to
+    /// the caller.
+    pub(crate) fn decay(&self) -> usize {
+        let freed = self.purge(self.low_water.since_pass());
+        self.low_water.pass(self.bytes.get());
         freed
     }
 
-    /// Whether nothing is kept.
+    /// Returns `true` if the cache is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.get() == 0
     }
 
-    /// Gives up to `most` bytes back; returns how many went.
+    /// Returns up to `most` bytes to the system, and their number to the caller.
     pub(crate) fn purge(&self, most: usize) -> usize {
         let mut left = most.min(self.bytes.get());
         let freed = left;
@@ -301,17 +304,17 @@ impl Kept {
             left -= bytes;
         }
         self.bytes.set(self.bytes.get() - freed);
-        self.least.fell_by(freed);
+        self.low_water.subtract(freed);
         freed
     }
 }
 
-/// Leaves a range to all threads, or gives it back; returns how many bytes went back.
-///
+/// Puts a range into the pool, or returns it to the system. Returns the number of bytes that went
+/// to the system.
 /// # Safety
 ///
-/// 1. As for [`Kept::put`].
-unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
+/// 1. As for [`MappingCache::put`].
+unsafe fn pool_or_unmap(start: NonNull<u8>, bytes: usize) -> usize {
     // SAFETY: obligation 1.
     if unsafe { pool().put(start, bytes) } {
         return 0;
@@ -321,16 +324,16 @@ unsafe fn give_away(start: NonNull<u8>, bytes: usize) -> usize {
     bytes
 }
 
-/// Moves the memory of a block with its guard to addresses that no thread knows; `None`, and only
-/// the guard's rights have changed, if the system cannot.
+/// Moves the memory of a block and its guard to addresses that no thread knows. Returns `None`,
+/// with only the guard's rights changed, if the system cannot.
 ///
 /// # Safety
 ///
-/// 1. As for [`Kept::put`].
+/// 1. As for [`MappingCache::put`].
 unsafe fn relocate(start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: the range is longer than its guard.
     let guard = unsafe { start.add(bytes - GUARD) };
-    // With rights of its own it is a mapping of its own, and one call moves one.
+    // With rights of its own the guard is a separate mapping, and one call moves one mapping.
     // SAFETY: obligation 1.
     if !unsafe { os::protect(guard, GUARD, Access::Allowed) } {
         return None;
@@ -339,20 +342,20 @@ unsafe fn relocate(start: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
     unsafe { os::relocate(start, bytes, MOVED) }
 }
 
-/// Allows access to kept pages that are about to be a block's, except for the last, its guard;
-/// false if the system refuses, and some of them may be allowed then.
+/// Allows access to cached pages that become a block, except for the last page, its guard. Returns
+/// `false` if the system refuses; some pages may be accessible then.
 fn allow_guarded(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the range is longer than its guard.
     let guard = unsafe { start.add(bytes - GUARD) };
-    // First, so that where one call only is refused nothing has been allowed. SAFETY: whole pages
-    // of a kept range and the guard before it, which no thread uses, by the obligation of `put`.
+    // First, so that if a single call is refused no access has been allowed. SAFETY: whole pages of
+    // a cached range and the guard before it, which no thread uses, by the obligation of `put`.
     let is_guarded = unsafe { os::protect(guard, GUARD, Access::Forbidden) };
     // SAFETY: as above.
     is_guarded && unsafe { os::protect(start, bytes - GUARD, Access::Allowed) }
 }
 
-/// Allows access to the guard of a block and to the kept pages behind it, except for their last,
-/// which guards it now; false if the system refuses, and the old guard stays.
+/// Allows access to the guard of a block and to the cached pages behind it, except for the last
+/// page, which becomes the guard. Returns `false` if the system refuses; the old guard stays.
 fn move_guard(guard: NonNull<u8>, bytes: usize) -> bool {
     let is_moved = allow_guarded(guard, bytes + GUARD);
     if !is_moved {
@@ -368,42 +371,42 @@ mod tests {
     use super::*;
     use crate::os::refusal::{self, Call};
 
-    /// One that was asked for a range, so that it keeps what is put in.
-    fn asked() -> Kept {
-        let kept = Kept::new();
-        assert!(kept.take(PAGE).is_none());
-        kept
+    /// A cache from which a range was requested, so that it caches what is put in.
+    fn requested() -> MappingCache {
+        let cache = MappingCache::new();
+        assert!(cache.take(PAGE).is_none());
+        cache
     }
 
-    fn kept() -> usize {
+    fn range_bytes() -> usize {
         64 * PAGE
     }
 
     #[test]
     fn what_was_put_in_is_taken_grown_and_joined() {
-        let kept_ranges = asked();
-        let start = os::map(kept(), PAGE).unwrap();
+        let cache = requested();
+        let start = os::map(range_bytes(), PAGE).unwrap();
         // SAFETY: the mapping is new, and no thread uses it.
-        assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
-        assert!(kept_ranges.take(kept() + PAGE).is_none());
-        let block = kept_ranges.take(16 * PAGE).unwrap();
+        assert_eq!(unsafe { cache.put(start, range_bytes()) }, 0);
+        assert!(cache.take(range_bytes() + PAGE).is_none());
+        let block = cache.take(16 * PAGE).unwrap();
         assert_eq!(block, start);
-        // It grows into what follows, and into nothing else.
+        // It grows into what follows it, and into nothing else.
         let behind = block.as_ptr().wrapping_add(16 * PAGE);
-        assert!(kept_ranges.take_at(behind, 16 * PAGE));
-        assert!(!kept_ranges.take_at(behind, 16 * PAGE));
+        assert!(cache.take_at(behind, 16 * PAGE));
+        assert!(!cache.take_at(behind, 16 * PAGE));
         // SAFETY: the range was taken above, and no thread uses it.
-        assert_eq!(unsafe { kept_ranges.put(block, 32 * PAGE) }, 0);
-        // The whole again.
-        assert_eq!(kept_ranges.take(kept()), Some(start));
+        assert_eq!(unsafe { cache.put(block, 32 * PAGE) }, 0);
+        // The whole range again.
+        assert_eq!(cache.take(range_bytes()), Some(start));
         // SAFETY: as above.
-        assert_eq!(unsafe { kept_ranges.put(start, kept()) }, 0);
-        assert_eq!(kept_ranges.purge(usize::MAX), kept());
-        assert!(kept_ranges.take(PAGE).is_none());
+        assert_eq!(unsafe { cache.put(start, range_bytes()) }, 0);
+        assert_eq!(cache.purge(usize::MAX), range_bytes());
+        assert!(cache.take(PAGE).is_none());
     }
 
-    /// The memory of a long block is moved and comes again; what the system does not move is kept
-    /// in place: a block that was taken from two mappings, each with pages of its own.
+    /// The memory of a long block is moved and reused. What the system does not move, here a block
+    /// from two mappings, each with pages of its own, is cached in place.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_moved_comes_again() {
@@ -411,10 +414,10 @@ mod tests {
             return;
         }
         let bytes = 2 * MOVED;
-        let kept_ranges = asked();
+        let cache = requested();
         let start = os::map(bytes, PAGE).unwrap();
         for round in 0..20_u8 {
-            let block = kept_ranges.take(bytes).unwrap_or(start);
+            let block = cache.take(bytes).unwrap_or(start);
             // SAFETY: the block is longer than this.
             let byte = unsafe { block.add(MOVED) };
             if round > 0 {
@@ -424,9 +427,9 @@ mod tests {
             // SAFETY: as above.
             unsafe { byte.write(round + 1) };
             // SAFETY: the block is used no more.
-            assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
+            assert_eq!(unsafe { cache.put(block, bytes) }, 0);
         }
-        assert_eq!(kept_ranges.purge(usize::MAX), bytes);
+        assert_eq!(cache.purge(usize::MAX), bytes);
         let start = os::map(bytes, PAGE).unwrap();
         // SAFETY: a page of the mapping.
         let middle = unsafe { start.add(MOVED) };
@@ -441,8 +444,8 @@ mod tests {
             }
         }
         // SAFETY: no thread uses the mapping.
-        assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
-        let again = kept_ranges.take(bytes).unwrap();
+        assert_eq!(unsafe { cache.put(start, bytes) }, 0);
+        let again = cache.take(bytes).unwrap();
         for at in [0, MOVED + PAGE] {
             // SAFETY: inside the block.
             let byte = unsafe { again.add(at) };
@@ -451,46 +454,46 @@ mod tests {
         }
         // SAFETY: no thread uses the block.
         unsafe { os::unmap(again, bytes, PAGE) };
-        kept_ranges.purge(usize::MAX);
+        cache.purge(usize::MAX);
     }
 
-    /// A block that does not grow, as the system refuses, keeps its guard and is otherwise as it
-    /// was.
+    /// A block that cannot grow, because the system refuses, keeps its guard and is otherwise
+    /// unchanged.
     #[test]
     fn a_guard_that_cannot_move_stays() {
         if !HARDENED {
             return;
         }
         let bytes = 16 * PAGE;
-        let kept_ranges = asked();
+        let cache = requested();
         let start = os::map(2 * bytes, PAGE).unwrap();
         // SAFETY: the mapping is new, and no thread uses it.
-        assert_eq!(unsafe { kept_ranges.put(start, 2 * bytes) }, 0);
-        let block = kept_ranges.take(bytes).unwrap();
+        assert_eq!(unsafe { cache.put(start, 2 * bytes) }, 0);
+        let block = cache.take(bytes).unwrap();
         let behind = block.as_ptr().wrapping_add(bytes);
         let guard = behind.wrapping_sub(GUARD);
         for passed in 0..2 {
             refusal::plan(Call::Protect, passed);
-            assert!(!kept_ranges.take_at(behind, bytes));
+            assert!(!cache.take_at(behind, bytes));
             assert!(refusal::is_over());
             assert!(!os::is_readable(guard), "call {passed}");
             assert!(os::is_readable(guard.wrapping_sub(1)));
         }
-        assert!(kept_ranges.take_at(behind, bytes));
+        assert!(cache.take_at(behind, bytes));
         assert!(os::is_readable(guard));
         assert!(!os::is_readable(guard.wrapping_add(bytes)));
         // SAFETY: no thread uses the block.
         unsafe { os::unmap(block, 2 * bytes, PAGE) };
     }
 
-    /// What the system does not move is kept in place, without access.
+    /// What the system does not move is cached in place, without access.
     #[test]
-    fn what_cannot_be_moved_is_kept_where_it_stands() {
+    fn what_cannot_be_moved_is_cached_in_place() {
         if !HARDENED {
             return;
         }
         let bytes = 2 * MOVED;
-        let kept_ranges = asked();
+        let cache = requested();
         let block = os::map(bytes, PAGE).unwrap();
         // SAFETY: the mapping is this long.
         unsafe { block.write(7) };
@@ -498,10 +501,10 @@ mod tests {
         for call in [Call::Protect, Call::Relocate] {
             refusal::plan(call, 0);
             // SAFETY: the mapping is new, or was taken, and no thread uses it.
-            assert_eq!(unsafe { kept_ranges.put(block, bytes) }, 0);
+            assert_eq!(unsafe { cache.put(block, bytes) }, 0);
             assert!(refusal::is_over());
             assert!(!os::is_readable(block.as_ptr()));
-            assert_eq!(kept_ranges.take(bytes), Some(block));
+            assert_eq!(cache.take(bytes), Some(block));
             // SAFETY: taken above; the byte was written to, and its memory was not moved.
             assert_eq!(unsafe { block.read() }, 7);
         }
@@ -511,54 +514,54 @@ mod tests {
 
     #[test]
     fn neighbours_on_both_sides_are_joined() {
-        let kept_ranges = asked();
+        let cache = requested();
         let start = os::map(3 * PAGE, PAGE).unwrap();
         let part = |index: usize| NonNull::new(start.as_ptr().wrapping_add(index * PAGE)).unwrap();
         for index in [0, 2, 1] {
             // SAFETY: pages of the mapping, each put in once and used by no thread.
-            assert_eq!(unsafe { kept_ranges.put(part(index), PAGE) }, 0);
+            assert_eq!(unsafe { cache.put(part(index), PAGE) }, 0);
         }
-        assert_eq!(kept_ranges.take(3 * PAGE), Some(start));
+        assert_eq!(cache.take(3 * PAGE), Some(start));
         // SAFETY: the range was taken above, and no thread uses it.
         unsafe { os::unmap(start, 3 * PAGE, PAGE) };
     }
 
     #[test]
-    fn what_does_not_fit_and_what_stands_unused_goes_back() {
-        let kept_ranges = asked();
+    fn what_does_not_fit_and_what_is_unused_goes_back() {
+        let cache = requested();
         let start = os::map(BYTES + PAGE, PAGE).unwrap();
         // SAFETY: the mapping is new, and no thread uses it.
-        let too_long = unsafe { kept_ranges.put(start, BYTES + PAGE) };
+        let too_long = unsafe { cache.put(start, BYTES + PAGE) };
         assert_eq!(too_long, BYTES + PAGE);
         let mut back = 0;
         let idle = os::map(PAGE, PAGE).unwrap();
         // SAFETY: as above.
-        back += unsafe { kept_ranges.put(idle, PAGE) };
+        back += unsafe { cache.put(idle, PAGE) };
         for _ in 0..2 * TICK {
-            let block = kept_ranges.take(PAGE).unwrap();
+            let block = cache.take(PAGE).unwrap();
             // SAFETY: the range was taken just now, and no thread uses it.
-            back += unsafe { kept_ranges.put(block, PAGE) };
+            back += unsafe { cache.put(block, PAGE) };
         }
         assert_eq!(back, 0, "what is used stays");
-        assert_eq!(kept_ranges.tick() + kept_ranges.tick(), PAGE);
+        assert_eq!(cache.tick() + cache.tick(), PAGE);
     }
 
     #[test]
-    fn ticks_and_looks_have_a_least_each() {
-        let kept_ranges = asked();
+    fn ticks_and_passes_have_a_minimum_each() {
+        let cache = requested();
         let bytes = 4 * PAGE;
         let put = |start| {
             // SAFETY: a mapping that is new, or was taken, and that no thread uses.
-            assert_eq!(unsafe { kept_ranges.put(start, bytes) }, 0);
+            assert_eq!(unsafe { cache.put(start, bytes) }, 0);
         };
         put(os::map(bytes, PAGE).unwrap());
-        assert_eq!(kept_ranges.look(), 0);
-        put(kept_ranges.take(bytes).unwrap());
-        assert_eq!(kept_ranges.tick(), 0);
-        assert_eq!(kept_ranges.look(), 0, "used since the last look");
-        put(kept_ranges.take(bytes).unwrap());
-        assert_eq!(kept_ranges.look(), 0);
-        assert_eq!(kept_ranges.tick(), 0, "used since the last decay tick");
-        assert_eq!(kept_ranges.look(), bytes, "unused since the last look");
+        assert_eq!(cache.decay(), 0);
+        put(cache.take(bytes).unwrap());
+        assert_eq!(cache.tick(), 0);
+        assert_eq!(cache.decay(), 0, "used since the last pass");
+        put(cache.take(bytes).unwrap());
+        assert_eq!(cache.decay(), 0);
+        assert_eq!(cache.tick(), 0, "used since the last decay tick");
+        assert_eq!(cache.decay(), bytes, "unused since the last pass");
     }
 }

@@ -1,17 +1,17 @@
-//! Heaps that are taken from threads that are in no call.
+//! Heaps that another thread takes between two calls of their owner.
 
 use rast_alloc::primitive::asymmetric;
 use rast_alloc::primitive::cell::UnsafeCell;
 use rast_alloc::primitive::model::model;
 use rast_alloc::primitive::sync::Arc;
 use rast_alloc::primitive::thread;
-use rast_alloc::{Asks, Found, Hold, Mailbox, Wish};
+use rast_alloc::{Action, Found, Mailbox, Ownership, Requests};
 
-/// A heap that one thread uses by calls, and that others take from it.
+/// A heap that one thread uses in calls, and that other threads take.
 struct Heap {
-    hold: Hold,
+    ownership: Ownership,
     mailbox: Mailbox,
-    asks: Asks,
+    requests: Requests,
     count: UnsafeCell<usize>,
     purges: UnsafeCell<usize>,
 }
@@ -22,16 +22,16 @@ unsafe impl Sync for Heap {}
 unsafe impl Send for Heap {}
 
 impl Heap {
-    /// A heap of the caller's, which is outside.
+    /// Makes a heap of the caller, which is outside.
     fn new() -> Self {
         let heap = Self {
-            hold: Hold::new(),
+            ownership: Ownership::new(),
             mailbox: Mailbox::new(),
-            asks: Asks::new(),
+            requests: Requests::new(),
             count: UnsafeCell::new(0),
             purges: UnsafeCell::new(0),
         };
-        heap.hold.exit();
+        heap.ownership.exit();
         heap
     }
 
@@ -40,43 +40,43 @@ impl Heap {
         self.count.with_mut(|count| unsafe { *count += more });
     }
 
-    /// Begins a call of the owner's; false if it gave the heap up.
+    /// Enters for a call of the owner; returns `false` if it abandoned the heap.
     fn enter(&self) -> bool {
-        if self.hold.enter() {
+        if self.ownership.enter() {
             return true;
         }
-        let found = self.hold.enter_slow();
+        let found = self.ownership.enter_slow();
         if found != Found::Parked {
-            self.purge_if(found == Found::Asked(Wish::Purge));
+            self.purge_if(found == Found::Requested(Action::Purge));
             return true;
         }
         let is_claimed = self.mailbox.claim();
         if is_claimed {
-            let wish = self.hold.take_up();
-            self.purge_if(wish == Wish::Purge);
+            let action = self.ownership.enter_claimed();
+            self.purge_if(action == Action::Purge);
         } else {
-            self.hold.abandon_parked();
+            self.ownership.abandon_parked();
         }
         is_claimed
     }
 
-    /// A call of the owner's; false if it gave the heap up.
+    /// A call of the owner; returns `false` if it abandoned the heap.
     fn call(&self) -> bool {
         let is_inside = self.enter();
         if is_inside {
             self.add(1);
-            self.hold.exit();
+            self.ownership.exit();
         }
         is_inside
     }
 
-    /// Tends the heap if it can be had; returns whether it was.
+    /// Services the heap if it can be taken; returns whether it was.
     fn revoke(&self) -> bool {
-        let ask = self.asks.next(Wish::Look);
-        self.hold.ask(ask);
+        let request = self.requests.next(Action::Decay);
+        self.ownership.request(request);
         let is_fenced = asymmetric::barrier();
-        // SAFETY: this thread made the ask, and the barrier came after.
-        let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.hold.take(ask) };
+        // SAFETY: this thread made the request, and the barrier came after it.
+        let is_taken = self.mailbox.claim() || is_fenced && unsafe { self.ownership.take(request) };
         if is_taken {
             self.add(1);
             let has_messages = self.mailbox.release();
@@ -85,30 +85,33 @@ impl Heap {
         is_taken
     }
 
-    fn purge_if(&self, is_wished: bool) {
-        if is_wished {
+    fn purge_if(&self, is_requested: bool) {
+        if is_requested {
             // SAFETY: this thread alone has the heap.
             self.purges.with_mut(|purges| unsafe { *purges += 1 });
         }
     }
 
-    /// Releases the heap, and purges before if that is wished.
+    /// Releases the heap, and purges before if that is requested.
     fn leave(&self) {
         loop {
-            self.purge_if(self.hold.take_purge_wish());
-            if !self.mailbox.release_unless(|| self.hold.is_purge_wished()) {
+            self.purge_if(self.ownership.take_purge_request());
+            if !self
+                .mailbox
+                .release_unless(|| self.ownership.is_purge_requested())
+            {
                 break;
             }
         }
     }
 
-    /// Wishes that the heap be purged, and does so if it can be had.
+    /// Requests a purge of the heap, and purges it if it can be taken.
     fn purge(&self, is_fenced: bool) {
-        let ask = self.asks.next(Wish::Purge);
-        self.hold.ask(ask);
+        let request = self.requests.next(Action::Purge);
+        self.ownership.request(request);
         let is_fenced = is_fenced && asymmetric::barrier();
-        // SAFETY: this thread made the ask, and the barrier came after if it says so.
-        if self.mailbox.claim_anew() || is_fenced && unsafe { self.hold.take(ask) } {
+        // SAFETY: this thread made the request, and the barrier came after it if `is_fenced`.
+        if self.mailbox.claim_anew() || is_fenced && unsafe { self.ownership.take(request) } {
             self.leave();
         }
     }
@@ -124,10 +127,10 @@ impl Heap {
     }
 }
 
-/// A thread calls while another one takes its heap: each is alone with the heap, and sees what the
-/// other did.
+/// A thread calls while another one takes its heap: each uses the heap exclusively, and sees what
+/// the other did.
 #[test]
-fn hold_a_heap_is_taken_between_two_calls() {
+fn ownership_a_heap_is_taken_between_two_calls() {
     model(|| {
         let heap = Arc::new(Heap::new());
         let theirs = Arc::clone(&heap);
@@ -141,10 +144,10 @@ fn hold_a_heap_is_taken_between_two_calls() {
     });
 }
 
-/// Two threads ask for the heap of a third, which calls meanwhile: an ask that the owner took off
+/// Two threads request the heap of a third, which calls meanwhile: a request that the owner cleared
 /// takes nothing, even if another one was made since.
 #[test]
-fn hold_no_ask_takes_for_another() {
+fn ownership_no_request_takes_for_another() {
     model(|| {
         let heap = Arc::new(Heap::new());
         let revokers: Vec<_> = (0..2)
@@ -163,30 +166,30 @@ fn hold_no_ask_takes_for_another() {
 }
 
 /// A thread ends while another one takes its heap, or adopts it and calls, and a third takes it
-/// from that: each is alone with it.
+/// from that thread: each uses it exclusively.
 #[test]
-fn hold_a_heap_is_taken_as_its_thread_ends() {
+fn ownership_a_heap_is_taken_as_its_thread_ends() {
     model(|| {
         let heap = Arc::new(Heap::new());
         let theirs = Arc::clone(&heap);
         let adopter = thread::spawn(move || {
-            if !theirs.hold.is_abandoned() || !theirs.mailbox.claim() {
+            if !theirs.ownership.is_abandoned() || !theirs.mailbox.claim() {
                 return 0;
             }
-            if !theirs.hold.is_abandoned() {
+            if !theirs.ownership.is_abandoned() {
                 assert!(!theirs.mailbox.release(), "no thread delivers");
                 return 0;
             }
-            let _ = theirs.hold.take_up();
+            let _ = theirs.ownership.enter_claimed();
             theirs.add(1);
-            theirs.hold.exit();
+            theirs.ownership.exit();
             1
         });
         let theirs = Arc::clone(&heap);
         let revoker = thread::spawn(move || usize::from(theirs.revoke()));
         let mut called = 0;
         if heap.enter() {
-            heap.hold.abandon();
+            heap.ownership.abandon();
             heap.add(1);
             called = 1;
             assert!(!heap.mailbox.release(), "no thread delivers");
@@ -196,32 +199,36 @@ fn hold_a_heap_is_taken_as_its_thread_ends() {
     });
 }
 
-/// A thread wishes a purge while another one tends the heap and releases it: one of the two purges.
+/// A thread requests a purge while another one services the heap and releases it: one of the two
+/// purges.
 #[test]
-fn hold_a_wish_reaches_the_thread_that_tends() {
+fn ownership_a_request_reaches_the_servicing_thread() {
     model(|| {
         let heap = Arc::new(Heap::new());
         assert!(heap.enter());
-        heap.hold.park();
+        heap.ownership.park();
         let theirs = Arc::clone(&heap);
         let purger = thread::spawn(move || theirs.purge(false));
         heap.leave();
         purger.join().unwrap();
-        assert_eq!((heap.purges(), heap.hold.is_purge_wished()), (1, false));
+        assert_eq!(
+            (heap.purges(), heap.ownership.is_purge_requested()),
+            (1, false)
+        );
     });
 }
 
-/// A thread wishes a purge while the owner parks the heap and comes back: one of the two purges, at
+/// A thread requests a purge while the owner parks the heap and returns: one of the two purges, at
 /// the owner's next call at the latest.
 #[test]
-fn hold_a_wish_reaches_the_thread_that_comes_back() {
+fn ownership_a_request_reaches_the_returning_thread() {
     model(|| {
         let heap = Arc::new(Heap::new());
         let theirs = Arc::clone(&heap);
         let purger = thread::spawn(move || theirs.purge(true));
         let mut is_owner = heap.enter();
         if is_owner {
-            heap.hold.park();
+            heap.ownership.park();
             heap.leave();
             is_owner = heap.call();
         }
@@ -229,6 +236,9 @@ fn hold_a_wish_reaches_the_thread_that_comes_back() {
         if is_owner {
             assert!(heap.call());
         }
-        assert_eq!((heap.purges(), heap.hold.is_purge_wished()), (1, false));
+        assert_eq!(
+            (heap.purges(), heap.ownership.is_purge_requested()),
+            (1, false)
+        );
     });
 }

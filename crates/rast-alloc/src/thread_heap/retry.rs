@@ -1,0 +1,38 @@
+//! The retry after the system refused memory: unused memory of the process returns to the system
+//! first.
+
+use super::{HEAPS, ThreadHeap};
+use crate::Layout;
+use crate::os;
+
+impl ThreadHeap {
+    /// Retries a refused request. Before the first retry this heap is purged; before the second,
+    /// all other heaps. `allocate` returns `true` if it succeeded. Only the holder calls it.
+    ///
+    /// Cost: linear in the unused memory and in the number of heaps.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn retry(&self, layout: Layout, mut allocate: impl FnMut() -> bool) {
+        if layout.size() > os::ADDRESSES {
+            return;
+        }
+        self.purge();
+        if !allocate() {
+            // No wait: this thread is inside its heap, which other threads may wait for.
+            Self::purge_others(self, 0);
+            allocate();
+        }
+    }
+
+    /// Purges the heaps that no thread holds.
+    #[cold]
+    pub(crate) fn purge_unheld() {
+        HEAPS.find(|heap| {
+            if heap.mailbox.claim() {
+                heap.purge();
+                heap.leave();
+            }
+            None::<()>
+        });
+    }
+}
