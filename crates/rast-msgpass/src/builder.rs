@@ -413,11 +413,11 @@ impl<G: Graph> Builder<G> {
     /// [`Report::timings`](crate::Report::timings) have the result.
     ///
     /// Which message of each `one_in` is measured is random. A measured message costs three
-    /// readings of the clock and two entries in histograms, together some 100 ns: 1,024 adds some
-    /// two percent where messages cost 6 ns each. Switched off it costs two branches per batch of
-    /// messages. Where messages come by a door, a shared inbox or a queue under a lock, it costs a
-    /// branch per message. Memory, if it is on: 2.4 KiB per instance and per edge that enters it,
-    /// and 8 bytes per `one_in` slots of each ring.
+    /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
+    /// cost some nanoseconds each. Switched off it costs two branches per batch of messages. Where
+    /// messages come by a door, a shared inbox or a queue under a lock, it costs a branch per
+    /// message. Memory, if it is on: 2.4 KiB per instance and per edge that enters it, and 8 bytes
+    /// per `one_in` slots of each ring.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

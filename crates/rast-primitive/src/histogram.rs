@@ -100,7 +100,7 @@ impl<const P: u32> Histogram<P> {
         }
     }
 
-    /// Counts a value. Costs some five nanoseconds.
+    /// Counts a value: some ten instructions, and two lines of memory.
     #[inline]
     pub fn record(&mut self, value: u64) {
         self.counts[bucket(value, P)] += 1;
