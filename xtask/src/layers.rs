@@ -237,6 +237,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast",
+        "httparse",
+        Kind::Dev,
+        "heads of requests and chunk lengths in the adserver example",
+    ),
+    (
+        "rast",
         "hyper",
         Kind::Dev,
         "the server of the http-hello example",
@@ -248,6 +254,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "the recorder of the observe example",
     ),
     ("rast", "ratatui", Kind::Dev, "the screen of the kv example"),
+    (
+        "rast",
+        "libc",
+        Kind::Dev,
+        "the lowest scheduling class, on Linux, in the adserver example",
+    ),
     (
         "rast",
         "mio",
@@ -265,6 +277,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "signal-hook",
         Kind::Dev,
         "SIGINT and SIGTERM in the kv example",
+    ),
+    (
+        "rast",
+        "simd-json",
+        Kind::Dev,
+        "documents of the adserver example",
     ),
     (
         "rast",

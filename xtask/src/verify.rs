@@ -490,7 +490,8 @@ fn weakened() -> Result<Outcome> {
 }
 
 /// Builds the examples as the READMEs start them, all at once, so that no step after this one
-/// builds them with other features; runs those that end by themselves. kv has a step of its own.
+/// builds them with other features; runs those that end by themselves. The demos have a step of
+/// their own.
 fn examples() -> Result<Outcome> {
     cargo("build --release --examples")?;
     for name in [
@@ -506,9 +507,10 @@ fn examples() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The demo of the kv example, as the README starts it.
+/// The demos of the kv and adserver examples, as the READMEs start them.
 fn demo() -> Result<Outcome> {
-    cargo("run --release --example kv -- --demo")
+    cargo("run --release --example kv -- --demo")?;
+    cargo("run --release --features io --example adserver -- --demo")
 }
 
 #[cfg(test)]

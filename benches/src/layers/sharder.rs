@@ -3,6 +3,7 @@
 //! The bare loops own their shards to the end: no epochs, no stop, no contained panics.
 //! The difference is what the sharder takes for these.
 
+mod pause;
 mod waking;
 
 use rast::primitive::Random;
@@ -295,6 +296,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             .ours("rast Greedy, 10,000 shards", |_| longest_slice(10_000))
             .ours("rast Greedy, 100,000 shards", |_| longest_slice(100_000)),
     ];
+    scenarios.extend(pause::scenarios());
     scenarios.extend(waking::scenarios());
     scenarios
 }

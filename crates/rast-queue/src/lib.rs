@@ -7,8 +7,9 @@
 //! | one producer, one consumer, a known bound | [`spsc::ring`] | wait-free |
 //! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free except for the allocator |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free except for the allocator, pop lock-free |
-//! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free, no thread delays another |
-//! | any number of producers and consumers, no bound | [`Queue`] | lock-free, no thread delays another |
+//! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free except for the allocator |
+//! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; a suspended producer hides later items |
+//! | any number of producers and consumers, no bound | [`Queue`] | lock-free except for the allocator |
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
 //! | the same, with each node freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
 //!

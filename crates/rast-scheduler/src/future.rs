@@ -1,10 +1,11 @@
 //! Futures as tasks, and the futures that an `async` body awaits through its [`AsyncCx`].
 //!
-//! A poll is a step, and the waker is a handle of the task. A future of an [`AsyncCx`] is
-//! registered in a ledger next to the body, with the waker that it was polled with. At the start of
-//! each step the task wakes those whose time or signal has come. At its end the earliest deadline
-//! becomes that of the task. So it does not matter by which combinator, or on which thread, such a
-//! future is polled. When the task ends, the ledger is closed and all its wakers are woken.
+//! A poll is a step, and the waker is a handle of the task. The task has a list, the ledger, of
+//! its pending [`AsyncCx`] futures, each with the waker of its last poll. At the start of each step
+//! the task wakes the futures whose time or signal has come. At the end of the step the earliest
+//! deadline in the ledger becomes the deadline of the task. So such a future may be polled by any
+//! combinator and on any thread. When the task ends, the ledger is closed and all its wakers are
+//! woken.
 
 use core::fmt;
 use core::future::Future;

@@ -2,21 +2,22 @@
 //!
 //! | word | meaning | written by |
 //! | --- | --- | --- |
-//! | `asleep`, a bit per worker | it sleeps, or checks once more before it does | that worker |
-//! | `asleep`, [`STOP`] | the scheduler is stopping | `stop`, `start` |
-//! | `notified` | a thread is about to wake it, or has | the threads that push; cleared by that worker |
-//! | `wakes` | changes before a worker that slept takes any task | that worker |
-//! | `keeper` | the worker that sleeps until the next deadline, plus one | that worker |
+//! | `asleep`, a bit per worker | the worker sleeps, or checks once more before it sleeps | that worker |
+//! | `asleep`, [`STOP`] | workers must leave their loops | `stop` sets it, `start` clears it |
+//! | `notified`, a bit per worker | a thread wakes the worker, or is about to | set by that thread, cleared by the worker |
+//! | `wakes` | number of times that a worker stopped sleeping | that worker, before it takes a task |
+//! | `keeper` | the index, plus one, of the worker that sleeps until the next deadline; 0 if none does | that worker |
 //!
 //! 1. A worker sets its bit (the announcement), executes the barrier, checks for work everywhere,
 //!    and sleeps if there is none.
 //! 2. A thread that pushes loads `asleep` after the push. Of a push and an announcement, at least
 //!    one sees the other.
 //! 3. It wakes one sleeper: one that is not notified, if there is one; otherwise a notified one
-//!    again. So a thread that is suspended between its mark and its wake-up delays no other thread.
+//!    again. So a thread that is suspended between its change of `notified` and its wake-up delays
+//!    no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
-//! `notified` is a hint: a mark that comes late, when its worker is awake again, costs one useless
+//! `notified` is a hint: a bit that is set late, when its worker is awake again, costs one useless
 //! wake-up.
 
 use core::time::Duration;

@@ -59,9 +59,9 @@
 //!   documents how long a low one waits.
 //! - Panics are caught, and returned by a join. [`Scheduler::stop`] returns the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
-//!   which takes its parking lock for some instructions. A thread that is suspended anywhere in
-//!   them delays no other task. A step that blocks delays no other task while another worker is
-//!   free.
+//!   which takes its parking lock for some instructions. A thread that is suspended during a
+//!   wake-up delays at most the worker that it wakes; elsewhere it delays no other task. A step
+//!   that blocks delays no other task while another worker is free.
 //! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
 //!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing
 //!   else.

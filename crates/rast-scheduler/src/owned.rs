@@ -9,10 +9,10 @@
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `link` | the front queue that has the task | the same |
-//! | `status` | all | all |
-//! | `home` | the role, before the task waits | the thread that claims the waiting task |
+//! | `status` | any thread with a reference | the same |
+//! | `home`: the scheduler in which the task waits | the worker that has the role, before the task waits | the thread that claims the waiting task |
 //! | `due`, `class`, `expired` | the holder of the `Owned` | the same |
-//! | `slot`, `generation` | the role of the home | the same |
+//! | `slot`, `generation`: the entry in the wait store | the worker that has the role of `home` | the same |
 //! | `joint`: state shared with the joiner | the step that ends the task, and the joiner | the same, under its lock |
 //! | `body` | the holder of the `Owned` | the same |
 //!

@@ -2,20 +2,22 @@
 //!
 //! | bits | meaning | set by | cleared by |
 //! | --- | --- | --- | --- |
-//! | WAITING | the right to move the task is in this word | the role | the one thread that claims that right |
+//! | WAITING | the task waits, and no thread has it | the worker that has the role | the one thread that claims the task |
 //! | WOKEN | a wake-up that no step has seen | `wake` | the start of a step |
 //! | SIGNALED | a signal that was not received | `signal` | `take_signal` |
 //! | ABORTED | the task ends before its next step | `abort` | never |
 //! | FINISHED | the body is dropped | the end of the task | never |
-//! | the others | reference count: one for the [`Owned`](crate::owned::Owned), one for each handle | | |
+//! | the others | reference count: one for the task itself, one for each handle | | |
+//!
+//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned).
 //!
 //! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, no
 //!    `Owned` exists.
 //! 2. Only the thread that clears WAITING makes the `Owned`.
 //! 3. FINISHED is never cleared, and while it is set WAITING stays clear.
 //!
-//! A wake-up or signal writes the word even if its flag is already set. So each one continues the
-//! release sequence that the start of the next step reads from.
+//! A wake-up or signal writes the word even if its flag is already set. So the read-modify-write
+//! that clears the flag acquires from every wake-up and signal before it.
 
 use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -115,8 +117,10 @@ impl Status {
         self.has(SIGNALED) && self.0.fetch_and(!SIGNALED, Ordering::Acquire) & SIGNALED != 0
     }
 
-    /// Puts the right to move the task into this word, unless a flag asks for a step. Only the role
-    /// may call it, with the `Owned`, which it has no longer if the result is `true`.
+    /// Sets WAITING, unless WOKEN, SIGNALED or ABORTED is set; returns whether it did.
+    ///
+    /// Only the worker that has the role and the `Owned` may call it. After `true` it does not have
+    /// the `Owned` any more.
     #[inline]
     pub fn wait(&self) -> bool {
         // Relaxed: as ST1. [ST12]

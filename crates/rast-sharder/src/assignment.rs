@@ -13,6 +13,25 @@ use crate::ids::{ShardId, WorkerId};
 /// Worker ids plus one, and the count of promises, fit 16 bits.
 pub const MAX_WORKERS: usize = 4_096;
 
+/// A shard, and the worker that owns it from the next epoch on.
+///
+/// ```
+/// use rast_sharder::{Assignment, Move, ShardId, WorkerId};
+///
+/// let mut assignment = Assignment::round_robin(4, 2);
+/// let moves = [Move { shard: ShardId(0), to: WorkerId(1) }];
+/// assignment.apply(&moves)?;
+/// assert_eq!(assignment.owner(ShardId(0)), WorkerId(1));
+/// # Ok::<(), rast_sharder::AssignmentError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The shard.
+    pub shard: ShardId,
+    /// Its new owner.
+    pub to: WorkerId,
+}
+
 /// One owner for each shard.
 ///
 /// ```
@@ -71,6 +90,15 @@ impl Assignment {
         Ok(Self { owners, workers })
     }
 
+    /// Makes an assignment from owners that were checked.
+    pub(crate) fn of_checked(owners: Vec<WorkerId>, workers: usize) -> Self {
+        debug_assert!(
+            owners.iter().all(|owner| owner.index() < workers),
+            "every owner exists"
+        );
+        Self { owners, workers }
+    }
+
     /// Assigns the shards by number, modulo the workers.
     ///
     /// # Panics
@@ -108,6 +136,37 @@ impl Assignment {
     #[must_use]
     pub fn owner(&self, shard: ShardId) -> WorkerId {
         self.owners[shard.index()]
+    }
+
+    /// Makes some of the moves, one after the other. The cost follows the moves.
+    ///
+    /// # Errors
+    ///
+    /// [`AssignmentError`] if a shard or a worker does not exist. The moves before it are made.
+    pub fn apply(&mut self, moves: &[Move]) -> Result<(), AssignmentError> {
+        for &Move { shard, to } in moves {
+            self.check(shard, to)?;
+            self.set_owner(shard, to);
+        }
+        Ok(())
+    }
+
+    /// Checks that a shard and a worker exist.
+    pub(crate) fn check(&self, shard: ShardId, worker: WorkerId) -> Result<(), AssignmentError> {
+        if shard.index() >= self.owners.len() {
+            return Err(AssignmentError::UnknownShard {
+                shard,
+                shards: self.owners.len(),
+            });
+        }
+        if worker.index() >= self.workers {
+            return Err(AssignmentError::UnknownWorker {
+                shard,
+                worker,
+                workers: self.workers,
+            });
+        }
+        Ok(())
     }
 
     /// Sets the owner of a shard; the worker must exist.
@@ -164,6 +223,13 @@ pub enum AssignmentError {
     Workers(usize),
     /// There are more shards than 32-bit numbers.
     Shards(usize),
+    /// A shard that is moved does not exist.
+    UnknownShard {
+        /// The shard.
+        shard: ShardId,
+        /// The number of shards.
+        shards: usize,
+    },
     /// The owner of a shard does not exist.
     UnknownWorker {
         /// The shard.
@@ -182,6 +248,7 @@ impl fmt::Display for AssignmentError {
                 write!(f, "an assignment has 1 to {MAX_WORKERS} workers, not {n}")
             }
             Self::Shards(n) => write!(f, "{n} shards are more than a 32-bit number counts"),
+            Self::UnknownShard { shard, shards } => write!(f, "{shard} is moved, of {shards}"),
             Self::UnknownWorker {
                 shard,
                 worker,

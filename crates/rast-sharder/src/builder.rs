@@ -245,7 +245,7 @@ impl<C: Controller> Builder<C> {
         for &(shard, worker) in &self.pins {
             assignment.set_owner(shard, worker);
         }
-        let slots = Slots::new(&self.controller, self.shards);
+        let slots = Slots::new(&self.controller, self.shards, workers);
         let sleeps = self.wait != WaitStrategy::Spin;
         let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
         let core = Arc::new(Core::new(baton, self.clock, self.thread_clock, assignment));

@@ -109,14 +109,17 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, at the start of each of its windows.
+    /// Empties the figures of a shard, before its first turn in each window, or when it comes to
+    /// a worker. A shard that is idle through a window keeps its old figures, which are not read.
     /// Overridden where the figures own memory that is worth keeping.
     fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {
         *load = self.new_load(shard);
     }
 
     /// Reports the figures of a shard to the balancer. Called by the leader
-    /// while they are frozen.
+    /// while they are frozen, once for each shard that was [used] in the window.
+    ///
+    /// [used]: crate::LoadView::used
     fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {
         let _ = (shard, load, out);
     }

@@ -108,6 +108,7 @@ impl Core {
             decisions: totals.decisions.get(),
             moves: totals.moves.get(),
             last_moves: totals.last_moves.get(),
+            last_used: totals.last_used.get(),
             // Relaxed: as above.
             rejected: totals.rejected.load(Ordering::Relaxed),
             // Relaxed: as above.

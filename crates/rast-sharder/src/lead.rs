@@ -3,19 +3,25 @@
 //! The worker that promised last goes through the stages
 //!
 //! ```text
-//! Collect ────────────→ Weigh ─────────────→ Begin ──→ Step ──→ Step … ──→ publish
-//! 64 reports a slice    64 shards a slice    once      a budget each
+//! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish
+//! 64 reports   64 shards    once      a budget each       some       8,192 owners
+//! a slice      a slice                                    a slice    a slice
 //! ```
 //!
 //! one slice per round, between the turns of its own shards. A stop may come at any point and drops
 //! the work. A failure of user code ends the decision and keeps the assignment.
+//!
+//! The first four stages cost what the used shards cost, and what the balancer takes. Check and
+//! Copy are for decisions that move shards; Copy makes the table for readers outside.
+
+mod changes;
 
 use std::boxed::Box;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-use crate::assignment::Assignment;
+use self::changes::{Check, Checks, Copying, Next};
 use crate::balance::{Balancer, Decision};
 use crate::controller::Controller;
 use crate::core_state::{Core, CoreClock, Published};
@@ -44,6 +50,7 @@ pub(crate) struct Desk {
     view: LoadView,
     /// Time of the turns that the shards of a worker reported, in nanoseconds, by worker.
     turns: Vec<f64>,
+    checks: Checks,
     timer: StartFinishTimer<CoreClock>,
 }
 
@@ -63,17 +70,37 @@ impl Desk {
             balancer,
             view,
             turns: std::vec![0.0; workers],
+            checks: Checks::new(shards),
             timer: StartFinishTimer::new(CoreClock(core), TimerConfig::new()),
         }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A place in the lists of used shards of all workers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    worker: usize,
+    at: usize,
+}
+
+#[derive(Debug)]
 enum Stage {
-    Collect { next: usize },
-    Weigh { next: usize },
+    Collect(Cursor),
+    Weigh(Cursor),
     Begin,
     Step { done: usize },
+    Check(Check),
+    Copy(Copying),
+}
+
+/// What a slice came to.
+enum Then {
+    Go(Stage),
+    /// The assignment stays.
+    Keep,
+    Change(Next),
+    /// The decision is rejected, for this reason.
+    Reject(String),
 }
 
 /// A decision in progress.
@@ -87,7 +114,7 @@ pub(crate) struct Lead {
 #[derive(Debug)]
 pub(crate) enum Slice {
     More(Lead),
-    Decided(Leader, Option<Assignment>),
+    Decided(Leader, Option<Next>),
 }
 
 impl Lead {
@@ -95,7 +122,7 @@ impl Lead {
         core.totals.decisions.add(1);
         Self {
             leader,
-            stage: Stage::Collect { next: 0 },
+            stage: Stage::Collect(Cursor::default()),
         }
     }
 
@@ -105,9 +132,9 @@ impl Lead {
     ///
     /// 1. `desk` is the sharder's, `slots` are its slots, and `member` leads
     ///    with the leader in `self`; and
-    /// 2. the caller has no borrow of any measure.
+    /// 2. the caller has no borrow of any measure or window.
     pub(crate) unsafe fn slice<C: Controller>(
-        mut self,
+        self,
         desk: &mut Desk,
         member: &Member,
         core: &Core,
@@ -115,117 +142,177 @@ impl Lead {
         slots: &Slots<C::Shard, C::Load>,
         tick: &Tick,
     ) -> Slice {
+        let Self { leader, stage } = self;
         desk.timer.start(tick);
-        let decided = match self.stage {
-            Stage::Collect { next } => {
-                if next == 0 {
-                    desk.view.clear();
-                    desk.turns.fill(0.0);
-                }
-                let end = slots.len().min(next + REPORTS_PER_SLICE);
-                for shard in (next..end).map(ShardId::from_index) {
-                    // SAFETY: obligation 1: this worker leads; obligation 2, and each iteration of
-                    // the loop ends its borrow.
-                    let measure = unsafe { slots.measure(shard) };
-                    let window = measure.window();
-                    let traffic = desk.view.traffic().len();
-                    let mut out = desk.view.report(shard, window);
-                    if measure.is_muted {
-                        continue;
-                    }
-                    let load = &measure.load;
-                    if let Err(payload) = contain(|| controller.report(shard, load, &mut out)) {
-                        let text = message(&*payload);
-                        discard(payload);
-                        core.panicked(member.worker(), Some(shard), Hook::Report, text);
-                        desk.view.withdraw(shard, traffic);
-                        continue;
-                    }
-                    let worker = member.with_assignment(|current| current.owner(shard));
-                    desk.turns[worker.index()] += desk.view.turns(shard);
-                }
-                self.stage = match end == slots.len() {
-                    true => Stage::Weigh { next: 0 },
-                    false => Stage::Collect { next: end },
-                };
-                None
+        let then = match stage {
+            Stage::Collect(cursor) => {
+                // SAFETY: the obligations of this function.
+                Then::Go(unsafe { collect(cursor, desk, member, core, controller, slots) })
             }
-            Stage::Weigh { next } => {
-                let end = slots.len().min(next + REPORTS_PER_SLICE);
-                for shard in (next..end).map(ShardId::from_index) {
-                    // SAFETY: obligations 1 and 2, as for the reports.
-                    let measure = unsafe { slots.measure(shard) };
-                    // A report that was withdrawn has no window.
-                    if measure.is_muted || desk.view.window(shard).is_zero() {
-                        continue;
-                    }
-                    let (asked, spent) = measure.asked();
-                    let worker = member.with_assignment(|current| current.owner(shard));
-                    let turns = desk.turns[worker.index()];
-                    desk.view.weigh(shard, asked, spent, turns);
-                }
-                self.stage = match end == slots.len() {
-                    true => Stage::Begin,
-                    false => Stage::Weigh { next: end },
-                };
-                None
+            Stage::Weigh(cursor) => {
+                // SAFETY: the obligations of this function.
+                Then::Go(unsafe { weigh(cursor, desk, slots) })
             }
             Stage::Begin => {
                 let begun = member.with_assignment(|current| {
                     contain(|| desk.balancer.begin(&desk.view, current))
                 });
-                self.stage = Stage::Step { done: 0 };
-                begun
-                    .err()
-                    .map(|payload| Err(panicked(core, member, payload)))
+                match begun {
+                    Ok(()) => Then::Go(Stage::Step { done: 0 }),
+                    Err(payload) => Then::Reject(panicked(core, member, payload)),
+                }
             }
-            Stage::Step { done } => {
-                let step = member.with_assignment(|current| {
-                    let step = contain(|| desk.balancer.step(&desk.view, current, BUDGET));
-                    match step {
-                        Ok(Decision::Pending) => None,
-                        Ok(Decision::Keep) => Some(Ok(None)),
-                        Ok(Decision::Adopt(next)) if !next.fits(current) => Some(Err(format!(
-                            "the balancer returned {} shards over {} workers for {} over {}",
-                            next.shards(),
-                            next.workers(),
-                            current.shards(),
-                            current.workers(),
-                        ))),
-                        Ok(Decision::Adopt(next)) if next == *current => Some(Ok(None)),
-                        Ok(Decision::Adopt(next)) => {
-                            let mut pins = desk.view.pins().iter();
-                            let moved = pins.find(|pin| next.owner(pin.0) != pin.1);
-                            Some(match moved {
-                                None => Ok(Some(next)),
-                                Some((shard, worker)) => Err(format!(
-                                    "the balancer moved {shard}, which is pinned to {worker}"
-                                )),
-                            })
-                        }
-                        Err(payload) => Some(Err(panicked(core, member, payload))),
-                    }
-                });
-                let most = LEAST_MOST_SLICES + slots.len() + desk.view.traffic().len();
-                self.stage = Stage::Step { done: done + 1 };
-                match step {
-                    None if done >= most => Some(Err(format!(
-                        "the balancer came to no decision in {most} slices"
-                    ))),
-                    step => step,
+            Stage::Step { done } => step(done, desk, member, core),
+            Stage::Check(mut check) => {
+                let checked = member
+                    .with_assignment(|current| check.slice(current, &desk.view, &mut desk.checks));
+                match checked {
+                    None => Then::Go(Stage::Check(check)),
+                    Some(Err(why)) => Then::Reject(why),
+                    Some(Ok(())) => match check.checked() {
+                        None => Then::Keep,
+                        Some(Ok(next)) => Then::Change(next),
+                        Some(Err(copying)) => Then::Go(Stage::Copy(copying)),
+                    },
+                }
+            }
+            Stage::Copy(mut copying) => {
+                match member.with_assignment(|current| copying.slice(current)) {
+                    None => Then::Go(Stage::Copy(copying)),
+                    Some(next) => Then::Change(next),
                 }
             }
         };
         desk.timer.finish(tick);
         core.totals.deciding.set(desk.timer.sum().as_nanos());
-        match decided {
-            None => Slice::More(self),
-            Some(Ok(next)) => Slice::Decided(self.leader, next),
-            Some(Err(why)) => {
+        match then {
+            Then::Go(stage) => Slice::More(Self { leader, stage }),
+            Then::Keep => Slice::Decided(leader, None),
+            Then::Change(next) => Slice::Decided(leader, Some(next)),
+            Then::Reject(why) => {
                 core.rejected(why);
-                Slice::Decided(self.leader, None)
+                Slice::Decided(leader, None)
             }
         }
+    }
+}
+
+/// Collects the reports of some used shards.
+///
+/// # Safety
+///
+/// As of [`Lead::slice`].
+unsafe fn collect<C: Controller>(
+    mut cursor: Cursor,
+    desk: &mut Desk,
+    member: &Member,
+    core: &Core,
+    controller: &C,
+    slots: &Slots<C::Shard, C::Load>,
+) -> Stage {
+    if cursor.worker == 0 && cursor.at == 0 {
+        desk.view.clear();
+        desk.turns.fill(0.0);
+    }
+    for _ in 0..REPORTS_PER_SLICE {
+        if cursor.worker == desk.turns.len() {
+            core.totals.last_used.set(desk.view.used().len() as u64);
+            return Stage::Weigh(Cursor::default());
+        }
+        let worker = WorkerId::from_index(cursor.worker);
+        // SAFETY: obligation 1: this worker leads; obligation 2, and each iteration of the loop
+        // ends its borrow.
+        let window = unsafe { slots.window(worker) };
+        let Some(&shard) = window.used().get(cursor.at) else {
+            desk.view.set_worker_window(worker, window.length());
+            cursor = Cursor {
+                worker: cursor.worker + 1,
+                at: 0,
+            };
+            continue;
+        };
+        cursor.at += 1;
+        // SAFETY: as above.
+        let measure = unsafe { slots.measure(shard) };
+        debug_assert_eq!(measure.number(), window.number(), "it is of this window");
+        let length = window.length_from(measure.since());
+        let traffic = desk.view.traffic().len();
+        let mut out = desk.view.report(shard, length);
+        let load = &measure.load;
+        if let Err(payload) = contain(|| controller.report(shard, load, &mut out)) {
+            let text = message(&*payload);
+            discard(payload);
+            core.panicked(member.worker(), Some(shard), Hook::Report, text);
+            desk.view.withdraw(shard, traffic);
+            continue;
+        }
+        desk.turns[worker.index()] += desk.view.turns(shard);
+    }
+    Stage::Collect(cursor)
+}
+
+/// Weighs the loads of some used shards, after all reports.
+///
+/// # Safety
+///
+/// As of [`Lead::slice`].
+unsafe fn weigh<S: Send, L: Send>(
+    mut cursor: Cursor,
+    desk: &mut Desk,
+    slots: &Slots<S, L>,
+) -> Stage {
+    for _ in 0..REPORTS_PER_SLICE {
+        if cursor.worker == desk.turns.len() {
+            return Stage::Begin;
+        }
+        let worker = WorkerId::from_index(cursor.worker);
+        // SAFETY: obligations 1 and 2, as for the reports.
+        let window = unsafe { slots.window(worker) };
+        let Some(&shard) = window.used().get(cursor.at) else {
+            cursor = Cursor {
+                worker: cursor.worker + 1,
+                at: 0,
+            };
+            continue;
+        };
+        cursor.at += 1;
+        // SAFETY: as above.
+        let measure = unsafe { slots.measure(shard) };
+        let turns = desk.turns[worker.index()];
+        desk.view
+            .weigh(shard, measure.ready(), window.spent(), turns);
+    }
+    Stage::Weigh(cursor)
+}
+
+/// Lets the balancer work for a slice.
+fn step(done: usize, desk: &mut Desk, member: &Member, core: &Core) -> Then {
+    let decided = member.with_assignment(|current| {
+        match contain(|| desk.balancer.step(&desk.view, current, BUDGET)) {
+            Ok(Decision::Pending) => None,
+            Ok(Decision::Keep) => Some(Then::Keep),
+            Ok(Decision::Adopt(next)) if !next.fits(current) => Some(Then::Reject(format!(
+                "the balancer returned {} shards over {} workers for {} over {}",
+                next.shards(),
+                next.workers(),
+                current.shards(),
+                current.workers(),
+            ))),
+            Ok(Decision::Adopt(next)) => Some(Then::Go(Stage::Check(Check::of_owners(next)))),
+            Ok(Decision::Move(moves)) => {
+                let check = Check::of_moves(moves, &mut desk.checks);
+                Some(Then::Go(Stage::Check(check)))
+            }
+            Err(payload) => Some(Then::Reject(panicked(core, member, payload))),
+        }
+    });
+    let most = LEAST_MOST_SLICES + desk.view.shards() + desk.view.traffic().len();
+    match decided {
+        Some(then) => then,
+        None if done >= most => {
+            Then::Reject(format!("the balancer came to no decision in {most} slices"))
+        }
+        None => Then::Go(Stage::Step { done: done + 1 }),
     }
 }
 
@@ -240,22 +327,18 @@ fn panicked(core: &Core, member: &Member, payload: crate::PanicPayload) -> Strin
 }
 
 /// Publishes the decision, to the workers and to readers outside.
-pub(crate) fn publish(member: &mut Member, core: &Core, leader: Leader, next: Option<Assignment>) {
-    let moved = match &next {
-        Some(next) => member.with_assignment(|current| next.moved_from(current)),
-        None => 0,
-    };
-    let epoch = member.epoch().wrapping_add(1);
-    core.totals.moves.add(moved as u64);
-    core.totals.last_moves.set(moved as u64);
+pub(crate) fn publish(member: &mut Member, core: &Core, leader: Leader, next: Option<Next>) {
+    let Next { changes, owners } = next.unwrap_or_default();
+    core.totals.moves.add(changes.len() as u64);
+    core.totals.last_moves.set(changes.len() as u64);
     // Before the epoch opens, because after that another worker may lead the next epoch and store
     // first.
-    if let Some(assignment) = &next {
+    if let Some(assignment) = owners {
         core.published.store(Published {
-            epoch,
-            assignment: assignment.clone(),
+            epoch: member.epoch().wrapping_add(1),
+            assignment,
         });
     }
     core.totals.epochs.add(1);
-    member.publish(leader, next.as_ref());
+    member.publish_changes(leader, &changes);
 }

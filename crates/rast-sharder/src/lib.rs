@@ -128,13 +128,14 @@ mod settings;
 mod sharder;
 mod slots;
 mod stats;
+mod windows;
 mod worker;
 
 /// The protocol without threads and time: for the models, not for use.
 #[doc(hidden)]
 pub mod protocol;
 
-pub use assignment::{Assignment, AssignmentError, MAX_WORKERS};
+pub use assignment::{Assignment, AssignmentError, MAX_WORKERS, Move};
 pub use balance::{Balancer, Decision, Greedy, Static};
 pub use builder::{BuildError, Builder};
 pub use controller::{Controller, PanicPayload, PanicPolicy, Progress};

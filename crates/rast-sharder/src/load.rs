@@ -1,11 +1,12 @@
 //! What the balancer sees: loads and traffic, as rates.
 //!
 //! A controller keeps figures of its own kind per shard (`Controller::Load`)
-//! while it may; at the end of a window it reports them here.
+//! while it may; at the end of a window it reports those of the used shards here.
 //! The sharder knows the window in which each shard was really measured, from
-//! the turn that acquired it to the turn in which its worker promised, and
-//! divides by it: the source adds up durations of windows that differ from
-//! thread to thread (fault H11 of `docs/algorithms/sharder.md`).
+//! the start of its worker's window, or the turn that acquired it, to the turn in
+//! which its worker promised, and divides by it: the source adds up durations of
+//! windows that differ from thread to thread (fault H11 of
+//! `docs/algorithms/sharder.md`).
 
 use std::vec::Vec;
 
@@ -42,6 +43,18 @@ pub struct ShardLoad {
 
 /// The frozen figures of one epoch, given to the balancer.
 ///
+/// Only shards that were used in their window have figures; the load of every other shard is zero.
+/// So the cost of making and of reading a view follows the shards that were used:
+///
+/// ```text
+///   used     (shard 7, load) (shard 2, load)          one entry per used shard
+///   places   [ ?  ?  1  ?  ?  ?  ?  0  ? ]            by shard: its entry, if that names the shard
+/// ```
+///
+/// An entry of `places` that is left from an earlier window names an entry of another shard, or
+/// none. So a new window begins with `used` emptied, and `places` as it is (Briggs and Torczon
+/// 1993, "An efficient representation for sparse sets").
+///
 /// ```
 /// use rast_sharder::{LoadView, ShardId, timers::Nanos};
 ///
@@ -49,13 +62,18 @@ pub struct ShardLoad {
 /// view.set(ShardId(0), 0.5, Nanos::from_millis(10));
 /// assert_eq!(view.busy(ShardId(0)), 0.5);
 /// assert_eq!(view.busy(ShardId(1)), 0.0);
+/// assert_eq!(view.used().len(), 1);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LoadView {
-    workers: usize,
-    loads: Vec<ShardLoad>,
+    used: Vec<(ShardId, ShardLoad)>,
+    places: Vec<u32>,
+    /// How long each worker measured.
+    windows: Vec<Nanos>,
     traffic: Vec<Traffic>,
     pins: Vec<(ShardId, WorkerId)>,
+    /// By shard: the worker that it is pinned to. Empty if there are no pins.
+    pin_of: Vec<Option<WorkerId>>,
 }
 
 impl LoadView {
@@ -63,59 +81,91 @@ impl LoadView {
     #[must_use]
     pub fn new(workers: usize, shards: usize) -> Self {
         Self {
-            workers,
-            loads: std::vec![ShardLoad::default(); shards],
+            used: Vec::new(),
+            places: std::vec![0; shards],
+            windows: std::vec![Nanos::ZERO; workers],
             traffic: Vec::new(),
             pins: Vec::new(),
+            pin_of: Vec::new(),
         }
     }
 
     /// Returns the number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.workers
+        self.windows.len()
     }
 
     /// Returns the number of shards.
     #[must_use]
     pub fn shards(&self) -> usize {
-        self.loads.len()
+        self.places.len()
     }
 
-    /// Returns the share of its window that `shard` spent working.
+    /// Returns the shards that were used in their window, with their loads, each once.
+    ///
+    /// A shard is used if it had a turn in the window, was ready at its end, or came to its worker
+    /// in it.
+    #[must_use]
+    pub fn used(&self) -> &[(ShardId, ShardLoad)] {
+        &self.used
+    }
+
+    /// Returns the load of `shard`, or `None` if it was not used.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    #[must_use]
+    pub fn load(&self, shard: ShardId) -> Option<ShardLoad> {
+        self.place(shard).map(|place| self.used[place].1)
+    }
+
+    /// Returns the share of its window that `shard` spent working; zero if it was not used.
     ///
     /// # Panics
     ///
     /// When there is no such shard.
     #[must_use]
     pub fn busy(&self, shard: ShardId) -> f64 {
-        self.loads[shard.index()].busy
+        self.load(shard).unwrap_or_default().busy
     }
 
-    /// Returns the share of a worker that `shard` asks for, at most 1.0 unless it reported more.
+    /// Returns the share of a worker that `shard` asks for, at most 1.0 unless it reported more;
+    /// zero if it was not used.
     ///
     /// # Panics
     ///
     /// When there is no such shard.
     #[must_use]
     pub fn demand(&self, shard: ShardId) -> f64 {
-        self.loads[shard.index()].demand
+        self.load(shard).unwrap_or_default().demand
     }
 
-    /// Returns how long `shard` was measured; zero says: not at all.
+    /// Returns how long `shard` was measured; zero if it was not used, or not measured. A shard
+    /// that was not used was without load in the [window of its worker](Self::worker_window).
     ///
     /// # Panics
     ///
     /// When there is no such shard.
     #[must_use]
     pub fn window(&self, shard: ShardId) -> Nanos {
-        self.loads[shard.index()].window
+        self.load(shard).unwrap_or_default().window
     }
 
-    /// Returns the load of each shard, by number.
+    /// Returns how long `worker` measured.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such worker.
     #[must_use]
-    pub fn loads(&self) -> &[ShardLoad] {
-        &self.loads
+    pub fn worker_window(&self, worker: WorkerId) -> Nanos {
+        self.windows[worker.index()]
+    }
+
+    /// Returns how long each worker measured.
+    pub(crate) fn worker_windows(&self) -> &[Nanos] {
+        &self.windows
     }
 
     /// Returns who sends to whom, in the order of the reports. A pair may
@@ -132,9 +182,28 @@ impl LoadView {
         &self.pins
     }
 
-    /// Pins a shard to a worker: for balancers under test.
+    /// Returns the worker that `shard` must stay at, if there is one. Costs a load.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
+    #[must_use]
+    pub fn pin_of(&self, shard: ShardId) -> Option<WorkerId> {
+        assert!(shard.index() < self.shards(), "there is no {shard}");
+        self.pin_of.get(shard.index()).copied().flatten()
+    }
+
+    /// Pins a shard to a worker: for balancers under test. Of two pins of a shard the first counts.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such shard.
     pub fn add_pin(&mut self, shard: ShardId, worker: WorkerId) {
+        if self.pins.is_empty() {
+            self.pin_of.resize(self.shards(), None);
+        }
         self.pins.push((shard, worker));
+        self.pin_of[shard.index()].get_or_insert(worker);
     }
 
     /// Sets the load of a shard on a worker with time to spare, so that the demand is what it
@@ -144,11 +213,21 @@ impl LoadView {
     ///
     /// When there is no such shard.
     pub fn set(&mut self, shard: ShardId, busy: f64, window: Nanos) {
-        self.loads[shard.index()] = ShardLoad {
+        let load = ShardLoad {
             busy,
             demand: busy,
             window,
         };
+        self.put(shard, load);
+    }
+
+    /// Sets how long a worker measured: for balancers under test.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such worker.
+    pub fn set_worker_window(&mut self, worker: WorkerId, window: Nanos) {
+        self.windows[worker.index()] = window;
     }
 
     /// Adds traffic between two shards, in messages per second: for
@@ -161,40 +240,72 @@ impl LoadView {
         });
     }
 
-    /// Forgets all figures, and keeps pins and memory.
+    /// Forgets loads and traffic, and keeps pins and memory. Costs the same for any number of
+    /// shards.
     pub(crate) fn clear(&mut self) {
-        self.loads.fill(ShardLoad::default());
+        self.used.clear();
         self.traffic.clear();
+    }
+
+    /// Returns the place of a shard among those that were used.
+    fn place(&self, shard: ShardId) -> Option<usize> {
+        let place = self.places[shard.index()] as usize;
+        let (used, _) = self.used.get(place)?;
+        (*used == shard).then_some(place)
+    }
+
+    /// Sets the load of a shard; returns its place.
+    fn put(&mut self, shard: ShardId, load: ShardLoad) -> usize {
+        if let Some(place) = self.place(shard) {
+            self.used[place].1 = load;
+            return place;
+        }
+        let place = self.used.len();
+        self.places[shard.index()] = place as u32;
+        self.used.push((shard, load));
+        place
     }
 
     /// Opens the report of one shard that was measured for `window`.
     pub(crate) fn report(&mut self, shard: ShardId, window: Nanos) -> LoadReport<'_> {
-        self.loads[shard.index()].window = window;
+        let load = ShardLoad {
+            window,
+            ..ShardLoad::default()
+        };
+        let place = self.put(shard, load);
         LoadReport {
             view: self,
             shard,
+            place,
             seconds: window.as_nanos() as f64 / 1e9,
         }
     }
 
     /// Returns the time of turns that a shard reported, in nanoseconds.
     pub(crate) fn turns(&self, shard: ShardId) -> f64 {
-        let load = &self.loads[shard.index()];
+        let load = self.load(shard).unwrap_or_default();
         load.busy * load.window.as_nanos() as f64
     }
 
     /// Takes into account how long a shard asked for its worker, and how the worker spent its
-    /// window, after the reports of all its shards. `turns` is the sum of their turns.
+    /// window, after the reports of all its shards. `turns` is the sum of their turns. A report
+    /// that was withdrawn stays so.
     pub(crate) fn weigh(&mut self, shard: ShardId, asked: Nanos, spent: Spent, turns: f64) {
-        let load = &mut self.loads[shard.index()];
-        let window = load.window.as_nanos().max(1) as f64;
+        let Some(place) = self.place(shard) else {
+            return;
+        };
+        let load = &mut self.used[place].1;
+        if load.window.is_zero() {
+            return;
+        }
+        let window = load.window.as_nanos() as f64;
         let asked = asked.as_nanos() as f64 / window;
         (load.busy, load.demand) = spent.demand(load.busy, asked, turns);
     }
 
     /// Takes back what the report of `shard` said, after it panicked.
     pub(crate) fn withdraw(&mut self, shard: ShardId, traffic: usize) {
-        self.loads[shard.index()] = ShardLoad::default();
+        self.put(shard, ShardLoad::default());
         self.traffic.truncate(traffic);
     }
 }
@@ -206,6 +317,7 @@ impl LoadView {
 pub struct LoadReport<'a> {
     view: &'a mut LoadView,
     shard: ShardId,
+    place: usize,
     seconds: f64,
 }
 
@@ -216,7 +328,7 @@ impl LoadReport<'_> {
     pub fn busy(&mut self, time: Nanos) {
         if self.seconds > 0.0 {
             let share = time.as_nanos() as f64 / 1e9 / self.seconds;
-            self.view.loads[self.shard.index()].busy += share;
+            self.view.used[self.place].1.busy += share;
         }
     }
 
@@ -239,6 +351,6 @@ impl LoadReport<'_> {
     /// Returns how long the shard was measured.
     #[must_use]
     pub fn window(&self) -> Nanos {
-        self.view.window(self.shard)
+        self.view.used[self.place].1.window
     }
 }

@@ -34,7 +34,7 @@ use crate::timers::{Instant, Nanos};
 const SPARE: f64 = 0.1;
 
 /// How a worker spent the window that has ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
     /// How long the thread ran, if the system can tell.
     pub(crate) ran: Option<Nanos>,

@@ -127,11 +127,24 @@ impl Ready {
         alarm.armed = Some((at, self.alarms.insert(at, shard)));
     }
 
-    /// Returns the queued shards, by number.
+    /// Returns the queued shards, by number. Goes through all shards.
     pub(crate) fn queued(&self) -> impl Iterator<Item = ShardId> {
         let queued = self.queued.iter().enumerate();
         let queued = queued.filter(|&(_, &is_queued)| is_queued);
         queued.map(|(at, _)| ShardId::from_index(at))
+    }
+
+    /// Returns the number of entries, old ones included.
+    pub(crate) fn entries(&self) -> usize {
+        self.queue.len() + self.woken.len()
+    }
+
+    /// Returns the queued shard of an entry, or `None` if the entry is old. A shard may have an old
+    /// entry beside its own and is returned for both.
+    pub(crate) fn entry(&self, at: usize) -> Option<ShardId> {
+        let woken = || self.woken.get(at - self.queue.len());
+        let &shard = self.queue.get(at).or_else(woken)?;
+        self.queued[shard.index()].then_some(shard)
     }
 
     /// Removes a shard out of order; returns whether it was queued.
@@ -139,7 +152,7 @@ impl Ready {
         let was_queued = core::mem::take(&mut self.queued[shard.index()]);
         if was_queued {
             self.old += 1;
-            if self.old >= OLD && self.old > (self.queue.len() + self.woken.len()) / 2 {
+            if self.old >= OLD && self.old > self.entries() / 2 {
                 self.purge();
             }
         }
@@ -245,7 +258,11 @@ mod tests {
         ready.push(SHARD);
         ready.remove(SHARD, &mut alarm);
         ready.push(SHARD);
-        assert_eq!((ready.pop(), ready.pop()), (Some(SHARD), None));
+        // An old entry, and the one that counts.
+        let entries: Vec<_> = (0..ready.entries()).map(|at| ready.entry(at)).collect();
+        assert_eq!(entries, [Some(SHARD); 2]);
+        assert_eq!((ready.pop(), ready.entry(0)), (Some(SHARD), None));
+        assert_eq!(ready.pop(), None);
     }
 
     #[test]

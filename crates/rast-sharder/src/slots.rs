@@ -1,24 +1,26 @@
-//! The shards' states and figures, and which thread may access them.
+//! The shards' states and figures, the workers' windows, and which thread may access them.
 //!
 //! | cell | accessed by | while |
 //! | --- | --- | --- |
 //! | slot | the holder of the shard | it holds the shard |
 //! | measure | the holder | it has not promised in the epoch |
 //! | measure | the leader, reading | all have promised |
+//! | window | its worker | it has not promised in the epoch |
+//! | window | the leader, reading | all have promised |
 //!
-//! The holder words order the first two, the epoch word the third.
+//! The holder words order the first two, the epoch word the others.
 
 use std::boxed::Box;
 use std::vec::Vec;
 
 use crate::controller::Controller;
-use crate::ids::ShardId;
-use crate::meter::Spent;
+use crate::ids::{ShardId, WorkerId};
 use crate::panics::PanicRecord;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
+use crate::windows::{Number, Window};
 
 /// A shard's state.
 #[derive(Debug)]
@@ -36,53 +38,47 @@ pub(crate) struct Slot<S> {
     pub(crate) panics_in_row: u32,
 }
 
-/// A shard's figures in the current window.
+/// A shard's figures in the last window that it was used in.
 #[derive(Debug)]
 pub(crate) struct Measure<L> {
     pub(crate) load: L,
+    number: Number,
+    /// When the shard's part of the window began.
     since: Instant,
-    until: Instant,
     /// Time in which the shard was ready or in a turn.
     ready: Nanos,
-    spent: Spent,
-    /// Set if the shard was retired in an earlier window: its code is not asked to report.
-    pub(crate) is_muted: bool,
 }
 
 impl<L> Measure<L> {
-    /// Opens a window.
-    pub(crate) fn open(&mut self, now: Instant) {
-        self.since = now;
-        self.until = now;
+    /// Returns the number of the window that the figures are of.
+    #[inline]
+    pub(crate) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// Enters a window, in which the shard takes part from `since` on.
+    pub(crate) fn enter(&mut self, number: Number, since: Instant) {
+        self.number = number;
+        self.since = since;
         self.ready = Nanos::ZERO;
     }
 
-    /// Adds a time in which the shard was ready or in a turn.
+    /// Adds a time in which the shard was ready or in a turn. What is before the window does not
+    /// count.
     #[inline]
     pub(crate) fn add_ready(&mut self, since: Instant, until: Instant) {
+        let since = since.max(self.since);
         self.ready = self.ready.saturating_add(until.saturating_since(since));
     }
 
-    /// Closes the window; `spent` is how its worker spent it.
-    pub(crate) fn close(&mut self, now: Instant, spent: Spent) {
-        self.until = now;
-        self.spent = spent;
+    /// Returns the time in which the shard was ready or in a turn.
+    pub(crate) fn ready(&self) -> Nanos {
+        self.ready
     }
 
-    /// Returns the time in which the shard was ready or in a turn, and how the worker spent the
-    /// window.
-    pub(crate) fn asked(&self) -> (Nanos, Spent) {
-        (self.ready, self.spent)
-    }
-
-    /// Excludes the shard from reports from now on.
-    pub(crate) fn mute(&mut self) {
-        self.is_muted = true;
-    }
-
-    /// Returns the length of the window.
-    pub(crate) fn window(&self) -> Nanos {
-        self.until.saturating_since(self.since)
+    /// Returns when the shard's part of the window began.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
     }
 }
 
@@ -90,6 +86,8 @@ impl<L> Measure<L> {
 #[derive(Debug)]
 pub(crate) struct Slots<S, L> {
     cells: Box<[CachePadded<Cells<S, L>>]>,
+    /// By worker.
+    windows: Box<[CachePadded<UnsafeCell<Window>>]>,
 }
 
 #[derive(Debug)]
@@ -104,7 +102,7 @@ struct Cells<S, L> {
 unsafe impl<S: Send, L: Send> Sync for Slots<S, L> {}
 
 impl<S: Send, L: Send> Slots<S, L> {
-    pub(crate) fn new<C>(controller: &C, states: Vec<S>) -> Self
+    pub(crate) fn new<C>(controller: &C, states: Vec<S>, workers: usize) -> Self
     where
         C: Controller<Shard = S, Load = L>,
     {
@@ -120,19 +118,16 @@ impl<S: Send, L: Send> Slots<S, L> {
                 }),
                 measure: UnsafeCell::new(Measure {
                     load: controller.new_load(ShardId::from_index(at)),
+                    number: 0,
                     since: Instant::ORIGIN,
-                    until: Instant::ORIGIN,
                     ready: Nanos::ZERO,
-                    spent: Spent {
-                        ran: None,
-                        fullness: 0.0,
-                    },
-                    is_muted: false,
                 }),
             })
         });
+        let windows = (0..workers).map(|_| CachePadded::new(UnsafeCell::new(Window::new())));
         Self {
             cells: cells.collect(),
+            windows: windows.collect(),
         }
     }
 
@@ -170,6 +165,23 @@ impl<S: Send, L: Send> Slots<S, L> {
             // accesses the measure, or all have promised and only the leader does; 2 excludes other
             // borrows of this thread.
             unsafe { &mut *measure }
+        })
+    }
+
+    /// Returns the window of a worker.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is that worker and has not promised in its epoch, or it leads; and
+    /// 2. it makes no other borrow of the window while the result lives.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
+    pub(crate) unsafe fn window(&self, worker: WorkerId) -> &mut Window {
+        self.windows[worker.index()].with_mut(|window| {
+            // SAFETY: by obligation 1 either the worker has not promised, so that no leader
+            // accesses the window, or all have promised and only the leader does; 2 excludes other
+            // borrows of this thread.
+            unsafe { &mut *window }
         })
     }
 

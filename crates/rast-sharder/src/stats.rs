@@ -39,6 +39,8 @@ pub struct Stats {
     pub moves: u64,
     /// Shards moved by the latest epoch.
     pub last_moves: u64,
+    /// Shards used in the windows of the latest decision. An epoch costs what these cost.
+    pub last_used: u64,
     /// Decisions refused: a panic, an assignment that does not fit, no end.
     pub rejected: u64,
     /// Panics contained.
@@ -71,6 +73,7 @@ pub(crate) struct Totals {
     pub(crate) decisions: Counter,
     pub(crate) moves: Counter,
     pub(crate) last_moves: Counter,
+    pub(crate) last_used: Counter,
     /// Written by every worker, as the next one.
     pub(crate) rejected: AtomicU64,
     pub(crate) panics: AtomicU64,
@@ -84,6 +87,7 @@ impl Totals {
             decisions: Counter::new(),
             moves: Counter::new(),
             last_moves: Counter::new(),
+            last_used: Counter::new(),
             rejected: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             deciding: Counter::new(),

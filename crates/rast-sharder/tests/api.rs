@@ -17,6 +17,8 @@ mod support;
 mod waiting;
 #[path = "api/wake.rs"]
 mod wake;
+#[path = "api/windows.rs"]
+mod windows;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};

@@ -33,8 +33,7 @@ fn decide(greedy: &mut Greedy, view: &LoadView, now: &Assignment) -> (Option<Ass
         let since = calls(RastAlloc::stats()) - before;
         match decision {
             Decision::Pending => {}
-            Decision::Keep => return (None, since),
-            Decision::Adopt(next) => return (Some(next), since),
+            decision => return (decision.next(now).expect("what moves exists"), since),
         }
     }
 }
@@ -59,7 +58,7 @@ fn decisions_keep_their_memory() {
         for round in 0..if shards > 10_000 { 3 } else { 12 } {
             let now = owners(&mut random, shards);
             let (next, calls) = decide(&mut greedy, &view, &now);
-            // A list of owners that was adopted is another one in the next decision.
+            // A list of moves that was adopted is another one in the next decision.
             let most = u64::from(adopted > 0);
             assert!(round < 2 || calls <= most, "{calls} calls in round {round}");
             match next {

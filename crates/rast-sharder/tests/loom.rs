@@ -22,6 +22,9 @@ struct World {
     /// A shard's figures: touched by its holder until it promises, and read
     /// by the leader.
     loads: Vec<UnsafeCell<u32>>,
+    /// The window of each worker: touched by the worker until it promises, and
+    /// read by the leader.
+    windows: Vec<UnsafeCell<u32>>,
     /// A message to a shard, put there from outside.
     message: AtomicU32,
     /// What the leader decides.
@@ -39,6 +42,7 @@ impl World {
         Arc::new(Self {
             states: cells(),
             loads: cells(),
+            windows: (0..next.workers()).map(|_| UnsafeCell::new(0)).collect(),
             message: AtomicU32::new(0),
             next,
         })
@@ -54,8 +58,13 @@ impl World {
         self.loads[shard.index()].with_mut(|load| unsafe { *load += 1 });
     }
 
+    fn note(&self, worker: WorkerId) {
+        // SAFETY: the caller is this worker and has not promised; as above.
+        self.windows[worker.index()].with_mut(|window| unsafe { *window += 1 });
+    }
+
     fn read_all_loads(&self) {
-        for load in &self.loads {
+        for load in self.loads.iter().chain(&self.windows) {
             // SAFETY: the caller leads; as above.
             load.with(|load| unsafe { *load });
         }
@@ -72,15 +81,14 @@ fn turn(member: &mut Member, world: &World, promises: bool) -> bool {
     let mut progressed = member.look();
     if progressed {
         leave_shards(member, world);
-        for &shard in member.held() {
-            world.update(shard);
-        }
+        world.note(member.worker());
     }
     progressed |= member.take() > 0;
     for &shard in member.held() {
         world.touch(shard);
         if member.is_open() {
             world.update(shard);
+            world.note(member.worker());
         }
     }
     if member.may_promise() && (promises || member.is_wanted()) {

@@ -20,8 +20,10 @@ fn decide(
     for _ in 0..100_000 {
         match balancer.step(view, current, budget) {
             Decision::Pending => {}
-            Decision::Keep => return current.clone(),
-            Decision::Adopt(next) => return next,
+            decision => {
+                let next = decision.next(current).expect("what moves exists");
+                return next.unwrap_or_else(|| current.clone());
+            }
         }
     }
     panic!("a balancer comes to a decision");

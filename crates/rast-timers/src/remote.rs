@@ -148,13 +148,14 @@ impl<T, W: Fn()> Shared<T, W> {
     }
 }
 
-/// Makes the two ends of a timer channel, with a [`CalendarStore`] for the caller, which owns the
-/// timers.
+/// Makes the two ends of a timer channel. The owner's end keeps the timers in a [`CalendarStore`].
 ///
-/// The arming thread calls `wake` after each accepted timer. `wake` must leave a token: if the
-/// owner is about to sleep, that sleep ends at once. An [`Unparker`](crate::primitive::Unparker)
-/// does. An owner that sleeps in [`TimerOwner::rest`] is woken for earlier deadlines, and, once
-/// [`BACKLOG`] commands are queued, for cancels as well. If `wake` panics, the panic passes through
+/// The arming thread calls `wake` after each accepted timer. While the owner sleeps in
+/// [`TimerOwner::rest`], `wake` is called only for a deadline before the end of the rest. Once
+/// [`BACKLOG`] commands are queued, it is called for each timer and each cancel.
+///
+/// `wake` must leave a token: if the owner is about to sleep, that sleep ends at once. An
+/// [`Unparker`](crate::primitive::Unparker) does. If `wake` panics, the panic passes through
 /// [`arm`](RemoteTimers::arm) after the timer was accepted, or through
 /// [`cancel`](RemoteTimer::cancel) after the timer was cancelled.
 ///

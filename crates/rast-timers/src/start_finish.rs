@@ -2,19 +2,18 @@
 //!
 //! Source: RAST 2.7. The original design subtracts one periodic series from another. That sum
 //! telescopes to the last duration alone, and either series may be a whole batch off. Here the
-//! clock is read at both ends of one pair per batch. The following pairs count as the running mean
-//! of the measured ones, and the possible error is summed separately.
+//! clock is read at both ends of one pair per batch. Each other pair counts with the running mean
+//! of the measured pairs, and the possible error is summed separately.
 //!
 //! Between two readings T1 < T2 the pairs that ended without a reading took between 0 and T2 − T1
-//! together, because pairs of one timer do not overlap. Their estimate, limited to T2 − T1, is
-//! therefore wrong by at most its distance to the farther end. The error bound is the sum of these
-//! distances, and it holds for every pattern of calls. A pair that was read at both ends adds
-//! nothing to it.
+//! together, because pairs of one timer do not overlap. So their estimate, limited to T2 − T1, is
+//! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
+//! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
-//! The index in the batch of the pair to measure is random. A fixed index could stay in step with a
-//! periodic load. The first pair after a given time follows a long pair more often than its share.
-//! When the tick changes, the clock is read to end the window, but the pair at that moment is
-//! estimated like the others.
+//! Which pair of a batch is measured is random, because a fixed index could stay in step with a
+//! periodic load. The pair at a change of the tick would be a biased choice, because it often
+//! follows a long pair. So the clock is then read to end the window, but the pair is estimated like
+//! the others.
 
 use crate::primitive::Random;
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};

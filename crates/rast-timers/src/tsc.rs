@@ -1,18 +1,20 @@
 //! A clock by the processor's counter, with a bound of its error.
 //!
-//! The clock is one function of the count, the same for all threads: a chain of linear segments.
-//! The next segment is published before the current one is over. It begins where the current one
-//! ends, and its slope corrects towards the reference clock. So the clock never runs backwards and
-//! needs no steps. Each segment comes from an anchor: a reading of the reference between two
-//! readings of the counter, which fixes the offset within the width of that bracket. From there the
-//! error grows with the age of the anchor times the uncertainty of the rate.
+//! The clock is one function of the counter's value, the same for all threads: a chain of linear
+//! segments. The next segment is published before the current one is over. It begins where the
+//! current one ends, and its slope corrects towards the reference, the system's clock. So the clock
+//! never runs backwards and never jumps. Each segment comes from an *anchor*: a reading of the
+//! reference between two readings of the counter. The reference was read somewhere between the two,
+//! so their distance bounds the error at the anchor. After it the error grows with time, because
+//! the rate is known only within an error.
 //!
-//! There is no background thread: the reader that finds the current segment nearly over takes the
-//! next anchor, while others go on reading. The next segment may not be there in time, because no
-//! thread read for long or the anchoring reader was preempted. Then readers read the reference and
-//! mark the word. The segment that follows then runs along the upper edge of its interval, at or
-//! above everything that the reference has shown. The same path is used for the first microseconds,
-//! while the rate is unknown, and for a counter that has been left.
+//! There is no background thread. The reader that finds the current segment nearly over takes the
+//! next anchor, while other threads continue to read. If the next segment is not ready in time,
+//! because no thread read for long or the anchoring reader was preempted, readers read the
+//! reference and mark the word. The next segment then runs along the upper edge of its interval, at
+//! or above every value that the reference has shown. Readers also read the reference for the first
+//! microseconds, while the rate is unknown, and while the counter is left: not used, because it and
+//! the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 

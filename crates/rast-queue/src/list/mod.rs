@@ -1,16 +1,16 @@
-//! An unbounded lock-free queue as a linked list of nodes, each of which multi-counters free as
+//! An unbounded lock-free queue: a linked list of nodes. A node is freed by its reference count as
 //! soon as no thread has a reference to it.
 //!
 //! It is algorithm 2.4 of the original RAST design, with its faults corrected;
 //! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node has
 //! no item. A push stores its item there and then links a new node behind it; a thread that arrives
 //! in between helps. The head and the tail each count the references that they gave out, and add
-//! this count to a node when they leave it.
+//! this count to a node when they leave it. The design calls these counts multi-counters.
 //!
 //! What we changed:
 //! - An item is written once and stays in its node until the node is freed.
-//! - A thread that moves the tail retries until the tail has left the node, whatever other counts
-//!   change meanwhile.
+//! - A thread that moves the tail repeats its compare-exchange if it failed only because the count
+//!   in the tail changed.
 //! - A pop checks the link and not the tail to find out whether there is an item.
 //! - The link is a plain pointer, written once, and gives out no references.
 //! - All counts wrap at a power of two.
@@ -27,13 +27,13 @@
 //!   └────────┘       └────────┘       └────────┘       └────────┘
 //! ```
 //!
-//! | field | written by | read by | when |
+//! | field | written and read by | also read by | written how often |
 //! | --- | --- | --- | --- |
-//! | `head` | `refer` and `pass` of pops | pops, `is_empty` | twice per pop: a count, then the next node |
-//! | `tail` | `refer` and `pass` of pushes | pushes, `close`, `is_closed` | twice per push |
-//! | `Node::data` | the push or close that finds it null | pushes; the pop that moved the head off the node | once |
-//! | `Node::next` | any push that finds an item in the node | pushes, pops | once |
-//! | `Node::state` | promises and releases | the same | node.rs |
+//! | `head` | pops; `is_empty`, which only counts | | per operation: a count, then the next node |
+//! | `tail` | pushes, `close`, `is_closed` | | the same |
+//! | `Node::data` | the push or close that finds it null | `is_closed`; the pop that moved the head off the node | once |
+//! | `Node::next` | a push or close that finds an item in the node | pops, `is_empty`, `is_closed` | once |
+//! | `Node::state` | every operation that releases a reference or moves a word off the node | | node.rs |
 //!
 //! Rules:
 //!
@@ -42,7 +42,8 @@
 //!    holds a reference to the node they leave.
 //! 3. Each of them leaves each node once, and the thread that moved it promises at once: it adds
 //!    the word's count to the node.
-//! 4. A node is accessed only under a reference, and the release that ends it frees it.
+//! 4. A thread accesses a node only while it has a reference to the node. The release of the last
+//!    reference frees the node.
 //! 5. The item of a node belongs to the pop that moved the head off the node.
 //! 6. An operation has one reference at a time; nothing that can panic runs between storing an item
 //!    and moving the tail past it.
@@ -84,7 +85,7 @@ use source::{Place, Source};
 /// earlier operation accesses them.
 ///
 /// Every operation is lock-free if the allocator is, on targets with a compare-exchange of two
-/// words; [`is_lock_free`](Self::is_lock_free) tells whether this target has one.
+/// words; [`is_lock_free`](Self::is_lock_free) returns whether this target has one.
 ///
 /// There is no `len`: the list has no count, and a walk along it might not end while other threads
 /// push.

@@ -17,10 +17,10 @@
 //! | sources | how many words may still give out references to the node | a promise subtracts one |
 //! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
-//! `internal` and the counts in the words wrap at 2^`INTERNAL_BITS`. `internal` is in the upper
-//! bits, so its overflow never changes the sources. When no source is left, it is the number of
-//! references that threads have, at most one per thread. So it is then zero exactly when no thread
-//! has one, however often the counts have wrapped.
+//! `internal` wraps at 2^`INTERNAL_BITS`, and the counts in the words at that or a multiple of it.
+//! `internal` is in the upper bits, so its overflow never changes the sources. When no source is
+//! left, it is the number of references that threads have, at most one per thread. So it is then
+//! zero exactly when no thread has one, however often the counts have wrapped.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};

@@ -8,32 +8,33 @@
 //!      producers           consumer
 //! ```
 //!
-//! | field | written by | read by | when |
+//! | field | written by | read by | what and when |
 //! | --- | --- | --- | --- |
-//! | `tail` | producers, by exchange | producers | per batch |
-//! | `limit` | producers | producers | when a batch found too little room below the old one |
-//! | `head` | the consumer | producers | by `release`; when `limit` is too low |
-//! | state, item | the producer that claimed the slot, then the consumer | likewise | rules 2 and 3 |
+//! | `tail` | a push, by compare-exchange | a push, `room` | once per batch |
+//! | `limit` | a push that found less room than its batch needs, `room` | a push | `head` plus the capacity, as last loaded |
+//! | `head` | `release`, the drop of the consumer | a push that found too little room, `room` | the head that the consumer has published |
+//! | state | the producer that claimed the slot | the consumer | once per round of the ring |
+//! | item | the producer that claimed the slot | the consumer, which moves it out | between claim and release |
 //!
-//! A state is a word: the parity of the round of the ring, whether the slot has no item, and the
-//! tag from the producer. One parity bit is enough, because a slot is claimed again only after the
-//! consumer has published a head past it.
+//! The word `state` has three fields: the parity of the round, a bit VOID for a slot without an
+//! item, and a tag of 30 bits that the producer passes with the item. One parity bit is enough,
+//! because a slot is claimed again only after the consumer has published a head past it.
 //!
 //! Rules:
 //!
 //! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so `tail <= limit`
 //!    implies the same.
 //! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each
-//!    item, and then its state. It must write the state of each slot, even without an item, because
-//!    the consumer waits for it.
-//! 3. The consumer owns a slot from the state of this round on, until it publishes a head past the
-//!    slot.
+//!    item, and then its state. If the iterator of a batch ends early or panics, the producer
+//!    writes VOID to the slots that are left, because the consumer cannot pass an unwritten slot.
+//! 3. The consumer owns a slot from when it loads a state of this round until it publishes a head
+//!    past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
 //!    happens before the producer's first. A producer that stores `limit` has acquired that head,
 //!    and stores with Release.
 //!
-//! A producer that is suspended between claim and state blocks the consumer from all later items.
-//! So the queue is lock-free for producers and not for the consumer.
+//! A push is lock-free. `take` is wait-free, but while a producer is suspended between claim and
+//! state, `take` returns `None` although later items are complete.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -51,7 +52,7 @@ use crate::primitive::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 pub const TAG_END: u32 = 1 << TAG_BITS;
 const TAG_BITS: u32 = 30;
 
-/// The lap's parity, and whether there is no item.
+/// The parity of the round, and the bit of a slot without an item.
 const LAP: u32 = 1;
 const VOID: u32 = 2;
 const TAG_SHIFT: u32 = 32 - TAG_BITS;
@@ -261,8 +262,9 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
 
 /// The pushing half, which any number of threads may share or clone.
 ///
-/// Lock-free; no method allocates. The queue cannot be closed: when the consumer is dropped, items
-/// stay until the last half is dropped.
+/// Lock-free, and no method allocates; a batch runs the caller's iterator while it has slots
+/// claimed. The queue cannot be closed: when the consumer is dropped, items stay until the last
+/// half is dropped.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
 }
@@ -419,7 +421,9 @@ impl<T> Consumer<T> {
         self.ring.head.store(self.head, Ordering::Release);
     }
 
-    /// Returns whether no item is queued.
+    /// Returns `true` if the next slot is unwritten, so that [`take`](Self::take) returns `None`.
+    ///
+    /// `false` does not promise an item: the slots that are written may be without one.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -25,9 +25,10 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed
 /// twice meanwhile.
 ///
-/// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is
-/// wait-free, except that it reverses the list of the nodes that it takes. A thread that is
-/// suspended anywhere delays no other thread. No operation allocates.
+/// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is one
+/// swap, then a walk over the nodes taken, to reverse their order. A suspended producer delays no
+/// other thread; while the thread with the [`Consumer`] is suspended, no other thread can consume.
+/// No operation allocates.
 ///
 /// ```
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -41,7 +42,7 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// static FRONT: Queue<Box<Task>> = Queue::new();
 ///
 /// let task = |run| Box::new(Task { link: Link::new(), run });
-/// assert!(FRONT.push(task(|| 1)).unwrap()); // it was empty: wake the consumer
+/// assert!(FRONT.push(task(|| 1)).unwrap()); // the first since the last take: wake the consumer
 /// assert!(!FRONT.push(task(|| 2)).unwrap());
 ///
 /// let mut consumer = FRONT.consumer().expect("nothing else consumes");

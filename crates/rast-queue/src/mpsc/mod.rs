@@ -1,8 +1,9 @@
 //! Many producers, one consumer: the front queue of a task scheduler.
 //!
-//! A push is one compare-exchange and returns whether it found the queue empty, so that exactly one
-//! producer wakes the consumer. The consumer takes all queued items by one swap, in the order of
-//! the pushes. A thread that is suspended anywhere delays no other thread.
+//! A push is one compare-exchange. It returns whether it is the first push since the last take, so
+//! that exactly one producer wakes the consumer. The consumer takes all queued items by one swap,
+//! in the order of the pushes. A suspended producer delays no other thread; a suspended consumer
+//! delays no producer.
 //!
 //! Two types use the same protocol:
 //!
@@ -11,12 +12,10 @@
 //! | [`queue`] | the queue's own, in recycled blocks | one clone of [`Producer`] per thread | one [`Consumer`] |
 //! | [`intrusive::Queue`] | yours, with a [`Link`] inside | any thread, by shared reference | a guard that one thread has at a time |
 //!
-//! [`bounded`] is a different queue: a ring of slots for any number of producers, which use no
-//! memory each.
+//! [`bounded`] is a different queue: a ring of slots. A producer of it needs no memory of its own.
 //!
-//! No operation waits. To sleep, put a [`Signal`](crate::primitive::Signal) or an
-//! [`EventCount`](crate::primitive::EventCount) beside the queue, and notify it when a push returns
-//! `true`.
+//! No operation waits. To sleep, use a [`Parker`](crate::primitive::Parker) beside the queue.
+//! Unpark the consumer when a push returns `true`, and after the last producer was dropped:
 //!
 //! ```
 //! # #[cfg(feature = "std")] {
@@ -70,7 +69,7 @@ use boxed::Shared;
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
 /// let mut second = producer.clone();
-/// assert!(producer.push(1).unwrap()); // it was empty: wake the consumer
+/// assert!(producer.push(1).unwrap()); // the first since the last take: wake the consumer
 /// assert!(!second.push_batch([2, 3]).unwrap());
 /// assert_eq!(consumer.pop(), Some(1));
 /// assert_eq!(consumer.take_all().collect::<Vec<_>>(), [2, 3]);

@@ -9,9 +9,9 @@
 //!
 //! | value of `top` | meaning | changed by |
 //! | --- | --- | --- |
-//! | null | nothing was pushed since the last take | a push |
+//! | null | nothing was pushed since the last take | a push, the close |
 //! | a link | the newest link in the stack | a push, a take, the close |
-//! | [`CLOSED`] | closed for ever, and empty | no thread |
+//! | [`CLOSED`] | closed for ever, and empty | never |
 //!
 //! Rules:
 //!

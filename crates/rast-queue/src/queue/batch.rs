@@ -22,10 +22,10 @@ const LARGE: usize = 256;
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes the items that `items` yields, in order; returns how many.
     ///
-    /// Items of other producers may be queued between them. Up to 32 items share one claim, so a
-    /// batch is cheaper than single pushes. Items of 256 bytes or more are pushed one by one. Each
-    /// waiter is woken as soon as there is an item for it. Lock-free as [`push`](Self::push) is;
-    /// calls `handle_alloc_error` on lack of memory.
+    /// Up to 32 items are collected from the iterator and then pushed with one claim, so a batch is
+    /// cheaper than single pushes. Items of 256 bytes or more are pushed one by one. Items of other
+    /// producers may be queued between them. Each waiter is woken as soon as there is an item for
+    /// it. Lock-free as [`push`](Self::push) is; calls `handle_alloc_error` on lack of memory.
     ///
     /// # Panics
     ///

@@ -28,7 +28,7 @@
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
-//! | `bound` | consumers that check both words | consumers |
+//! | `bound` | consumers that check both words, or find that it was stale | consumers |
 //! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
 //! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | no thread | all |
@@ -81,11 +81,11 @@ pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: a thread that is suspended at any point delays no other thread, except a waiter that
-/// it was about to wake. There is one limit: if at least half of [`MOST_PINS`](Self::MOST_PINS)
-/// threads are at the end of the same segment of one queue at once, further threads may wait there
-/// until one of them has continued. [`is_lock_free`](Self::is_lock_free) lists the targets on which
-/// the queue is lock-free.
+/// Lock-free: no thread waits for a thread that is suspended, except a waiter that the suspended
+/// thread was about to wake. There is one limit: if at least half of
+/// [`MOST_PINS`](Self::MOST_PINS) threads are at the end of the same segment of one queue at once,
+/// further threads may wait there until one of them has continued.
+/// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
 /// push. Memory comes from `A`, in segments of

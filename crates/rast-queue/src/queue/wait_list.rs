@@ -1,11 +1,11 @@
 //! The wait list: a table with an entry, here called a place, for each waiter. It is changed
 //! without a lock.
 //!
-//! A place has two bits. TAKEN is set from the waiter's `enter` to its `leave`. WAITING is set
-//! until another thread wakes the waiter or the waiter leaves. The read-modify-write that clears
-//! WAITING decides between these two. So one read-modify-write cancels a waiter whose time is up,
-//! and a cancelled waiter leaves nothing in the list. A thread that is suspended at any step keeps
-//! one place and, if it is waking a waiter, that one wake-up.
+//! A place has two bits. The waiter sets TAKEN, and the last thread that uses the place clears it:
+//! the waiter or its waker. WAITING is set until another thread wakes the waiter or the waiter
+//! leaves; the read-modify-write that clears WAITING decides between these two. So one
+//! read-modify-write cancels a waiter whose time is up. A thread that is suspended at any step
+//! keeps one place and, if it is waking a waiter, that one wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries

@@ -82,10 +82,9 @@ pub struct Consumer<T, A: Allocator = Global> {
     end: u64,
 }
 
-// SAFETY: what a consumer reaches on another thread are items of type T, which are moved or dropped
-// there, and the allocator, which the halves use from wherever they are, at once, and the last
-// drops; T is Send, and A is Send and Sync. The words that the halves share are atomic, and the
-// rules of the queue keep the slots apart.
+// SAFETY: on another thread a consumer moves or drops items, and all halves use the allocator at
+// the same time, which the last one drops; T is Send, and A is Send and Sync. The words that the
+// halves share are atomic, and by the rules of the queue no two halves access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
 // SAFETY: methods with `&self` use the shared words, which are atomic, read fields that only

@@ -28,8 +28,8 @@
 //! | header `gone` | each half, once | both | when the half is dropped, last |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the true index; it is ahead of the published one inside a batch or chunk |
 //! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word, for `limit` plus the capacity |
-//! | `Consumer::pace` | consumer | consumer | when a `pop` finds nothing |
-//! | `Consumer::wait` | consumer | consumer | when a batch must load the header's `tail` |
+//! | `Consumer::pause_due`, `pace` | consumer | consumer | when a `pop` finds the ring empty |
+//! | `Consumer::wait_due`, `wait` | consumer | consumer | when a batch must load the header's `tail` |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
 //!
 //! Rules:

@@ -45,8 +45,10 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// Fills one worker after the other up to the average load: the default
 /// balancer.
 ///
-/// The decision costs O((shards + pairs that talk) × log shards), in slices. Memory is in
-/// proportion to shards, workers and pairs that talk, and is kept for the next decision.
+/// The decision costs O((shards + pairs that talk) × log shards), in slices, and counts only the
+/// shards that were used in this window or a few before, about 20 for one that took a whole worker.
+/// Memory is in proportion to shards, workers and pairs that talk, and is kept for the next
+/// decision.
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId};
@@ -62,12 +64,12 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// let next = loop {
 ///     match greedy.step(&view, &now, 8) {
 ///         Decision::Pending => continue,
-///         Decision::Keep => panic!("a skewed load is mended"),
-///         Decision::Adopt(next) => break next,
+///         decision => break decision.next(&now)?.expect("a skewed load is mended"),
 ///     }
 /// };
 /// assert_ne!(next.owner(ShardId(0)), next.owner(ShardId(2)));
 /// assert_eq!(next.moved_from(&now), 2);
+/// # Ok::<(), rast_sharder::AssignmentError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Greedy {
@@ -77,8 +79,17 @@ pub struct Greedy {
     least_window: Nanos,
     rates: Rates,
     plan: Plan,
-    /// The rates are taken in, and the plan is under way.
-    is_planning: bool,
+    stage: Stage,
+}
+
+/// What a decision is at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    /// The figures are taken in.
+    Rates,
+    Plan,
+    /// The plan is worth it, and its moves are listed.
+    Moves,
 }
 
 impl Greedy {
@@ -92,7 +103,7 @@ impl Greedy {
             least_window: LEAST_WINDOW,
             rates: Rates::default(),
             plan: Plan::default(),
-            is_planning: false,
+            stage: Stage::Rates,
         }
     }
 
@@ -138,8 +149,8 @@ impl Greedy {
         self
     }
 
-    /// Weighs the finished plan against the current assignment.
-    fn judge(&mut self, verdict: Verdict, current: &Assignment) -> Decision {
+    /// Returns whether the finished plan is better than the current assignment by enough.
+    fn is_worth(&self, verdict: Verdict, current: &Assignment) -> bool {
         let Verdict {
             moved,
             average,
@@ -151,14 +162,7 @@ impl Greedy {
         // Both sides of the comparison are noisy, and the plan was picked as the
         // best of many, so the lucky side of its noise is in it.
         let noise = NOISE * (now.1 + then.1).sqrt() / average;
-        let is_better = moved > 0 && gain > self.margin + self.charge * share + noise;
-        if !is_better {
-            return Decision::Keep;
-        }
-        match Assignment::new(self.plan.take_owners(), current.workers()) {
-            Ok(next) => Decision::Adopt(next),
-            Err(_) => unreachable!("a plan names workers that exist"),
-        }
+        moved > 0 && gain > self.margin + self.charge * share + noise
     }
 }
 
@@ -170,39 +174,47 @@ impl Default for Greedy {
 
 impl Balancer for Greedy {
     fn begin(&mut self, view: &LoadView, current: &Assignment) {
-        self.is_planning = false;
+        self.stage = Stage::Rates;
         if current.workers() > 1 {
             self.rates.begin(view.shards());
         }
     }
 
     fn step(&mut self, view: &LoadView, current: &Assignment, budget: usize) -> Decision {
-        if current.workers() == 1 {
+        let is_same = current.shards() == view.shards() && current.workers() == view.workers();
+        if current.workers() == 1 || !is_same {
             return Decision::Keep;
         }
         let budget = budget.clamp(1, isize::MAX as usize);
-        if !self.is_planning {
-            return match self.rates.update(view, self.least_window, budget) {
+        match self.stage {
+            Stage::Rates => match self.rates.update(view, current, self.least_window, budget) {
                 None => Decision::Pending,
-                Some(true) if current.shards() == view.shards() => {
+                Some(true) => {
                     let penalty = self.penalty.as_nanos() as f64 / 1e9;
                     (self.plan).begin(&self.rates, penalty, self.charge, current);
-                    self.is_planning = true;
+                    self.stage = Stage::Plan;
                     Decision::Pending
                 }
-                Some(_) => Decision::Keep,
-            };
-        }
-        match self.plan.step(&self.rates, current, view.pins(), budget) {
-            Planned::More => Decision::Pending,
-            Planned::Idle => {
-                self.is_planning = false;
-                Decision::Keep
-            }
-            Planned::Done(verdict) => {
-                self.is_planning = false;
-                self.judge(verdict, current)
-            }
+                Some(false) => Decision::Keep,
+            },
+            Stage::Plan => match self.plan.step(&self.rates, current, view, budget) {
+                Planned::More => Decision::Pending,
+                Planned::Done(verdict) if self.is_worth(verdict, current) => {
+                    self.stage = Stage::Moves;
+                    Decision::Pending
+                }
+                Planned::Idle | Planned::Done(_) => {
+                    self.stage = Stage::Rates;
+                    Decision::Keep
+                }
+            },
+            Stage::Moves => match self.plan.moves(&self.rates, current, budget) {
+                None => Decision::Pending,
+                Some(moves) => {
+                    self.stage = Stage::Rates;
+                    Decision::Move(moves)
+                }
+            },
         }
     }
 }

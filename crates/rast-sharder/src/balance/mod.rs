@@ -13,7 +13,9 @@ mod trials;
 
 pub use greedy::Greedy;
 
-use crate::assignment::Assignment;
+use std::vec::Vec;
+
+use crate::assignment::{Assignment, AssignmentError, Move};
 use crate::load::LoadView;
 
 /// What a slice of a decision came to.
@@ -24,14 +26,53 @@ pub enum Decision {
     /// The current assignment stays.
     Keep,
     /// This assignment follows. It must cover the same shards and workers as
-    /// the current one, else it is refused and reported.
+    /// the current one, else it is refused and reported. It is compared with the current one, so
+    /// it costs something for each shard.
     Adopt(Assignment),
+    /// These shards move, and all others stay. Each shard is named once, else the moves are
+    /// refused and reported. It costs something for each move.
+    Move(Vec<Move>),
+}
+
+impl Decision {
+    /// Returns the assignment that follows, if it is another one.
+    ///
+    /// # Errors
+    ///
+    /// [`AssignmentError`] if a move names a shard or a worker that does not exist.
+    ///
+    /// ```
+    /// use rast_sharder::{Assignment, Decision, Move, ShardId, WorkerId};
+    ///
+    /// let now = Assignment::round_robin(2, 2);
+    /// let moves = vec![Move { shard: ShardId(0), to: WorkerId(1) }];
+    /// let next = Decision::Move(moves).next(&now)?;
+    /// assert_eq!(next, Some(Assignment::new(vec![WorkerId(1); 2], 2)?));
+    /// assert_eq!(Decision::Keep.next(&now)?, None);
+    /// # Ok::<(), rast_sharder::AssignmentError>(())
+    /// ```
+    pub fn next(self, current: &Assignment) -> Result<Option<Assignment>, AssignmentError> {
+        match self {
+            Self::Pending | Self::Keep => Ok(None),
+            Self::Adopt(next) => Ok(Some(next)),
+            Self::Move(moves) => {
+                let mut next = current.clone();
+                next.apply(&moves)?;
+                Ok(Some(next))
+            }
+        }
+    }
 }
 
 /// Decides on a new assignment.
 ///
 /// Both calls run on the thread of the epoch's leader.
 /// A panic leaves the current assignment in force and is reported.
+///
+/// A decision that goes through [`LoadView::used`] and returns [`Decision::Move`] costs what the
+/// used shards cost, however many others are idle. One that keeps figures per shard takes each
+/// shard that is not in the list as one without load in the
+/// [window of its worker](LoadView::worker_window).
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, LoadView, WorkerId};

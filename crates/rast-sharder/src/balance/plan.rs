@@ -1,11 +1,15 @@
 //! A decision of `Greedy` under way, in steps of bounded work.
 //!
 //! ```text
-//!   Gather ─→ Reset ─→ Pin ─→ Sort ─→ Now ─→ Place ─→ Overlap ─→ Heap ─→ Label
-//!   heavy     workers         by       │     │                            │
-//!   shards                    load     Idle  └ groups            Owners ←─┘
-//!                                                     Done ←─ Then ←─┘
+//!   Grow ─→ Gather ─→ Reset ─→ Pin ─→ Sort ─→ Now ─→ Place ─→ Overlap ─→ Heap ─→ Label
+//!   once    heavy     workers         by       │     │                            │
+//!           shards                    load     Idle  └ groups             Count ←─┘
+//!                                             Moves ←─ Done ←─ Then ←────────┘
 //! ```
+//!
+//! All stages but the first go through the active shards of the rates alone. A shard that is not
+//! active keeps its owner, and has no ties to an active one. The lists by shard hold for it what
+//! they held before, and nothing reads that.
 //!
 //! Each placement chooses among three candidates instead of all shards that wait, so it costs
 //! O(log shards) and its ties:
@@ -15,8 +19,8 @@
 //! 2. the heaviest shard at home in the group that fits, from a list that is gone through once;
 //! 3. the heaviest shard that fits, by a binary search and links past those that are placed.
 //!
-//! The lists keep their memory from decision to decision, and each is written a unit at a time:
-//! fresh memory costs a page fault for every 4 KiB, and a list of all shards is many of them.
+//! The lists keep their memory from decision to decision, and fresh memory is written a unit at a
+//! time: it costs a page fault for every 4 KiB, and a list of all shards is many of them.
 
 use core::ops::Range;
 use std::cmp::{Ordering, Reverse};
@@ -26,8 +30,9 @@ use std::vec::Vec;
 use hashbrown::HashMap;
 
 use super::rates::{Rates, Tie};
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, Move};
 use crate::ids::{ShardId, WorkerId};
+use crate::load::LoadView;
 
 /// While no worker is busier than this, there is nothing to gain.
 const LEAST_BUSY: f64 = 0.02;
@@ -62,12 +67,14 @@ const NONE: u32 = u32::MAX;
 /// What is done to the item at `Plan::at`, until there is none.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
-    /// Figures of a shard are set to their start; heavy shards go to the heap.
+    /// Memory is taken for the figures of a shard, in the first decision.
     #[default]
+    Grow,
+    /// Figures of a shard are set to their start; heavy shards go to the heap.
     Gather,
     /// Figures of a worker are set to their start.
     Reset,
-    /// A pinned shard goes to its group.
+    /// A shard goes to its group if it is pinned.
     Pin,
     Sort,
     Now,
@@ -75,8 +82,11 @@ enum Stage {
     Overlap,
     Heap,
     Label,
-    Owners,
+    /// Shards that move are counted.
+    Count,
     Then,
+    /// Shards that move are listed, once the plan was found to be worth it.
+    Moves,
 }
 
 /// What a step left.
@@ -150,8 +160,8 @@ pub(super) struct Plan {
     overlap_at: HashMap<(u16, u16), u32>,
     label: Vec<u16>,
     taken: Vec<bool>,
-    owners: Vec<WorkerId>,
     moved: usize,
+    moves: Vec<Move>,
     now: Costs,
     then: Costs,
 }
@@ -160,19 +170,23 @@ impl Plan {
     /// Begins a decision.
     pub(super) fn begin(&mut self, rates: &Rates, penalty: f64, charge: f64, current: &Assignment) {
         let shards = current.shards();
-        self.enter(Stage::Gather);
         self.average = rates.total() / current.workers() as f64;
         self.stay = charge * self.average / shards as f64;
         self.penalty = penalty;
+        let active = rates.active().len();
         self.heap.clear();
-        self.heap.reserve(shards);
-        restart(&mut self.order, shards);
-        restart(&mut self.rank, shards);
-        restart(&mut self.links, shards + 1);
-        restart(&mut self.next, shards);
-        restart(&mut self.group, shards);
-        restart(&mut self.passing, shards);
-        restart(&mut self.owners, shards);
+        self.heap.reserve(active);
+        self.order.clear();
+        self.order.reserve(active);
+        self.links.clear();
+        self.links.reserve(active + 1);
+        if self.passing.len() != shards {
+            restart(&mut self.rank, shards);
+            restart(&mut self.next, shards);
+            restart(&mut self.group, shards);
+            restart(&mut self.passing, shards);
+        }
+        (self.stage, self.at) = (Stage::Grow, self.passing.len());
         for list in [&mut self.now, &mut self.then] {
             list.clear();
         }
@@ -184,12 +198,41 @@ impl Plan {
         self.taken.clear();
         self.overlaps.clear();
         self.overlap_at.clear();
+        self.moves.clear();
         (self.filling, self.spread, self.moved) = (None, (0, 0..0), 0);
     }
 
-    /// Takes the owners out of a plan that is made.
-    pub(super) fn take_owners(&mut self) -> Vec<WorkerId> {
-        core::mem::take(&mut self.owners)
+    /// Lists the moves of a plan that is made, for about `budget` units. Returns `None` until all
+    /// are listed.
+    pub(super) fn moves(
+        &mut self,
+        rates: &Rates,
+        current: &Assignment,
+        budget: usize,
+    ) -> Option<Vec<Move>> {
+        if !matches!(self.stage, Stage::Moves) {
+            self.enter(Stage::Moves);
+            self.moves.reserve_exact(self.moved);
+        }
+        let active = rates.active();
+        let end = active.len().min(self.at.saturating_add(budget));
+        for &shard in &active[self.at..end] {
+            let to = self.next_owner(shard as usize, current);
+            if to != current.owners()[shard as usize] {
+                let shard = ShardId(shard);
+                self.moves.push(Move { shard, to });
+            }
+        }
+        self.at = end;
+        (end == active.len()).then(|| core::mem::take(&mut self.moves))
+    }
+
+    /// Returns the owner of an active shard in the plan.
+    fn next_owner(&self, shard: usize, current: &Assignment) -> WorkerId {
+        match self.group[shard] {
+            NOWHERE => current.owners()[shard],
+            group => WorkerId(self.label[usize::from(group)]),
+        }
     }
 
     /// Works for about `budget` units, each of which takes less than about 0.2 µs.
@@ -197,27 +240,43 @@ impl Plan {
         &mut self,
         rates: &Rates,
         current: &Assignment,
-        pins: &[(ShardId, WorkerId)],
+        view: &LoadView,
         budget: usize,
     ) -> Planned {
         let (shards, workers) = (current.shards(), current.workers());
+        let active = rates.active();
         let mut left = budget as isize;
         while left > 0 {
             let at = self.at;
             self.at += 1;
             left -= 1;
             match self.stage {
-                Stage::Gather if at == shards => self.enter(Stage::Reset),
-                Stage::Gather => self.gather_one(at, rates),
-                Stage::Reset if at == workers => self.enter(Stage::Pin),
+                Stage::Grow if at == shards => self.enter(Stage::Gather),
+                Stage::Grow => {
+                    self.rank.push(NONE);
+                    self.next.push(NONE);
+                    self.group.push(NOWHERE);
+                    self.passing.push((0.0, NOWHERE));
+                }
+                Stage::Gather if at == active.len() => self.enter(Stage::Reset),
+                Stage::Gather => self.gather_one(active[at] as usize, rates),
+                Stage::Reset if at == workers => self.enter(match view.pins().is_empty() {
+                    true => Stage::Sort,
+                    false => Stage::Pin,
+                }),
                 Stage::Reset => self.reset_one(),
-                Stage::Pin if at == pins.len() => self.enter(Stage::Sort),
-                Stage::Pin => self.pin_one(pins[at], rates),
+                Stage::Pin if at == active.len() => self.enter(Stage::Sort),
+                Stage::Pin => {
+                    let shard = ShardId(active[at]);
+                    if let Some(worker) = view.pin_of(shard) {
+                        self.pin_one((shard, worker), rates);
+                    }
+                }
                 Stage::Sort => {
                     self.sort_one(current);
                     left -= 1;
                 }
-                Stage::Now if at == shards => {
+                Stage::Now if at == active.len() => {
                     if self.now.iter().all(|&(cost, _)| cost <= LEAST_BUSY) {
                         return Planned::Idle;
                     }
@@ -225,34 +284,37 @@ impl Plan {
                     self.enter(Stage::Place);
                 }
                 Stage::Now => {
-                    let owner = current.owners()[at];
-                    left -= self.cost(rates, at, owner, current.owners(), |plan| &mut plan.now);
+                    let shard = active[at] as usize;
+                    let owner_of = |shard: usize| current.owners()[shard];
+                    let (cost, variance) = self.cost(rates, shard, owner_of);
+                    add_cost(&mut self.now, owner_of(shard), cost, variance);
+                    left -= rates.ties[shard].len() as isize / 8;
                 }
                 Stage::Place => left -= self.place(rates, current),
-                Stage::Overlap if at == shards => self.enter(Stage::Heap),
-                Stage::Overlap => self.overlap_one(at, current),
+                Stage::Overlap if at == active.len() => self.enter(Stage::Heap),
+                Stage::Overlap => self.overlap_one(active[at] as usize, current),
                 Stage::Heap if at == self.overlaps.len() => self.enter(Stage::Label),
                 Stage::Heap => {
                     let count = f64::from(self.overlaps[at].1);
                     self.heap.push(Worth(count, Reverse(at as u32)));
                 }
                 Stage::Label => self.label_one(),
-                Stage::Owners if at == shards => self.enter(Stage::Then),
-                Stage::Owners => {
-                    let owner = current.owners()[at];
-                    let next = match self.group[at] {
-                        NOWHERE => owner,
-                        group => WorkerId(self.label[usize::from(group)]),
-                    };
-                    self.moved += usize::from(next != owner);
-                    self.owners.push(next);
+                Stage::Count if at == active.len() => self.enter(Stage::Then),
+                Stage::Count => {
+                    let shard = active[at] as usize;
+                    let moves = self.next_owner(shard, current) != current.owners()[shard];
+                    self.moved += usize::from(moves);
                 }
-                Stage::Then if at == shards => return Planned::Done(self.verdict()),
+                Stage::Then if at == active.len() => return Planned::Done(self.verdict()),
                 Stage::Then => {
-                    let owners = core::mem::take(&mut self.owners);
-                    left -= self.cost(rates, at, owners[at], &owners, |plan| &mut plan.then);
-                    self.owners = owners;
+                    let shard = active[at] as usize;
+                    let owner_of = |shard: usize| self.next_owner(shard, current);
+                    let (cost, variance) = self.cost(rates, shard, owner_of);
+                    let owner = owner_of(shard);
+                    add_cost(&mut self.then, owner, cost, variance);
+                    left -= rates.ties[shard].len() as isize / 8;
                 }
+                Stage::Moves => unreachable!("a plan that is made has no more steps"),
             }
         }
         Planned::More
@@ -263,10 +325,10 @@ impl Plan {
     }
 
     fn gather_one(&mut self, shard: usize, rates: &Rates) {
-        self.rank.push(NONE);
-        self.next.push(NONE);
-        self.group.push(NOWHERE);
-        self.passing.push((0.0, NOWHERE));
+        self.rank[shard] = NONE;
+        self.next[shard] = NONE;
+        self.group[shard] = NOWHERE;
+        self.passing[shard] = (0.0, NOWHERE);
         let load = rates.loads[shard];
         if load > self.average * LEAST_SHARE {
             self.heap.push(Worth(load, Reverse(shard as u32)));
@@ -319,24 +381,18 @@ impl Plan {
         home.last = shard;
     }
 
-    /// Adds what a shard costs its owner; returns the units that took.
+    /// Returns what a shard costs its owner, crossings included, and the variance of that.
     fn cost(
-        &mut self,
+        &self,
         rates: &Rates,
         shard: usize,
-        owner: WorkerId,
-        owners: &[WorkerId],
-        costs: impl FnOnce(&mut Self) -> &mut Costs,
-    ) -> isize {
-        let ties = &rates.ties[shard];
-        let apart = ties
-            .iter()
-            .filter(|tie| owners[tie.other as usize] != owner);
+        owner_of: impl Fn(usize) -> WorkerId,
+    ) -> (f64, f64) {
+        let owner = owner_of(shard);
+        let ties = rates.ties[shard].iter();
+        let apart = ties.filter(|tie| owner_of(tie.other as usize) != owner);
         let cut: f64 = apart.map(|tie| tie.rate() * self.penalty).sum();
-        let (cost, variance) = &mut costs(self)[owner.index()];
-        *cost += rates.loads[shard] + cut;
-        *variance += rates.noise(shard).powi(2);
-        ties.len() as isize / 8
+        (rates.loads[shard] + cut, rates.noise(shard).powi(2))
     }
 
     /// Returns the first rank from `rank` on that waits; the number of ranks if there is none.
@@ -353,7 +409,7 @@ impl Plan {
     /// Does one thing about placing; returns the units that took on top of one.
     fn place(&mut self, rates: &Rates, current: &Assignment) -> isize {
         if let Some(at) = self.spread.1.next() {
-            self.spread_one(rates.ties[self.spread.0][at], current);
+            self.spread_one(rates.ties[self.spread.0][at], rates, current);
             return 0;
         }
         let heaviest = self.waiting(0);
@@ -471,8 +527,9 @@ impl Plan {
     }
 
     /// Adds a tie of the shard placed last to the worth of the shard at its other end.
-    fn spread_one(&mut self, tie: Tie, current: &Assignment) {
+    fn spread_one(&mut self, tie: Tie, rates: &Rates, current: &Assignment) {
         let other = tie.other as usize;
+        debug_assert!(rates.is_active(other), "both shards of a tie are active");
         let Some(group) = self.filling else {
             return;
         };
@@ -511,7 +568,7 @@ impl Plan {
                 let worker = rest.next().expect("there are as many workers as groups");
                 *label = worker as u16;
             }
-            return self.enter(Stage::Owners);
+            return self.enter(Stage::Count);
         };
         let (group, owner) = self.overlaps[at as usize].0;
         let label = &mut self.label[usize::from(group)];
@@ -533,6 +590,13 @@ impl Plan {
             then: busiest(&self.then),
         }
     }
+}
+
+/// Adds what a shard costs its owner.
+fn add_cost(costs: &mut Costs, owner: WorkerId, cost: f64, variance: f64) {
+    let sums = &mut costs[owner.index()];
+    sums.0 += cost;
+    sums.1 += variance;
 }
 
 /// Empties a list and gives it room.

@@ -16,9 +16,26 @@
 //! windows. In the second a difference that is far out counts as a small multiple of the usual
 //! one (Huber 1964, "Robust estimation of a location parameter"), so that a step of the load
 //! leaves it nearly as it was.
+//!
+//! # What a window costs
+//!
+//! An idle shard's load halves with each window, and that need not be written down each time:
+//!
+//! ```text
+//!   used in the window ──→ active ──────────────→ resting
+//!                           │   in each window     nothing is done. When it is used again: its
+//!                           │   (idle: halves)     load × 1/2 for each window that has passed
+//!                           └─ idle, load below LEAST_LOAD, no ties ─→ resting
+//! ```
+//!
+//! So a window costs what the shards cost that were used in it or have been a short while ago, 20
+//! windows at most for a shard that took a whole worker. A resting shard stores the number of
+//! windows that it has taken in, and the sum of the loads of all resting shards is kept beside,
+//! because it halves as each of them does.
 
 use std::vec::Vec;
 
+use crate::assignment::Assignment;
 use crate::ids::ShardId;
 use crate::load::LoadView;
 use crate::timers::Nanos;
@@ -72,20 +89,39 @@ impl Tie {
     }
 }
 
+/// An idle shard whose load is below this share of a worker rests.
+const LEAST_LOAD: f64 = 1e-6;
+
+/// Past so many windows a load is zero, whatever it was: the least number is 2⁻¹⁰⁷⁴.
+const MOST_HALVINGS: u64 = 2_200;
+
+/// How many windows were taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// Those in which idle shards were measured.
+    windows: u64,
+    /// Those of them in which there was any load, and so noise.
+    loaded: u64,
+}
+
 /// What is taken in next, up to `Rates::at`.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
     /// Memory is taken for the figures of a shard, in the first decision.
     #[default]
     Grow,
+    /// Used shards become active.
+    Enter,
     /// Old traffic of a shard fades.
     Fade,
     /// New traffic is added.
     Add,
     /// What is too little is forgotten.
     Forget,
-    /// Loads are summed.
+    /// Loads of active shards are summed.
     Sum,
+    /// Loads of the window are summed.
+    SumNew,
     /// The load of a shard.
     Load,
     Done,
@@ -109,10 +145,23 @@ pub(super) struct Rates {
     last: Vec<f64>,
     /// By shard: its ties, in the order of the other shards. Both shards of a pair have the tie.
     pub(super) ties: Vec<Vec<Tie>>,
-    /// Whether a window of the shard was ever long enough.
+    /// Whether a window of the shard was ever long enough, up to what the shard has seen.
     known: Vec<bool>,
-    /// How many are.
-    known_count: usize,
+    /// Number of shards of which no window was ever long enough.
+    unknown: usize,
+    /// By shard: what it has taken in.
+    seen: Vec<Seen>,
+    /// The active shards.
+    active: Vec<u32>,
+    /// By shard: its place in `active`, if that entry names the shard.
+    places: Vec<u32>,
+    /// Sum of the loads of the resting shards.
+    resting: f64,
+    /// What all have taken in before this window, and with it.
+    passed: Seen,
+    passing: Seen,
+    /// Number of shards that were used in this window, and are still unknown.
+    unknown_used: usize,
     /// Windows taken in, up to [`PATIENCE`].
     windows: u32,
     stage: Stage,
@@ -126,12 +175,16 @@ impl Rates {
     pub(super) fn begin(&mut self, shards: usize) {
         if self.known.len() != shards || self.loads.len() != shards {
             *self = Self::default();
+            self.unknown = shards;
             self.loads.reserve_exact(shards);
             self.recent.reserve_exact(shards);
             self.usual.reserve_exact(shards);
             self.last.reserve_exact(shards);
             self.ties.reserve_exact(shards);
             self.known.reserve_exact(shards);
+            self.seen.reserve_exact(shards);
+            self.places.reserve_exact(shards);
+            self.active.reserve_exact(shards);
         }
         (self.stage, self.at, self.totals) = (Stage::Grow, self.known.len(), [0.0; 3]);
     }
@@ -141,14 +194,36 @@ impl Rates {
         self.totals[2]
     }
 
+    /// Returns the active shards. All others have about no load, and no ties.
+    pub(super) fn active(&self) -> &[u32] {
+        &self.active
+    }
+
+    /// Returns whether a shard is active.
+    pub(super) fn is_active(&self, shard: usize) -> bool {
+        self.active.get(self.places[shard] as usize) == Some(&(shard as u32))
+    }
+
     /// Takes a view in, for about `budget` units. Windows shorter than `least` say nothing and
     /// leave the old rates. Returns `None` until it is done, and then whether every shard is
     /// known by now, or was waited for long enough.
-    pub(super) fn update(&mut self, view: &LoadView, least: Nanos, budget: usize) -> Option<bool> {
+    pub(super) fn update(
+        &mut self,
+        view: &LoadView,
+        current: &Assignment,
+        least: Nanos,
+        budget: usize,
+    ) -> Option<bool> {
         let shards = view.shards();
-        let is_measured = |shard: usize| {
-            let load = view.loads()[shard];
-            load.window >= least && load.window > Nanos::ZERO && load.demand.is_finite()
+        let is_long = |window: Nanos| window >= least && window > Nanos::ZERO;
+        // The demand of a shard, if it was measured for long enough.
+        let measured = |shard: usize| {
+            let shard = ShardId::from_index(shard);
+            let (demand, window) = match view.load(shard) {
+                Some(load) => (load.demand, load.window),
+                None => (0.0, view.worker_window(current.owner(shard))),
+            };
+            (is_long(window) && demand.is_finite()).then_some(demand)
         };
         let mut left = budget as isize;
         while left > 0 {
@@ -156,7 +231,7 @@ impl Rates {
             self.at += 1;
             left -= 1;
             match self.stage {
-                Stage::Grow if at == shards => self.enter(Stage::Fade),
+                Stage::Grow if at == shards => self.enter(Stage::Enter),
                 Stage::Grow => {
                     self.loads.push(0.0);
                     self.recent.push(0.0);
@@ -164,59 +239,135 @@ impl Rates {
                     self.last.push(0.0);
                     self.ties.push(Vec::new());
                     self.known.push(false);
+                    self.seen.push(Seen::default());
+                    self.places.push(0);
                 }
-                Stage::Fade if at == shards => self.enter(Stage::Add),
+                Stage::Enter if at == view.used().len() => self.enter(Stage::Fade),
+                Stage::Enter => self.activate(view.used()[at].0.index()),
+                Stage::Fade if at == self.active.len() => self.enter(Stage::Add),
                 Stage::Fade => {
+                    let shard = self.active[at] as usize;
                     let known = &self.known;
                     // The window of the receiver counts, in both directions.
-                    let fade = |to: usize| match is_measured(to) {
-                        true => 1.0 - weight(known[to]) as f32,
-                        false => 1.0,
+                    let fade = |to: usize| match measured(to) {
+                        Some(_) => 1.0 - weight(known[to]) as f32,
+                        None => 1.0,
                     };
-                    let received = fade(at);
-                    for tie in &mut self.ties[at] {
+                    let received = fade(shard);
+                    for tie in &mut self.ties[shard] {
                         tie.received *= received;
                         tie.sent *= fade(tie.other as usize);
                     }
-                    left -= self.ties[at].len() as isize / 8;
+                    left -= self.ties[shard].len() as isize / 8;
                 }
                 Stage::Add if at == view.traffic().len() => self.enter(Stage::Forget),
                 Stage::Add => {
                     let edge = view.traffic()[at];
                     let to = edge.to.index();
-                    if is_measured(to) && edge.per_second.is_finite() && edge.from != edge.to {
+                    let is_measured = measured(to).is_some();
+                    if is_measured && edge.per_second.is_finite() && edge.from != edge.to {
+                        self.activate(edge.from.index());
+                        self.activate(to);
                         let fresh = edge.per_second.min(MOST_TRAFFIC) * weight(self.known[to]);
                         let fresh = fresh as f32;
                         left -= self.tie(edge.to, edge.from, |tie| tie.received += fresh);
                         left -= self.tie(edge.from, edge.to, |tie| tie.sent += fresh);
                     }
                 }
-                Stage::Forget if at == shards => self.enter(Stage::Sum),
+                Stage::Forget if at == self.active.len() => self.enter(Stage::Sum),
                 Stage::Forget => {
-                    self.ties[at].retain(|tie| tie.rate() > LEAST_TRAFFIC);
-                    left -= self.ties[at].len() as isize / 16;
+                    let ties = &mut self.ties[self.active[at] as usize];
+                    ties.retain(|tie| tie.rate() > LEAST_TRAFFIC);
+                    left -= ties.len() as isize / 16;
                 }
-                Stage::Sum if at == shards => self.enter(Stage::Load),
-                Stage::Sum => {
-                    self.totals[0] += self.loads[at];
-                    self.totals[1] += view.loads()[at].demand;
+                Stage::Sum if at == self.active.len() => {
+                    self.totals[0] += self.resting;
+                    self.enter(Stage::SumNew);
                 }
-                Stage::Load if at == shards => {
+                Stage::Sum => self.totals[0] += self.loads[self.active[at] as usize],
+                Stage::SumNew if at == view.used().len() => {
+                    let longest = (view.worker_windows().iter().max()).copied();
+                    self.pass(longest.is_some_and(is_long));
+                    self.enter(Stage::Load);
+                }
+                Stage::SumNew => self.totals[1] += view.used()[at].1.demand,
+                Stage::Load if at == self.active.len() => {
                     self.windows = PATIENCE.min(self.windows + 1);
+                    if self.passing.windows != self.passed.windows {
+                        self.unknown = self.unknown_used;
+                    }
+                    self.passed = self.passing;
                     self.enter(Stage::Done);
                 }
                 Stage::Load => {
-                    if is_measured(at) {
-                        self.take_load(at, view.loads()[at].demand);
-                    }
-                    self.totals[2] += self.loads[at];
+                    let shard = self.active[at] as usize;
+                    let is_idle = view.load(ShardId::from_index(shard)).is_none();
+                    self.take_in(shard, measured(shard), is_idle);
                 }
-                Stage::Done => {
-                    return Some(self.windows == PATIENCE || self.known_count == shards);
-                }
+                Stage::Done => return Some(self.windows == PATIENCE || self.unknown == 0),
             }
         }
         None
+    }
+
+    /// Counts the window, if idle shards were measured in it.
+    fn pass(&mut self, is_measured: bool) {
+        self.passing = self.passed;
+        self.unknown_used = 0;
+        if is_measured {
+            self.passing.windows += 1;
+            self.passing.loaded += u64::from(self.totals[1] > 0.0);
+            self.resting *= 1.0 - NEWEST;
+        }
+        self.totals[2] = self.resting;
+    }
+
+    /// Makes a shard active, and takes in the windows in which it rested.
+    fn activate(&mut self, shard: usize) {
+        if self.is_active(shard) {
+            return;
+        }
+        self.places[shard] = self.active.len() as u32;
+        self.active.push(shard as u32);
+        let (seen, passed) = (self.seen[shard], self.passed);
+        // Saturating: a shard may have seen a window whose decision was given up half-way.
+        let windows = passed.windows.saturating_sub(seen.windows);
+        let loaded = passed.loaded.saturating_sub(seen.loaded);
+        // It was measured, as a shard without load.
+        self.known[shard] |= windows > 0;
+        if self.loads[shard] > 0.0 {
+            self.loads[shard] *= (1.0 - NEWEST).powi(windows.min(MOST_HALVINGS) as i32);
+            let loaded = loaded.min(MOST_HALVINGS) as i32;
+            self.recent[shard] *= (1.0 - NEWEST).powi(loaded);
+            let usual = self.usual[shard] * (1.0 - USUAL).powi(loaded);
+            self.usual[shard] = usual.max(LEAST_NOISE);
+            self.resting = (self.resting - self.loads[shard]).max(0.0);
+        }
+        self.seen[shard] = passed;
+    }
+
+    /// Takes in the window of the active shard before `at`. The shard rests if it is idle and has
+    /// about no load and no ties.
+    fn take_in(&mut self, shard: usize, measured: Option<f64>, is_idle: bool) {
+        if let Some(demand) = measured {
+            self.take_load(shard, demand);
+        } else if !self.known[shard] {
+            match is_idle && self.passing.windows != self.passed.windows {
+                true => self.known[shard] = true,
+                false => self.unknown_used += 1,
+            }
+        }
+        self.seen[shard] = self.passing;
+        self.totals[2] += self.loads[shard];
+        let is_light = self.loads[shard] < LEAST_LOAD && self.ties[shard].is_empty();
+        if is_idle && is_light && measured.is_some() {
+            self.at -= 1;
+            self.active.swap_remove(self.at);
+            if let Some(&moved) = self.active.get(self.at) {
+                self.places[moved as usize] = self.at as u32;
+            }
+            self.resting += self.loads[shard];
+        }
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -250,12 +401,12 @@ impl Rates {
         let last = core::mem::replace(&mut self.last[shard], fresh / total);
         if !self.known[shard] {
             self.known[shard] = true;
-            self.known_count += 1;
+            self.unknown = self.unknown.saturating_sub(1);
             self.recent[shard] = fresh * FIRST_NOISE;
             *load = fresh;
             return;
         }
-        if old_total > 0.0 && new_total > 0.0 {
+        if new_total > 0.0 {
             let strayed = (fresh / new_total - last).abs() * old_total * TO_MEAN;
             self.recent[shard] += (strayed - self.recent[shard]) * NEWEST;
             if *load > 0.0 {
@@ -277,8 +428,16 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::WorkerId;
 
     const WINDOW: Nanos = Nanos::from_millis(10);
+
+    /// Takes a view of two shards in.
+    fn update(rates: &mut Rates, view: &LoadView) -> Option<bool> {
+        let current = Assignment::round_robin(view.shards(), view.workers());
+        rates.begin(view.shards());
+        rates.update(view, &current, WINDOW, usize::MAX / 2)
+    }
 
     #[test]
     fn a_step_is_noise_once() {
@@ -288,8 +447,7 @@ mod tests {
             let mut view = LoadView::new(2, 2);
             view.set(ShardId(0), one, WINDOW);
             view.set(ShardId(1), other, WINDOW);
-            rates.begin(2);
-            assert_eq!(rates.update(&view, WINDOW, usize::MAX / 2), Some(true));
+            assert_eq!(update(&mut rates, &view), Some(true));
             noise.push(rates.recent[0]);
         }
         // It halves with each window after the step.
@@ -307,8 +465,7 @@ mod tests {
             let mut view = LoadView::new(2, 2);
             view.set(ShardId(0), one, WINDOW);
             view.set(ShardId(1), 1.0 - one, WINDOW);
-            rates.begin(2);
-            assert_eq!(rates.update(&view, WINDOW, usize::MAX / 2), Some(true));
+            assert_eq!(update(&mut rates, &view), Some(true));
             (rates.noise(0) / rates.loads[0], rates.usual[0])
         };
         for window in 0..40 {
@@ -338,7 +495,8 @@ mod tests {
         view.set(ShardId(1), 0.2, Nanos::from_nanos(10));
         let mut update = |view: &LoadView| {
             rates.begin(2);
-            let step = || rates.update(view, Nanos::from_millis(1), 1);
+            let current = Assignment::round_robin(2, 2);
+            let step = || rates.update(view, &current, Nanos::from_millis(1), 1);
             core::iter::repeat_with(step).find_map(|done| done)
         };
         assert_eq!(update(&view), Some(false), "shard 1 is unknown");
@@ -355,5 +513,142 @@ mod tests {
         };
         assert_eq!(rates.ties[0], [tie(1, 0.0, 100.0)]);
         assert_eq!(rates.ties[1], [tie(0, 100.0, 0.0)]);
+    }
+
+    /// The same rates by going through all shards in each window.
+    struct Naive {
+        loads: Vec<f64>,
+        recent: Vec<f64>,
+        usual: Vec<f64>,
+        last: Vec<f64>,
+        known: Vec<bool>,
+    }
+
+    impl Naive {
+        fn new(shards: usize) -> Self {
+            Self {
+                loads: std::vec![0.0; shards],
+                recent: std::vec![0.0; shards],
+                usual: std::vec![FIRST_NOISE; shards],
+                last: std::vec![0.0; shards],
+                known: std::vec![false; shards],
+            }
+        }
+
+        /// Takes in what a window measured, by shard.
+        fn take_in(&mut self, measured: &[Option<f64>], total: f64) {
+            let old_total: f64 = self.loads.iter().sum();
+            for (shard, &fresh) in measured.iter().enumerate() {
+                let Some(fresh) = fresh else {
+                    continue;
+                };
+                let share = fresh / if total > 0.0 { total } else { 1.0 };
+                let last = core::mem::replace(&mut self.last[shard], share);
+                if !core::mem::replace(&mut self.known[shard], true) {
+                    self.recent[shard] = fresh * FIRST_NOISE;
+                    self.loads[shard] = fresh;
+                    continue;
+                }
+                let load = self.loads[shard];
+                if old_total > 0.0 && total > 0.0 {
+                    let strayed = (share - last).abs() * old_total * TO_MEAN;
+                    self.recent[shard] = (self.recent[shard] + strayed) / 2.0;
+                    if load > 0.0 {
+                        let usual = self.usual[shard];
+                        let most = OUTLIER * usual.max(FIRST_NOISE);
+                        let usual = usual + ((strayed / load).min(most) - usual) * USUAL;
+                        self.usual[shard] = usual.max(LEAST_NOISE);
+                    }
+                }
+                self.loads[shard] = (load + fresh) / 2.0;
+            }
+        }
+    }
+
+    /// Asserts that two figures are equal, except for rounding.
+    fn assert_near(one: f64, other: f64, what: &str) {
+        let apart = (one - other).abs();
+        assert!(
+            apart <= 1e-9 * one.abs().max(other.abs()) + 1e-12,
+            "{what}: {one} and {other}"
+        );
+    }
+
+    /// Uses random shards in windows of random lengths, and compares with going through all.
+    fn compare_with_naive(shards: usize, windows: usize, seed: u64) {
+        use crate::primitive::Random;
+        std::println!("{shards} shards, seed {seed:#x}");
+        let mut random = Random::new(seed);
+        let current = Assignment::round_robin(shards, 2);
+        let (mut rates, mut naive) = (Rates::default(), Naive::new(shards));
+        let mut view = LoadView::new(2, shards);
+        for window in 0..windows {
+            view.clear();
+            let is_short = random.below(8) == 0;
+            let length = match is_short {
+                true => Nanos::from_nanos(1),
+                false => WINDOW,
+            };
+            for worker in [0, 1].map(WorkerId) {
+                view.set_worker_window(worker, length);
+            }
+            // None at all, a few that come again and again, or any.
+            let (count, below) = match random.below(6) {
+                0 => (0, 1),
+                1..=3 => (1 + random.below(8), shards.min(10)),
+                _ => (1 + random.below(20), shards),
+            };
+            let mut measured = std::vec![(!is_short).then_some(0.0); shards];
+            for _ in 0..count {
+                let shard = random.below(below);
+                // A shard that came late has a window of its own.
+                let is_late = random.below(5) == 0;
+                let own = if is_late {
+                    Nanos::from_nanos(1)
+                } else {
+                    length
+                };
+                let demand = random.fraction();
+                view.set(ShardId::from_index(shard), demand, own);
+                measured[shard] = (own >= WINDOW).then_some(demand);
+            }
+            let total = view.used().iter().map(|(_, load)| load.demand).sum();
+            naive.take_in(&measured, total);
+            rates.begin(shards);
+            let budget = 1 + random.below(1_000);
+            let update = || rates.update(&view, &current, WINDOW, budget);
+            let is_known = core::iter::repeat_with(update).find_map(|done| done);
+            let all_known = naive.known.iter().all(|&known| known);
+            let is_patient = window + 1 >= PATIENCE as usize;
+            assert_eq!(is_known, Some(all_known || is_patient), "window {window}");
+            assert_near(rates.total(), naive.loads.iter().sum(), "the sum");
+            for shard in 0..shards {
+                // What is left of a resting shard is less than what makes one active.
+                let is_resting = !rates.is_active(shard);
+                assert!(!is_resting || naive.loads[shard] < LEAST_LOAD);
+            }
+        }
+        assert!(
+            rates.active().len() < 400.min(shards + 1),
+            "{} active shards",
+            rates.active().len()
+        );
+        for shard in 0..shards {
+            rates.activate(shard);
+            assert_near(rates.loads[shard], naive.loads[shard], "a load");
+            assert_near(rates.recent[shard], naive.recent[shard], "new noise");
+            assert_near(rates.usual[shard], naive.usual[shard], "usual noise");
+        }
+    }
+
+    #[test]
+    fn lazy_rates_equal_those_of_a_model_that_goes_through_all() {
+        for seed in 1..=100 {
+            compare_with_naive(10, 120, seed);
+        }
+        for seed in 1..=3 {
+            compare_with_naive(10_000, 120, seed);
+        }
+        compare_with_naive(100_000, 60, 7);
     }
 }

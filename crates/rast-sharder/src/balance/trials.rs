@@ -85,8 +85,7 @@ fn decide(
     loop {
         match greedy.step(view, now, 256) {
             Decision::Pending => {}
-            Decision::Keep => return None,
-            Decision::Adopt(next) => return Some(next),
+            decision => return decision.next(now).expect("what moves exists"),
         }
     }
 }

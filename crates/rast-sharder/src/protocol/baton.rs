@@ -6,6 +6,7 @@ use std::boxed::Box;
 use std::fmt;
 
 use super::inbox::Inbox;
+use super::page::Page;
 use super::park::Park;
 use super::word::{FREE, Word, holder_in};
 use crate::assignment::Assignment;
@@ -15,14 +16,51 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// One of the two tables of owners.
-#[derive(Debug)]
-pub(super) struct Page {
-    /// Owners of the shards in the epochs of this page.
-    pub(super) owners: Assignment,
-    /// Number of requests for an epoch that were made before this epoch was decided, and so are
-    /// answered by it.
-    pub(super) served: u32,
+/// Which worker holds a shard.
+pub(super) struct Holder {
+    pub(super) word: AtomicU32,
+    /// Index of the shard in the list of its holder.
+    place: UnsafeCell<u32>,
+}
+
+impl Holder {
+    fn free() -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            place: UnsafeCell::new(0),
+        }
+    }
+
+    /// Returns the index that the holder gave the shard.
+    ///
+    /// # Safety
+    ///
+    /// The caller's worker holds the shard.
+    pub(super) unsafe fn place(&self) -> usize {
+        self.place.with(|place| {
+            // SAFETY: only the holder accesses the cell. The Acquire of its swap in take orders
+            // the accesses of earlier holders before this one.
+            unsafe { *place as usize }
+        })
+    }
+
+    /// Sets the index of the shard in its holder's list.
+    ///
+    /// # Safety
+    ///
+    /// The caller's worker holds the shard.
+    pub(super) unsafe fn set_place(&self, index: usize) {
+        self.place.with_mut(|place| {
+            // SAFETY: as in `place`. The number of shards fits 31 bits.
+            unsafe { *place = index as u32 };
+        });
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder").finish_non_exhaustive()
+    }
 }
 
 /// Where a worker sleeps.
@@ -47,7 +85,7 @@ pub struct Baton {
     /// Number of calls of `notify_all`.
     pub(super) notices: CachePadded<AtomicU32>,
     pub(super) pages: [UnsafeCell<Page>; 2],
-    pub(super) holders: Box<[CachePadded<AtomicU32>]>,
+    pub(super) holders: Box<[CachePadded<Holder>]>,
     pub(super) seats: Box<[CachePadded<Seat>]>,
     /// Wake-ups on their way, by receiving worker.
     pub(super) inboxes: Box<[Inbox]>,
@@ -55,10 +93,11 @@ pub struct Baton {
     pub(super) sleeps: bool,
 }
 
-// SAFETY: the only cells in it are the pages. Only the leader writes a page, while no thread reads
-// it (rule 4: all have promised in the epoch of the other page, so all have left this page). Only
-// members of its epoch read it, after the Acquire load that showed them the epoch. All other fields
-// are Sync by themselves.
+// SAFETY: the only cells in it are the pages and the places of the shards. Only the leader writes a
+// page, while no thread reads it (rule 4: all have promised in the epoch of the other page, so all
+// have left this page). Only members of its epoch read it, after the Acquire load that showed them
+// the epoch. Only the holder of a shard accesses its place, by the obligation of its functions. All
+// other fields are Sync by themselves.
 unsafe impl Sync for Baton {}
 
 impl Baton {
@@ -84,18 +123,9 @@ impl Baton {
             stop: CachePadded::new(AtomicU32::new(0)),
             requests: CachePadded::new(AtomicU32::new(0)),
             notices: CachePadded::new(AtomicU32::new(0)),
-            pages: [
-                UnsafeCell::new(Page {
-                    owners: first.clone(),
-                    served: 0,
-                }),
-                UnsafeCell::new(Page {
-                    owners: first.clone(),
-                    served: 0,
-                }),
-            ],
+            pages: [0, 1].map(|_| UnsafeCell::new(Page::first(first))),
             holders: (0..shards)
-                .map(|_| CachePadded::new(AtomicU32::new(FREE)))
+                .map(|_| CachePadded::new(Holder::free()))
                 .collect(),
             seats,
             inboxes: (0..workers).map(|_| Inbox::new(workers, shards)).collect(),
@@ -141,7 +171,7 @@ impl Baton {
     #[inline]
     pub(super) fn target(&self, shard: ShardId) -> Option<WorkerId> {
         // Relaxed: a worker that no longer holds the shard forwards the wake-up. [HO1]
-        match holder_in(self.holders[shard.index()].load(Ordering::Relaxed)) {
+        match holder_in(self.holders[shard.index()].word.load(Ordering::Relaxed)) {
             None => self.settle(shard),
             holder => holder,
         }
@@ -161,9 +191,10 @@ impl Baton {
     /// the acquisition sees what the waker wrote. Otherwise this one returns that worker.
     #[cold]
     pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
+        let holder = &self.holders[shard.index()].word;
         // AcqRel: pairs with the swap in take. Release publishes what the waker wrote to the
         // worker that takes the shard; a load would not, and could return an old value. [HO7]
-        holder_in(self.holders[shard.index()].fetch_add(0, Ordering::AcqRel))
+        holder_in(holder.fetch_add(0, Ordering::AcqRel))
     }
 
     /// Wakes all workers that sleep, and makes those that are about to sleep run another round.
@@ -177,7 +208,7 @@ impl Baton {
     /// Returns the current holder of `shard`. A hint: it may be out of date on return.
     pub fn holder(&self, shard: ShardId) -> Option<WorkerId> {
         // Relaxed: a hint; no data is read through it. [HO2]
-        holder_in(self.holders[shard.index()].load(Ordering::Relaxed))
+        holder_in(self.holders[shard.index()].word.load(Ordering::Relaxed))
     }
 
     /// Wakes all workers that sleep, except `but`.

@@ -7,7 +7,7 @@
 //! is_stopping ─ yes → leave, release each
 //!      │ no
 //! look ─ new epoch → for each of leaving(): on_release, release_next
-//!      │             restart the figures of the shards that are kept
+//!      │             open a window
 //! take → on_acquire for each taken
 //!      │
 //! a turn of each ready shard
@@ -23,6 +23,7 @@ use std::vec::Vec;
 
 use super::baton::{Baton, Seat};
 use super::inbox::{Mark, Outbox};
+use super::page::Change;
 use super::park::{Park, ThreadPark};
 use super::word::{FREE, ONE_PROMISE, Word, held_by};
 use crate::assignment::Assignment;
@@ -320,8 +321,8 @@ impl Member {
         self.phase == Phase::Open
     }
 
-    /// Loads the word. On a new epoch it sorts the held shards into kept and leaving, and collects
-    /// the wanted ones. Returns whether the epoch is new.
+    /// Loads the word. On a new epoch it goes through the changes, for the held shards that leave
+    /// and for those that are wanted. Returns whether the epoch is new.
     pub fn look(&mut self) -> bool {
         // Acquire: pairs with the Release in publish; the reads of the page, and the restart of
         // figures after the leader's reads, come after it. [SH1]
@@ -339,28 +340,27 @@ impl Member {
         let Self {
             baton,
             worker,
-            local,
             held,
             wanted,
             leaving,
             served,
             ..
         } = self;
+        let baton: &Baton = baton;
         baton.pages[page_of(word.epoch())].with(|page| {
             // SAFETY: this member is in the epoch of the page, seen by the load above, and has not
             // promised in it. The leader writes this page only after that promise and a further
             // epoch (rule 4).
             let page = unsafe { &*page };
             *served = page.served;
-            held.retain(|&shard| {
-                let keep = page.owners.owner(shard) == *worker;
-                if !keep {
-                    leaving.push(shard);
+            for change in &page.changes {
+                if change.from == *worker {
+                    drop_held(baton, held, change.shard);
+                    leaving.push(change.shard);
+                } else if change.to == *worker {
+                    wanted.push(change.shard);
                 }
-                keep
-            });
-            let mine = page.owners.shards_of(*worker);
-            wanted.extend(mine.filter(|shard| !local[shard.index()]));
+            }
         });
         self.check_invariants();
         true
@@ -396,9 +396,10 @@ impl Member {
             return;
         };
         self.local[shard.index()] = false;
+        let holder = &self.baton.holders[shard.index()].word;
         // Release: pairs with the AcqRel in take; publishes the shard's state. A swap, so that all
         // writes to the word but the first are read-modify-writes, in one order. [HO3]
-        self.baton.holders[shard.index()].swap(FREE, Ordering::Release);
+        holder.swap(FREE, Ordering::Release);
         // SeqCst: pairs with the fence in park; either the new owner's check sees the shard free,
         // or the load of its seat sees it asleep. [SO7]
         fence(Ordering::SeqCst);
@@ -423,7 +424,7 @@ impl Member {
             let shard = self.wanted[at];
             let holder = &self.baton.holders[shard.index()];
             // Relaxed: the swap below acquires. [HO4]
-            if holder.load(Ordering::Relaxed) == FREE {
+            if holder.word.load(Ordering::Relaxed) == FREE {
                 // The word is free, and no other worker takes the shard. Of two epochs' owners the
                 // older one held it before the newer epoch was published (rule 3), and in one epoch
                 // the page names one owner.
@@ -431,7 +432,9 @@ impl Member {
                 // AcqRel: Acquire pairs with the Release in release_next, for the shard's state.
                 // The swap also pairs with the read-modify-write in settle: either that one returns
                 // this worker, or this one sees what the waker wrote before it. [HO5]
-                holder.swap(held_by(self.worker), Ordering::AcqRel);
+                holder.word.swap(held_by(self.worker), Ordering::AcqRel);
+                // SAFETY: this worker holds the shard since the swap.
+                unsafe { holder.set_place(self.held.len()) };
                 self.local[shard.index()] = true;
                 self.held.push(shard);
                 self.wanted.swap_remove(at);
@@ -511,26 +514,49 @@ impl Member {
         })
     }
 
-    /// Publishes the next epoch, with `next` or the current assignment, and wakes all workers.
+    /// Publishes the next epoch, with `next` or the current assignment, and wakes all workers. The
+    /// cost follows the number of shards; see [`publish_changes`](Self::publish_changes).
     ///
     /// # Panics
     ///
     /// If this member does not lead, or `next` has another shape. The caller checks what a balancer
     /// returns.
     pub fn publish(&mut self, leader: Leader, next: Option<&Assignment>) {
+        let changes = self.with_assignment(|current| {
+            let next = next.unwrap_or(current);
+            assert!(next.fits(current), "an epoch keeps shards and workers");
+            let owners = current.owners().iter().zip(next.owners()).enumerate();
+            let changed = owners.filter(|(_, (from, to))| from != to);
+            let change = |(at, (&from, &to)): (usize, (&WorkerId, &WorkerId))| Change {
+                shard: ShardId::from_index(at),
+                from,
+                to,
+            };
+            changed.map(change).collect::<Vec<_>>()
+        });
+        self.publish_changes(leader, &changes);
+    }
+
+    /// Publishes the next epoch, with these changes of the current assignment, and wakes all
+    /// workers. The cost follows the changes and the workers.
+    ///
+    /// # Panics
+    ///
+    /// If this member does not lead, or if a change names what does not exist, a wrong owner, or a
+    /// shard that another change names. The caller checks what a balancer returns.
+    pub fn publish_changes(&mut self, leader: Leader, changes: &[Change]) {
         assert!(self.phase == Phase::Leading, "the leader publishes");
         let members = self.baton.seats.len() as u16;
         let word = Word::new(self.epoch, members, members).next();
-        self.with_assignment(|current| {
-            let next = next.unwrap_or(current);
-            assert!(next.fits(current), "an epoch keeps shards and workers");
+        self.baton.pages[page_of(self.epoch)].with(|current| {
+            // SAFETY: as in with_assignment.
+            let current = unsafe { &*current };
             self.baton.pages[page_of(word.epoch())].with_mut(|page| {
                 // SAFETY: all members have promised in this epoch, and the Acquire of the last
                 // promise saw that. So all have left the other page, and none reads it again before
                 // the store below. There is one leader at a time.
                 let page = unsafe { &mut *page };
-                page.owners.clone_from(next);
-                page.served = leader.served;
+                page.follow(current, changes, leader.served);
             });
         });
         self.phase = Phase::Promised;
@@ -600,7 +626,10 @@ impl Member {
         }
         self.wanted.iter().any(|shard| {
             // Relaxed: as above. [HO6]
-            self.baton.holders[shard.index()].load(Ordering::Relaxed) == FREE
+            self.baton.holders[shard.index()]
+                .word
+                .load(Ordering::Relaxed)
+                == FREE
         })
     }
 }
@@ -637,6 +666,19 @@ impl fmt::Debug for Member {
 #[inline]
 fn next_of(number: usize, count: usize) -> usize {
     if number + 1 < count { number + 1 } else { 0 }
+}
+
+/// Removes a shard from the list of the held ones; the last one takes its place.
+fn drop_held(baton: &Baton, held: &mut Vec<ShardId>, shard: ShardId) {
+    // SAFETY: the shard is held: the page of the epoch before named this worker, and the worker
+    // promised there, for which it held all of its shards (rule 3).
+    let place = unsafe { baton.holders[shard.index()].place() };
+    let dropped = held.swap_remove(place);
+    assert_eq!(dropped, shard, "the place of a held shard is its own");
+    if let Some(&moved) = held.get(place) {
+        // SAFETY: it is in the list of the held shards.
+        unsafe { baton.holders[moved.index()].set_place(place) };
+    }
 }
 
 /// Returns the index of the page that an epoch uses.

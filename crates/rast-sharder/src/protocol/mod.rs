@@ -6,7 +6,9 @@
 //!             31                       16 15        0
 //!   holder   | flags (run bit: 16)       | id + 1   |      one line per shard
 //!
-//!   pages    [ epoch even ] [ epoch odd ]   an Assignment each
+//!   place    index in its holder's list     beside the holder word
+//!
+//!   pages    [ epoch even ] [ epoch odd ]   an Assignment and its changes each: see `page.rs`
 //!   seat     parked + unparker              one line per worker
 //!   inbox    rings and bits: see `inbox.rs` one per worker
 //!   stop, requests, notices                 one line each
@@ -18,6 +20,7 @@
 //! | page of the epoch | no thread | members of that epoch |
 //! | other page | the leader, once all have promised | no thread |
 //! | holder | the worker that the page names, to take the shard; its holder, to free it; a wake-up that meets a move, which adds zero | that worker; the waker of the shard |
+//! | place | the holder | the holder |
 //! | seat | its worker; its wakers | its wakers |
 //! | inbox | the wakers of a shard | its worker |
 //! | stop, requests, notices | any thread | all members |
@@ -41,12 +44,14 @@
 mod baton;
 mod inbox;
 mod member;
+mod page;
 mod park;
 mod word;
 
 pub use baton::Baton;
 pub(crate) use inbox::MAX_SHARDS;
 pub use member::{Leader, Member, Promise};
+pub use page::Change;
 pub use park::Park;
 pub(crate) use park::ThreadPark;
 pub use word::{FREE, RUN_BIT, Word};

@@ -141,7 +141,10 @@ impl<C: Controller> Stepper<C> {
         let mut progressed = false;
         for worker in &mut self.workers {
             worker.read_clock();
+            let epoch = worker.local.member.epoch();
             progressed |= worker.begin_round();
+            // A worker that entered an epoch may have freed shards for those before it.
+            progressed |= worker.local.member.epoch() != epoch;
             worker.local.member.flush();
             worker.tally().rounds.add(1);
             worker.promise_when_due();

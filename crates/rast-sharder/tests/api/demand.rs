@@ -78,6 +78,7 @@ impl Balancer for Late {
             Decision::Pending => return decision,
             Decision::Keep => 0,
             Decision::Adopt(next) => next.moved_from(now),
+            Decision::Move(moves) => moves.len(),
         };
         let mut moves = watched.moves.lock().unwrap();
         moves.push(moved);

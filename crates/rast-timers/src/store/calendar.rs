@@ -46,7 +46,6 @@
 //!    the lists in order, one value per step. Until that is done no list is read, and `cursor <=
 //!    moved <= bar`. Meanwhile values from `moved` to `bar` are inserted in `late`, so that values
 //!    with the same deadline stay in order.
-//!    deadline stay in order.
 
 mod back;
 mod check;

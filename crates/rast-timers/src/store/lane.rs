@@ -1,9 +1,9 @@
 //! A deadline store for uniform timeouts: monotone lanes.
 //!
 //! Source: the linked lists of RAST's reactor for timers whose deadlines only increase. Changes: a
-//! ring instead of a list; several lanes, chosen by the deadline alone, so that the caller passes
-//! no duration; cancellation; and a heap for values that fit no lane, so that no deadline is
-//! rejected or changed.
+//! ring instead of a list; cancellation; several lanes, chosen by the deadline alone, so that the
+//! caller passes no duration; and a heap for values that fit no lane, so that every deadline is
+//! accepted and kept.
 //!
 //! ```text
 //!  lane 0  front ▶ │ at │ at │ ·· │ at │ at │ ◀ last   30 s timeouts
@@ -15,14 +15,14 @@
 //! 1. Each lane is sorted; `last` is the greatest deadline inserted since the lane was opened.
 //! 2. `last` strictly decreases from lane to lane. A value goes to the first lane whose `last` is
 //!    not after its deadline. Values of k timeouts, armed as time passes, need at most k lanes.
-//! 3. Of values with the same deadline, those in lower lanes were inserted first, and those in
-//!    lanes before those in `overflow`. The reason: the lane that accepts a given deadline only
-//!    changes to a higher index as time passes.
-//! 4. A lane, with its `last`, is closed only if it is empty, all lanes after it are closed, and
-//!    the overflow has no value that a lane could accept; so rules 2 and 3 still hold afterwards.
+//! 3. Of values with the same deadline, those in lanes of a lower index were inserted first, and
+//!    those in lanes before those in `overflow`. This is because every `last` only grows, so later
+//!    a given deadline goes to the same lane or to one of a higher index.
+//! 4. A lane is closed only if it is empty, all lanes after it are closed, and the overflow has no
+//!    value that a lane could accept. So rules 2 and 3 still hold afterwards.
 //! 5. The values of a lane are numbered as they are inserted, in steps of 16. A number is never
 //!    reused; with the lane in its lower bits it is the handle.
-//! 6. The first lane is always open, though it may be restarted.
+//! 6. The first lane is always open. When it is empty, it may start again with another `last`.
 
 mod places;
 

@@ -1,15 +1,16 @@
 //! Leaving an unsound counter, and using it again.
 //!
-//! When the clock leaves the counter, it may have shown more than the reference does. By how much
-//! is unknown until the last reader has stopped using the segment. So the dead record keeps the
-//! line of the segment. The first thread that reads the record sets the maximum that the clock has
-//! shown, computed from the count at that moment ([`Segment::most`]). From there the clock runs at
-//! half the rate of the reference until the reference has caught up.
+//! When the clock leaves the counter, it publishes a *dead* record instead of a segment. The clock
+//! may be ahead of the reference at that moment. By how much is unknown until the last reader has
+//! stopped using the segment. So the dead record contains the line of the segment. The first thread
+//! that reads the record stores the maximum that the clock has shown, computed from the count at
+//! that moment ([`Segment::most`]). From there the clock runs at half the rate of the reference
+//! until the reference has caught up.
 //!
-//! A counter that was left because it and the reference diverged may be sound: the reference was
-//! corrected, or the machine slept. So readers compare the two eight times per second. They use the
-//! counter again once its rate has been the same in all comparisons of one second. Each time that
-//! does not last, the required time doubles, up to a minute.
+//! A counter that was left because it and the reference diverged may be sound: the reference may
+//! have been corrected, or the machine may have slept. So readers compare the two eight times per
+//! second. They use the counter again once its rate has been the same in all comparisons of one
+//! second. Each time the clock leaves it again too soon, the required time doubles, up to a minute.
 
 use super::segment::{Anchor, Segment, UNTIL};
 use super::track::{Leaves, Word};

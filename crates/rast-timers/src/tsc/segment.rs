@@ -1,4 +1,4 @@
-//! One linear segment of the clock, and what is known of its error.
+//! One linear segment of the clock, and the bound of its error.
 //!
 //! All numbers with a fraction are in 2^-32 ns; rates (`pace`) are in that unit per count. A
 //! segment is at most [`TscConfig::LONGEST`] long, so that count times rate fits 64 bits.

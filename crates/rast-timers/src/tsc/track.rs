@@ -10,14 +10,14 @@
 //!
 //! | bit | meaning | set by |
 //! | --- | --- | --- |
-//! | E, expired | a reader may have found the current record at its end, and have read the time from the reference | any reader, or the writer with a dead record |
-//! | L, left | the counter is not used any more | the writer |
-//! | R, ready | the next record is in its slot and begins where the current one ends | the writer; cleared when a reader moves to that record |
+//! | E, expired | a reader may have found the current record at its end, and have read the time from the reference | a reader; the writer of a dead record; set at the start |
+//! | L, left | the counter is not used any more | the writer of a dead record |
+//! | R, ready | the next record is in its slot and begins where the current one ends | the writer; cleared when a reader moves the word to that record |
 //!
-//! A seqlock whose writer prepares the next record while the current one is read. So a writer that
-//! is preempted in the middle of writing delays no thread. A reader moves the word to the next
-//! record only when it needs that record, so that until then all readers find the current one at
-//! once. Rules:
+//! It is a seqlock whose writer prepares the next record while readers use the current one. So a
+//! writer that is preempted in the middle of writing delays no thread. A *dead* record ends the use
+//! of the counter (`leave.rs`). A reader moves the word to the next record only when it needs that
+//! record. Rules:
 //!
 //! 1. The writer of record s + 1 begins after s is in the word. It sets R, or stores s + 1 in the
 //!    word, when all fields are written. If record s + 1 is ready and a dead record replaces it,

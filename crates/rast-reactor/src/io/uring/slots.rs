@@ -1,4 +1,4 @@
-//! The operations of a ring, by the number that their completions carry.
+//! The operations of a ring, found by the `user_data` of their completions.
 //!
 //! ```text
 //!   user_data  63 ─── generation ─── 32 │ 31 ─── index ─── 0
@@ -12,7 +12,7 @@
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `generation` | the end of an operation | a number of an operation that is over names nothing |
+//! | `generation` | `free` | number of earlier uses of the slot, so that their `user_data` finds no operation |
 //! | `is_in_flight` | start, last completion | the kernel may use the operation's memory |
 //! | `is_abandoned` | abandon | what completes is cleaned up: descriptors closed, buffers given back |
 //! | `fd` | start, last completion | keeps the descriptor's number from being used again |

@@ -1,0 +1,127 @@
+//! The tables of owners, and what changed from one to the next.
+//!
+//! There are two pages, for even and for odd epochs. A page that is to be used again is two epochs
+//! old, so it is brought up to date by the changes of the page in use and then by the new ones:
+//!
+//! ```text
+//!   epoch       e-1               e                  e+1
+//!   page A      owners(e-1)       -                  owners(e-1) + changes(e) + changes(e+1)
+//!   page B      -                 owners(e)          -
+//!                                 changes(e)
+//! ```
+//!
+//! So the cost of an epoch follows the shards that move in it and in the one before, for the leader
+//! and for each worker that reads the changes.
+
+use std::vec::Vec;
+
+use crate::assignment::Assignment;
+use crate::ids::{ShardId, WorkerId};
+
+/// A shard that gets another owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The shard.
+    pub shard: ShardId,
+    /// Its owner in the epoch before.
+    pub from: WorkerId,
+    /// Its owner from this epoch on, another worker.
+    pub to: WorkerId,
+}
+
+/// One of the two tables of owners.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// Owners of the shards in the epochs of this page.
+    pub(super) owners: Assignment,
+    /// How the owners differ from those of the epoch before; each shard once.
+    pub(super) changes: Vec<Change>,
+    /// Number of requests for an epoch that were made before this epoch was decided, and so are
+    /// answered by it.
+    pub(super) served: u32,
+}
+
+impl Page {
+    /// Makes the page of the first epoch, and of the epoch that never was before it.
+    pub(super) fn first(owners: &Assignment) -> Self {
+        Self {
+            owners: owners.clone(),
+            changes: Vec::new(),
+            served: 0,
+        }
+    }
+
+    /// Turns this page, which is that of the epoch before `current`, into that of the epoch after.
+    ///
+    /// # Panics
+    ///
+    /// If a change names a shard or a worker that does not exist, a wrong owner, or no other owner.
+    /// So a shard that is named twice is found too.
+    pub(super) fn follow(&mut self, current: &Self, changes: &[Change], served: u32) {
+        for change in &current.changes {
+            self.owners.set_owner(change.shard, change.to);
+        }
+        self.changes.clear();
+        self.changes.extend_from_slice(changes);
+        self.served = served;
+        for change in changes {
+            let is_known = change.to.index() < self.owners.workers();
+            assert!(
+                is_known && change.from != change.to,
+                "a change names another worker"
+            );
+            assert_eq!(
+                self.owners.owner(change.shard),
+                change.from,
+                "a change names the owner"
+            );
+            self.owners.set_owner(change.shard, change.to);
+        }
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_follow_each_other_hold_every_change() {
+        let first = Assignment::round_robin(4, 3);
+        let mut expected = first.clone();
+        let mut pages = [Page::first(&first), Page::first(&first)];
+        for epoch in 1..20_u32 {
+            let changes: Vec<_> = (0..4)
+                .filter(|shard| epoch.is_multiple_of(shard + 1))
+                .map(|shard| {
+                    let (shard, from) = (ShardId(shard), expected.owner(ShardId(shard)));
+                    let to = WorkerId((from.0 + 1) % 3);
+                    Change { shard, from, to }
+                })
+                .collect();
+            for change in &changes {
+                expected.set_owner(change.shard, change.to);
+            }
+            let [even, odd] = &mut pages;
+            let (next, current) = match epoch % 2 {
+                0 => (even, odd),
+                _ => (odd, even),
+            };
+            next.follow(current, &changes, epoch);
+            assert_eq!((&next.owners, next.served), (&expected, epoch));
+            assert_eq!(next.changes, changes);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a change names the owner")]
+    fn a_shard_that_changes_twice_is_found() {
+        let first = Assignment::round_robin(2, 2);
+        let mut page = Page::first(&first);
+        let change = Change {
+            shard: ShardId(0),
+            from: WorkerId(0),
+            to: WorkerId(1),
+        };
+        page.follow(&Page::first(&first), &[change, change], 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! What a worker notes about its window: when it was, how the worker spent it, and which shards
+//! were used in it.
+//!
+//! An epoch costs what the used shards cost, because nothing is done for the others:
+//!
+//! ```text
+//!   worker 0   window   since │ until │ spent │ used: 7, 2        written by worker 0 until it
+//!   worker 1   window   since │ until │ spent │ used: 4           promises, then read by the leader
+//!
+//!   shard      0    1    2    3    4    5    6    7
+//!   number     8   10   11    3   11    1    9   11               the window it was last used in
+//!                        └─────────┴──────────────┴─ in window 11; the figures of the others
+//!                                                    are old, and nothing reads them
+//! ```
+//!
+//! 1. A shard enters the window of its worker at its first turn in it: its number is not that of
+//!    the window. Then its figures are emptied, and it is added to the list. All further turns cost
+//!    one comparison.
+//! 2. A shard that comes to a worker enters the window at once, with its own start. So a shard that
+//!    was not used was at its worker for the whole window, and its load is zero.
+//! 3. A shard that is ready at the end of the window and had no turn in it enters then.
+//! 4. The number counts the epochs that the worker has seen. All workers in one epoch have the
+//!    same, and numbers do not repeat. So the number of a shard is that of the window only if it
+//!    entered.
+
+use std::vec::Vec;
+
+use crate::ids::ShardId;
+use crate::meter::Spent;
+use crate::timers::{Instant, Nanos};
+
+/// The number of a window, counted from one.
+pub(crate) type Number = u64;
+
+/// The window of one worker.
+#[derive(Debug)]
+pub(crate) struct Window {
+    number: Number,
+    since: Instant,
+    until: Instant,
+    spent: Spent,
+    used: Vec<ShardId>,
+}
+
+impl Window {
+    /// Makes the first window, which is opened later.
+    pub(crate) fn new() -> Self {
+        Self {
+            number: 0,
+            since: Instant::ORIGIN,
+            until: Instant::ORIGIN,
+            spent: Spent::default(),
+            used: Vec::new(),
+        }
+    }
+
+    /// Opens the next window. Costs the same for any number of shards.
+    pub(crate) fn open(&mut self, number: Number, now: Instant) {
+        debug_assert_eq!(number, self.number + 1, "no window is left out");
+        self.number = number;
+        self.since = now;
+        self.until = now;
+        self.used.clear();
+    }
+
+    /// Adds a shard that enters the window.
+    pub(crate) fn add(&mut self, shard: ShardId) {
+        self.used.push(shard);
+    }
+
+    /// Closes the window; `spent` is how the worker spent it.
+    pub(crate) fn close(&mut self, now: Instant, spent: Spent) {
+        self.until = now;
+        self.spent = spent;
+    }
+
+    /// Returns the number of the window.
+    pub(crate) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// Returns the shards that entered, each once.
+    pub(crate) fn used(&self) -> &[ShardId] {
+        &self.used
+    }
+
+    /// Returns how the worker spent the window.
+    pub(crate) fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// Returns the length of the window.
+    pub(crate) fn length(&self) -> Nanos {
+        self.until.saturating_since(self.since)
+    }
+
+    /// Returns the time from `since` to the end of the window.
+    pub(crate) fn length_from(&self, since: Instant) -> Nanos {
+        self.until.saturating_since(since)
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_forgets_the_one_before() {
+        let at = Instant::from_nanos;
+        let mut window = Window::new();
+        window.open(1, at(10));
+        window.add(ShardId(3));
+        window.close(at(30), Spent::default());
+        assert_eq!(window.used(), [ShardId(3)]);
+        assert_eq!(window.length(), Nanos::from_nanos(20));
+        assert_eq!(window.length_from(at(25)), Nanos::from_nanos(5));
+        window.open(2, at(40));
+        assert_eq!((window.number(), window.used().len()), (2, 0));
+        assert_eq!(window.length(), Nanos::ZERO);
+    }
+}

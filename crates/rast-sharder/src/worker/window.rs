@@ -1,0 +1,162 @@
+//! The epochs of a worker: it opens a window, the used shards enter it, and it promises and leads.
+//!
+//! No step goes through all shards; see `windows.rs` for the rules.
+
+use super::Worker;
+use crate::controller::Controller;
+use crate::ids::ShardId;
+use crate::lead::{Lead, Slice, publish};
+use crate::panics::Hook;
+use crate::primitive::panics::contain;
+use crate::protocol::Promise;
+use crate::timers::Instant;
+
+impl<C: Controller> Worker<'_, C> {
+    /// Enters a new epoch: releases the leaving shards, and opens a window for the others.
+    #[cold]
+    pub(super) fn switch(&mut self) {
+        self.read_clock();
+        self.release_leaving();
+        self.meter.restart(self.local.now, self.shared.ran());
+        self.is_used = false;
+        self.open_window();
+    }
+
+    /// Opens the next window.
+    pub(super) fn open_window(&mut self) {
+        let now = self.local.now;
+        self.window = (self.window.0 + 1, now);
+        self.window_end = self.shared.settings.window_end(now);
+        // SAFETY: it is this worker's window, and the worker has not promised in its epoch, which
+        // has just begun for it. No other borrow of the window is live.
+        let window = unsafe { self.shared.slots.window(self.local.member.worker()) };
+        window.open(self.window.0, now);
+    }
+
+    /// Has a held shard enter the window, if it has not. Only before the promise.
+    #[inline]
+    pub(super) fn enter(&mut self, shard: ShardId) {
+        if !self.has_entered(shard) {
+            self.enter_slow(shard, self.window.1);
+        }
+    }
+
+    /// Returns whether a held shard has entered the window. Only before the promise.
+    #[inline]
+    fn has_entered(&self, shard: ShardId) -> bool {
+        debug_assert!(self.local.member.is_open() && self.local.member.is_local(shard));
+        // SAFETY: the shard is held, and this worker has not promised; the borrow ends here.
+        let measure = unsafe { self.shared.slots.measure(shard) };
+        measure.number() == self.window.0
+    }
+
+    /// Has a held shard enter the window, in which it takes part from `since` on; a retired shard
+    /// does not. Only before the promise.
+    #[cold]
+    pub(super) fn enter_slow(&mut self, shard: ShardId, since: Instant) {
+        let shared = self.shared;
+        let is_retired = || {
+            // SAFETY: the shard is held, and no other borrow of its slot is live; this one ends
+            // here.
+            unsafe { shared.slots.slot(shard) }.retired.is_some()
+        };
+        if is_retired() {
+            return;
+        }
+        // SAFETY: the shard is held, and this worker has not promised; no other borrow of the
+        // measure is live.
+        let measure = unsafe { shared.slots.measure(shard) };
+        measure.enter(self.window.0, since);
+        let load = &mut measure.load;
+        if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
+            self.panicked(shard, Hook::RestartLoad, payload);
+            if is_retired() {
+                return;
+            }
+        }
+        // SAFETY: it is this worker's window, and the worker has not promised; no other borrow of
+        // the window is live.
+        let window = unsafe { shared.slots.window(self.local.member.worker()) };
+        window.add(shard);
+    }
+
+    /// Promises if the rules allow it and a new epoch is wanted.
+    pub(super) fn promise_when_due(&mut self) {
+        if !self.local.member.may_promise() {
+            return;
+        }
+        let is_due =
+            self.local.member.is_wanted() || (self.is_used && self.local.now >= self.window_end);
+        if is_due {
+            self.promise();
+        }
+    }
+
+    #[cold]
+    fn promise(&mut self) {
+        self.read_clock();
+        let now = self.local.now;
+        let spent = self.meter.spent(now, self.shared.ran());
+        for at in 0..self.ready.entries() {
+            if let Some(shard) = self.ready.entry(at) {
+                self.count_ready(shard);
+            }
+        }
+        // SAFETY: it is this worker's window, and the promise is still to come; no other borrow of
+        // the window is live.
+        let window = unsafe { self.shared.slots.window(self.local.member.worker()) };
+        window.close(now, spent);
+        if let Promise::Lead(leader) = self.local.member.promise() {
+            self.lead = Some(Lead::new(leader, &self.shared.core));
+        }
+    }
+
+    /// Counts the time for which a shard in the ready queue has waited, up to the promise. Called
+    /// again for the same shard, it adds nothing.
+    fn count_ready(&mut self, shard: ShardId) {
+        self.enter(shard);
+        if !self.has_entered(shard) {
+            return;
+        }
+        let now = self.local.now;
+        // SAFETY: the shard is held, as are all shards in the queue, and the promise is still to
+        // come; no other borrow of the measure is live.
+        let measure = unsafe { self.shared.slots.measure(shard) };
+        // SAFETY: the shard is held, and no other borrow of its slot is live.
+        let slot = unsafe { self.shared.slots.slot(shard) };
+        if let Some(since) = slot.ready_since.replace(now) {
+            measure.add_ready(since, now);
+        }
+    }
+
+    /// Works on the decision if this worker leads; returns whether it does.
+    pub(super) fn decide(&mut self) -> bool {
+        let Some(lead) = self.lead.take() else {
+            return false;
+        };
+        let shared = self.shared;
+        let slice = shared.desk.with_mut(|desk| {
+            // SAFETY: this worker leads, so no other thread accesses the desk.
+            let desk = unsafe { &mut *desk };
+            // SAFETY: 1. this worker's member made the leader, and desk and slots
+            // are its sharder's; 2. no borrow of a measure or a window is live.
+            unsafe {
+                lead.slice(
+                    desk,
+                    &self.local.member,
+                    &shared.core,
+                    &shared.controller,
+                    &shared.slots,
+                    &self.local.tick,
+                )
+            }
+        });
+        match slice {
+            Slice::More(lead) => self.lead = Some(lead),
+            Slice::Decided(leader, next) => {
+                publish(&mut self.local.member, &shared.core, leader, next);
+            }
+        }
+        true
+    }
+}

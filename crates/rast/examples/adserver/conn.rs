@@ -1,0 +1,382 @@
+//! A connection: bytes to requests, requests to a site, replies to bytes.
+//!
+//! Requests of a connection are answered in order. Those that came together (pipelining) are
+//! answered by one write. A connection reuses its memory for each request, and holds no receive
+//! buffer while it waits for the next one.
+//!
+//! After a refused request the reply is written, and further bytes of the client are read and
+//! dropped for up to a second. A socket that is closed with unread bytes is reset, and the client
+//! would lose the reply.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::net::Shutdown;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use rast::reactor::io::{Active, Chunk, TcpStream};
+use rast::reactor::{Lane, LaneSleep};
+
+use crate::http::{self, Framing, HEAD_MAX, Head, Refused, Replies, Request};
+
+/// Replies are written at the latest when they have more bytes.
+const REPLIES_MAX: usize = 64 << 10;
+/// A connection that sends nothing is closed after this time, or up to twice as long.
+const IDLE: Duration = Duration::from_secs(10);
+/// A new connection that has sent nothing counts as an active request for this time.
+const GRACE: Duration = Duration::from_millis(100);
+/// How long bytes are dropped after the last reply.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// When the wait for a reply began.
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    /// The accept of the connection, for its first reply.
+    pub(crate) accepted: Option<Instant>,
+    /// The send of the request, if it states it.
+    pub(crate) sent_ns: Option<u64>,
+}
+
+/// Answers the requests of a listener.
+pub(crate) trait Site {
+    /// Answers a request; returns when it was sent, if it states it.
+    async fn answer(&self, request: Request<'_>, out: &mut Replies) -> Option<u64>;
+
+    /// Counts an active request; `None` if the site counts none.
+    fn begin(&self) -> Option<Active>;
+
+    /// Replies were written.
+    fn answered(&self, answered: Answered);
+}
+
+/// The timeouts of a reactor's connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeouts {
+    idle: Lane,
+    grace: Lane,
+    linger: Lane,
+}
+
+impl Timeouts {
+    /// Makes those of the reactor that runs the caller.
+    pub(crate) fn new() -> Self {
+        Self {
+            idle: Lane::new(IDLE),
+            grace: Lane::new(GRACE),
+            linger: Lane::new(LINGER),
+        }
+    }
+}
+
+/// Awaits `future` until `limit` is ready; `None` if that comes first.
+pub(crate) async fn within<T>(
+    future: impl Future<Output = T>,
+    limit: impl Future<Output = ()>,
+) -> Option<T> {
+    let (mut future, mut limit) = (pin!(future), pin!(limit));
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        limit.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
+
+/// The result of parsing the bytes that were read.
+enum Step {
+    /// A request is complete.
+    Request(Head),
+    More,
+    Refused(Refused),
+}
+
+/// Bytes that were read, and the head of a request whose body is incomplete.
+#[derive(Default)]
+struct Reading {
+    input: Vec<u8>,
+    /// Where the request begins.
+    begin: usize,
+    /// The head, while its body is not complete.
+    head: Option<Head>,
+    /// The body, if it comes in chunks.
+    body: Vec<u8>,
+    /// The client was told to send the body.
+    was_told: bool,
+}
+
+impl Reading {
+    fn step(&mut self) -> Step {
+        match self.try_step() {
+            Ok(Some(head)) => Step::Request(head),
+            Ok(None) => Step::More,
+            Err(refused) => Step::Refused(refused),
+        }
+    }
+
+    fn try_step(&mut self) -> Result<Option<Head>, Refused> {
+        if self.begin == self.input.len() {
+            return Ok(None);
+        }
+        if self.head.is_none() {
+            let Some(head) = http::head(&self.input[self.begin..])? else {
+                return Ok(None);
+            };
+            self.body.clear();
+            self.was_told = false;
+            self.head = Some(head);
+        }
+        let Some(head) = &self.head else {
+            return Ok(None);
+        };
+        let begin = self.begin + head.len;
+        let is_complete = match head.framing {
+            Framing::Length(length) => self.input.len() - begin >= length,
+            Framing::Chunked => {
+                let (done, is_last) = http::dechunk(&self.input[begin..], &mut self.body)?;
+                self.input.drain(begin..begin + done);
+                is_last
+            }
+        };
+        Ok(is_complete.then(|| self.head.take()).flatten())
+    }
+
+    /// Drops consumed bytes and adds new ones.
+    fn extend(&mut self, bytes: &[u8]) {
+        self.input.drain(..self.begin);
+        self.begin = 0;
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Frees the memory of a large request.
+    fn shrink(&mut self) {
+        if self.begin == self.input.len() {
+            self.input.clear();
+            self.begin = 0;
+            self.input.shrink_to(2 * HEAD_MAX);
+            self.body.clear();
+            self.body.shrink_to(2 * HEAD_MAX);
+        }
+    }
+}
+
+/// A connection on its reactor.
+struct Connection<S> {
+    stream: TcpStream,
+    site: Rc<S>,
+    reading: Reading,
+    replies: Replies,
+    /// The request that runs or is being received.
+    active: Option<Active>,
+    answered: Answered,
+}
+
+/// Serves a connection until it is closed. `active` counts its first request from the accept on.
+pub(crate) async fn serve<S: Site>(
+    stream: TcpStream,
+    site: Rc<S>,
+    reactor: usize,
+    timeouts: Timeouts,
+    active: Option<Active>,
+) {
+    let mut connection = Connection {
+        stream,
+        site,
+        reading: Reading::default(),
+        replies: Replies {
+            bytes: Vec::new(),
+            reactor,
+            keep_alive: true,
+        },
+        active,
+        answered: Answered {
+            accepted: Some(Instant::now()),
+            sent_ns: None,
+        },
+    };
+    // What the peer or the system says ends this connection and no other.
+    if let Ok(true) = connection.run(&timeouts).await {
+        let limit = timeouts.linger.sleep();
+        let _ = within(connection.linger(), limit).await;
+    }
+}
+
+impl<S: Site> Connection<S> {
+    /// Answers requests; returns `true` if this end closes the connection.
+    async fn run(&mut self, timeouts: &Timeouts) -> io::Result<bool> {
+        let _ = self.stream.set_nodelay(true);
+        let mut idle = pin!(timeouts.idle.sleep());
+        let mut was_read = true;
+        if self.active.is_some() {
+            let first = within(self.stream.chunk(), timeouts.grace.sleep()).await;
+            match first {
+                Some(Ok(Some(chunk))) => self.reading.extend(&chunk),
+                Some(Ok(None)) => return Ok(false),
+                Some(Err(error)) => return Err(error),
+                None => self.active = None,
+            }
+        }
+        loop {
+            match self.reading.step() {
+                Step::Request(head) => {
+                    let keep_alive = head.keep_alive;
+                    self.answer(head).await;
+                    if !keep_alive {
+                        self.write().await?;
+                        return Ok(true);
+                    }
+                    if self.replies.bytes.len() > REPLIES_MAX {
+                        self.write().await?;
+                    }
+                }
+                Step::Refused(refused) => {
+                    self.replies.keep_alive = false;
+                    self.replies
+                        .error(refused.status(), "the request is refused");
+                    self.write().await?;
+                    return Ok(true);
+                }
+                Step::More => {
+                    self.prepare().await?;
+                    let chunk = read(&self.stream, &timeouts.idle, idle.as_mut(), &mut was_read);
+                    let Some(chunk) = chunk.await? else {
+                        return Ok(false);
+                    };
+                    if self.active.is_none() {
+                        self.active = self.site.begin();
+                    }
+                    self.reading.extend(&chunk);
+                }
+            }
+        }
+    }
+
+    /// Writes replies before more is read, and ends the active request if no further one has begun.
+    async fn prepare(&mut self) -> io::Result<()> {
+        if let Some(head) = &self.reading.head
+            && head.expects
+            && !mem::replace(&mut self.reading.was_told, true)
+        {
+            let told = b"HTTP/1.1 100 Continue\r\n\r\n";
+            self.replies.bytes.extend_from_slice(told);
+        }
+        self.reading.shrink();
+        self.write().await?;
+        if self.reading.input.is_empty() {
+            self.active = None;
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, head: Head) {
+        let reading = &mut self.reading;
+        let body = reading.begin + head.len;
+        let end = match head.framing {
+            Framing::Length(length) => body + length,
+            Framing::Chunked => body,
+        };
+        let (front, rest) = reading.input[reading.begin..end].split_at_mut(head.len);
+        let request = Request {
+            method: head.method,
+            path: str::from_utf8(&front[head.path]).unwrap_or_default(),
+            body: match head.framing {
+                Framing::Length(_) => rest,
+                Framing::Chunked => &mut reading.body,
+            },
+        };
+        self.replies.keep_alive = head.keep_alive;
+        let sent_ns = self.site.answer(request, &mut self.replies).await;
+        self.answered.sent_ns = sent_ns.or(self.answered.sent_ns);
+        self.reading.begin = end;
+    }
+
+    /// Writes the replies that there are.
+    async fn write(&mut self) -> io::Result<()> {
+        if self.replies.bytes.is_empty() {
+            return Ok(());
+        }
+        let bytes = mem::take(&mut self.replies.bytes);
+        let (written, mut bytes) = self.stream.write_all(bytes).await;
+        bytes.clear();
+        bytes.shrink_to(2 * REPLIES_MAX);
+        self.replies.bytes = bytes;
+        written?;
+        self.site.answered(mem::take(&mut self.answered));
+        Ok(())
+    }
+
+    /// Reads and drops what the client sends, until it closes.
+    async fn linger(&mut self) -> io::Result<()> {
+        self.active = None;
+        self.stream.shutdown(Shutdown::Write)?;
+        while self.stream.chunk().await?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Reads; `None` if the peer has closed, or has sent nothing for too long. `idle` is one timer for
+/// all reads of a connection: when it expires, it begins again if there was a read since it began.
+async fn read(
+    stream: &TcpStream,
+    lane: &Lane,
+    mut idle: Pin<&mut LaneSleep>,
+    was_read: &mut bool,
+) -> io::Result<Option<Chunk>> {
+    loop {
+        match within(stream.chunk(), idle.as_mut()).await {
+            Some(chunk) => {
+                *was_read = true;
+                return chunk;
+            }
+            None if mem::take(was_read) => idle.set(lane.sleep()),
+            None => return Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(reading: &mut Reading) -> Vec<(String, Vec<u8>)> {
+        let mut requests = Vec::new();
+        while let Step::Request(head) = reading.step() {
+            let begin = reading.begin;
+            let path = &reading.input[begin..][head.path.clone()];
+            let path = str::from_utf8(path).unwrap().to_owned();
+            let body = begin + head.len;
+            let (end, body) = match head.framing {
+                Framing::Length(length) => {
+                    (body + length, reading.input[body..body + length].to_vec())
+                }
+                Framing::Chunked => (body, reading.body.clone()),
+            };
+            reading.begin = end;
+            requests.push((path, body));
+        }
+        requests
+    }
+
+    #[test]
+    fn pipelined_requests_are_read_in_any_pieces() {
+        let wire = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi\
+            POST /b HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
+            GET /c HTTP/1.1\r\nhost: x\r\n\r\n";
+        let expected = [("/a", "hi"), ("/b", "abc"), ("/c", "")];
+        let expected = expected.map(|(path, body)| (path.to_owned(), body.as_bytes().to_vec()));
+        for piece in [1, 7, 64, wire.len()] {
+            let mut reading = Reading::default();
+            let mut found = Vec::new();
+            for bytes in wire.chunks(piece) {
+                reading.extend(bytes);
+                found.extend(requests(&mut reading));
+                reading.shrink();
+            }
+            assert_eq!(found, expected, "pieces of {piece}");
+            assert!(reading.input.is_empty());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The server: reactors, their listeners, start and stop.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rast::reactor::executor::block_on;
+use rast::reactor::io::{Backend, GroupListener, ListenerGroup, TcpListener, Watermarks};
+use rast::reactor::{Pool, Reactors, Spawned, Stopped, spawn_local_named};
+
+use crate::ads::Ads;
+use crate::api::Api;
+use crate::conn::{Timeouts, serve};
+use crate::edge::{Edge, Latencies};
+use crate::events::{Event, Events};
+use crate::histogram::Histogram;
+use crate::model::resources;
+use crate::spending::{self, Spending};
+
+/// How long a stop waits for connections.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The API's address, and that of the ads reactors.
+    pub(crate) addresses: [SocketAddr; 2],
+    pub(crate) backend: Backend,
+    /// Reactor 0 and the ads reactors.
+    pub(crate) reactors: usize,
+    /// The core of each; the system chooses if there are none.
+    pub(crate) cores: Vec<usize>,
+    /// Active requests of an ads reactor.
+    pub(crate) marks: Watermarks,
+    /// Threads of the pool by class.
+    pub(crate) threads: [usize; 3],
+    /// Tasks of one policy that the pool queues.
+    pub(crate) capacity: usize,
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    pub(crate) reactors: Reactors,
+    pub(crate) group: ListenerGroup,
+    /// Where the API listens.
+    pub(crate) api: SocketAddr,
+    pub(crate) events: Arc<Events>,
+    pub(crate) latencies: Arc<Latencies>,
+    accepts: Vec<Spawned<()>>,
+}
+
+impl Server {
+    /// Starts the reactors; returns when all of them listen.
+    pub(crate) fn start(settings: Settings) -> Result<Self, Box<dyn Error>> {
+        let events = Arc::new(Events::default());
+        let slow = Arc::clone(&events);
+        let pool = Pool::builder()
+            .threads(settings.threads)
+            .capacity(settings.capacity);
+        let reactors = Reactors::builder()
+            .name("adserver")
+            .number(settings.reactors)
+            .cores(settings.cores)
+            .backend(settings.backend)
+            .pool(pool)
+            .resources(resources())
+            .on_slow_poll(move |_| slow.add(Event::SlowPoll))
+            .build()?;
+        let [api, ads] = settings.addresses;
+        let mut server = Self {
+            group: ListenerGroup::bind(ads, settings.marks)?,
+            reactors,
+            api,
+            events,
+            latencies: Arc::new(Latencies {
+                from_accept: Histogram::new(),
+                from_send: Histogram::new(),
+            }),
+            accepts: Vec::new(),
+        };
+        server.listen()?;
+        Ok(server)
+    }
+
+    fn listen(&mut self) -> Result<(), Box<dyn Error>> {
+        for reactor in (0..self.reactors.number()).filter_map(|at| self.reactors.reactor(at)) {
+            let events = Arc::clone(&self.events);
+            if reactor.index() == 0 {
+                let api = self.api;
+                let begun = reactor.spawn_named("api", move || async move {
+                    let listener = TcpListener::bind(api)?;
+                    let address = listener.local_addr()?;
+                    let accepts = spawn_local_named("api accepts", accept_api(listener, events));
+                    Ok::<_, std::io::Error>((address, accepts))
+                });
+                let (address, accepts) = block_on(begun)??;
+                self.api = address;
+                self.accepts.push(accepts);
+            } else {
+                let (group, latencies) = (self.group.clone(), Arc::clone(&self.latencies));
+                let begun = reactor.spawn_named("ads", move || async move {
+                    let listener = group.listener()?;
+                    let edge = Rc::new(Edge::new(listener.requests(), events, latencies));
+                    spending::publish(&edge);
+                    let accepts = accept_ads(listener, edge);
+                    Ok::<_, std::io::Error>(spawn_local_named("ads accepts", accepts))
+                });
+                self.accepts.push(block_on(begun)??);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the ads reactors listen.
+    pub(crate) fn ads(&self) -> SocketAddr {
+        self.group.local_addr()
+    }
+
+    /// Accepts no more, waits for connections that are open, and stops.
+    pub(crate) fn stop(self) -> Stopped {
+        for accepts in &self.accepts {
+            accepts.abort();
+        }
+        self.reactors.stop(GRACE)
+    }
+}
+
+async fn accept_api(listener: TcpListener, events: Arc<Events>) {
+    let site = Rc::new(Api::new(events, Spending));
+    let timeouts = Timeouts::new();
+    loop {
+        // An error is one of a connection, or a lack of descriptors, after which accept rests.
+        if let Ok(stream) = listener.accept().await {
+            let served = serve(stream, Rc::clone(&site), 0, timeouts.clone(), None);
+            spawn_local_named("api connection", served).detach();
+        }
+    }
+}
+
+async fn accept_ads(listener: GroupListener, edge: Rc<Edge>) {
+    let reactor = rast::reactor::current().map_or(0, |reactor| reactor.index());
+    let site = Rc::new(Ads { edge });
+    let timeouts = Timeouts::new();
+    loop {
+        if let Ok(stream) = listener.accept().await {
+            // Counted before the next accept, which the count may put off.
+            let active = site.edge.requests.begin();
+            let served = serve(
+                stream,
+                Rc::clone(&site),
+                reactor,
+                timeouts.clone(),
+                Some(active),
+            );
+            spawn_local_named("ads connection", served).detach();
+        }
+    }
+}
