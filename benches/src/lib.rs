@@ -4,6 +4,7 @@
 //! `docs/performance.md` holds the figures.
 
 pub mod allocators;
+pub mod compile_graph;
 mod crossing;
 pub mod harness;
 pub mod histogram;

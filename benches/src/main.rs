@@ -63,6 +63,7 @@ fn bench() -> Result<(), String> {
     if !options.smoke {
         print_extras(&outcomes);
         print!("{}", report::hand_over(&outcomes));
+        print!("{}", layers::savina(&outcomes));
         print!("{}", report::rounds(&outcomes));
         print!("{}", summary::tables(&outcomes));
         if outcomes.iter().any(|outcome| outcome.layer == "alloc") {

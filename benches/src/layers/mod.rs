@@ -11,7 +11,7 @@ mod scheduler;
 mod sharder;
 mod timers;
 
-use crate::harness::Scenario;
+use crate::harness::{Outcome, Scenario};
 use crate::options::Options;
 
 type Layer = (&'static str, fn(&Options) -> Vec<Scenario>);
@@ -24,7 +24,7 @@ const LAYERS: &[Layer] = &[
     ("scheduler", |_| scheduler::scenarios()),
     ("conflate", |_| conflate::scenarios()),
     ("sharder", |_| sharder::scenarios()),
-    ("msgpass", |_| msgpass::scenarios()),
+    ("msgpass", msgpass::scenarios),
     ("executor", |_| executor::scenarios()),
     ("reactor", |_| reactor::scenarios()),
 ];
@@ -46,6 +46,11 @@ pub fn scenarios(options: &Options) -> Result<Vec<Scenario>, String> {
         .find(|(name, _)| name == wanted)
         .map(|(_, scenarios)| scenarios(options))
         .ok_or_else(|| format!("no layer is called {wanted}"))
+}
+
+/// The table of the Savina programs; empty if none ran.
+pub fn savina(outcomes: &[Outcome]) -> String {
+    msgpass::savina_table(outcomes)
 }
 
 /// Rivals of the allocator that are not there, because their programs were not built.

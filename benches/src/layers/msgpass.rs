@@ -11,15 +11,20 @@ use rast::msgpass::{Builder, Cx, Graph, Next, Process, Receive, graph};
 use rast::sharder::Static;
 
 use crate::harness::Scenario;
+use crate::options::Options;
 use crate::workers::{Job, Sample, together};
 
 mod across;
+mod actors;
+mod compile;
 mod desk;
 mod engine;
 mod later;
 mod pong;
+mod rates;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals;
+mod savina;
 mod skew;
 mod span;
 
@@ -220,12 +225,17 @@ fn channel_call<C: Channel>(ops: u64, on: fn(Vec<Job<'_>>) -> Sample) -> Sample 
     ])
 }
 
+pub(crate) use savina::summary::table as savina_table;
+
 /// The scenarios of this layer.
-pub(crate) fn scenarios() -> Vec<Scenario> {
+pub(crate) fn scenarios(options: &Options) -> Vec<Scenario> {
     let mut all = engine::scenarios();
     all.extend(across::scenarios());
     all.extend(later::scenarios());
     all.push(desk::scenario());
     all.push(skew::scenario());
+    all.extend(savina::scenarios());
+    all.extend(rates::scenarios());
+    all.extend(compile::scenario(options));
     all
 }

@@ -8,12 +8,14 @@
 //!     is_inside := false                             state := parked; this thread has the heap
 //! ```
 //!
-//! The *owner* is the thread that the heap was made for or that adopted it.
+//! The *owner* is the thread that the heap was made for or that adopted it. The *mailbox* is the
+//! heap's queue of messages ([`crate::mailbox`]). The thread that holds it may use a heap that its
+//! owner has left.
 //!
 //! | `state` | the heap belongs to | next state, and the thread that sets it |
 //! | --- | --- | --- |
 //! | in use | its owner | a request (any thread); parked, abandoned (its owner) |
-//! | a request | its owner, until the requesting thread takes it | in use (its owner, at its next call); parked (the requesting thread); another request (any thread) |
+//! | a request | its owner, until the requesting thread takes it | in use (its owner, at its next call); parked (the requesting thread, or its owner inside a call); abandoned (its owner, inside a call); another request (any thread) |
 //! | parked | the thread that holds the mailbox, or no thread | in use (its owner, once it has claimed the mailbox); abandoned (its owner) |
 //! | abandoned | as parked | in use (a thread that has claimed the mailbox and adopts the heap) |
 //!
@@ -28,8 +30,8 @@
 //! 3. No two requests are equal. So a thread that is preempted between its load of `is_inside` and
 //!    its compare-exchange takes the heap only if its state has not changed meanwhile.
 //! 4. While the state is in use or a request, the mailbox counts as held. The thread that took the
-//!    heap is its holder, and releases it as any holder does ([`crate::mailbox`]). The owner then
-//!    claims it like a heap that it parked itself.
+//!    heap is its holder, and releases it as any holder does. The owner then claims the mailbox, as
+//!    for a heap that it parked itself.
 //! 5. A request contains the action that the owner performs if it comes first: a decay pass or a
 //!    purge. Where the system has no barrier this is the only effect of a request. A request that
 //!    replaces another one keeps the stronger action.
@@ -44,8 +46,9 @@
 //! [`Mailbox::claim_anew`]: crate::mailbox::Mailbox::claim_anew
 //! [`Mailbox::release_unless`]: crate::mailbox::Mailbox::release_unless
 //!
-//! Neither side waits for the other. A request that the owner does not clear stays. An owner that
-//! does not get its heap back adopts another one.
+//! Neither side waits for the other. If the requesting thread finds the owner inside, the request
+//! stays until the owner's next call or another request. An owner that does not get its heap back
+//! adopts another one.
 
 use crate::constructor::constructor;
 use crate::primitive::asymmetric;

@@ -72,7 +72,7 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
 ///     rast_executor::yield_now().await;
 ///     turns.get()
 /// });
-/// assert_eq!(seen, 129);
+/// assert_eq!(seen, 129); // a budget of 128, and the turn that found it spent
 /// ```
 pub async fn consume_budget() {
     poll_fn(spend).await;

@@ -1,4 +1,4 @@
-//! What the queues promise, case by case.
+//! The promises of the queues, one file for each part.
 #![cfg(not(rast_loom))]
 
 mod support;

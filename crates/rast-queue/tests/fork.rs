@@ -1,5 +1,5 @@
-//! The child of a fork has one thread; to `Queue` the others of its parent are stopped for good,
-//! wherever they were.
+//! The child of a fork has one thread. To `Queue` the other threads of the parent are suspended for
+//! ever, at any step.
 #![cfg(all(
     any(target_os = "linux", target_os = "android"),
     feature = "std",

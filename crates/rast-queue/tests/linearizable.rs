@@ -1,8 +1,8 @@
-//! Are the queues of many producers and consumers linearizable? Random programs on real threads,
-//! their histories recorded and checked; and the checkers themselves, on histories by hand and on
-//! queues that are wrong.
+//! Whether `Queue` and `ListQueue` are linearizable: random programs on real threads, whose
+//! histories are recorded and checked. The checkers are tested on manually written histories and on
+//! wrong queues.
 //!
-//! `docs/verification.md` says what this sees and what not.
+//! `docs/verification.md` describes what this finds and what it does not find.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 #[path = "support/history/mod.rs"]

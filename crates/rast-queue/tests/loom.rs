@@ -1,7 +1,7 @@
 //! The protocols of the queues in a few operations, one property per test, one file per structure.
 //!
-//! Under `--cfg rast_loom` each runs in every interleaving; otherwise it runs as a stress on real
-//! threads. `docs/verification.md` says which one catches what.
+//! Under `--cfg rast_loom` each runs in every interleaving; otherwise it runs as a stress test on
+//! real threads. `docs/verification.md` lists the orderings that each one checks.
 #![cfg(feature = "std")]
 
 #[path = "support/history/mod.rs"]

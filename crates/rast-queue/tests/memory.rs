@@ -1,8 +1,8 @@
-//! What `Queue` keeps of its memory: at most two segments once it is empty, nothing for polls.
+//! How much memory `Queue` keeps: at most two segments once it is empty, and no more after polls.
 //!
 //! The full counts (ten million items, a hundred million polls) run without debug assertions, or
-//! with `RAST_FULL` set; with them a small part of it runs, which crosses hundreds of segments all
-//! the same.
+//! with `RAST_FULL` set. With debug assertions a small part runs, which still crosses hundreds of
+//! segments.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
 mod support;

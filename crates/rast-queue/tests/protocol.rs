@@ -1,7 +1,7 @@
 //! The segment protocol of `Queue` as a model whose every state is visited.
 //!
-//! docs/algorithms/queue-model.md says what is modelled, what is checked, and what the programs
-//! below show. `RAST_QUEUE_MODEL=large cargo test --release -p rast-queue --test protocol --
+//! `docs/algorithms/queue-model.md` describes what is modelled and checked, and the results of the
+//! programs below. `RAST_QUEUE_MODEL=large cargo test --release -p rast-queue --test protocol --
 //! --nocapture --test-threads=1` also runs the large programs and prints what each explored.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 

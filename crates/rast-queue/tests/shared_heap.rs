@@ -1,5 +1,5 @@
-//! `Queue` in a heap of its own for many threads: its segments, and what its items hold, come from
-//! one `SharedHeap`.
+//! `Queue` in a heap that many threads share: its segments and its items come from one
+//! `SharedHeap`.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_queue::Queue;

@@ -1,9 +1,9 @@
-//! Scenarios of the queues that are too long for loom, three or four threads and tens of
-//! operations; one file per structure.
+//! Scenarios of the queues that are too long for loom: three or four threads, and tens of
+//! operations. There is one file per structure.
 //!
 //! Under `--cfg rast_shuttle` each runs in many random schedules: `cargo xtask shuttle -p
-//! rast-queue`. Histories are recorded and checked as in `tests/linearizable.rs`; there the clock
-//! is unknown to the scheduler and orders nothing. Otherwise they run as a stress on real threads.
+//! rast-queue`. Otherwise they run as a stress test on real threads. Histories are recorded and
+//! checked as in `tests/linearizable.rs`, but the scheduler does not switch threads at the clock.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 #[path = "support/history/mod.rs"]

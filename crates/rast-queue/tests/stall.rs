@@ -1,17 +1,10 @@
-//! A thread of `Queue` that stops at any step, for good, delays no other thread; `cargo xtask
-//! stall` runs it.
+//! A thread that is suspended for ever at any step of `Queue` keeps no other thread from its work;
+//! `cargo xtask stall` runs it, and `docs/verification.md` describes the steps of the test.
 //!
-//! For each `step!` of the sources one thread, the victim, is stopped exactly there. Two producers
-//! and two consumers then complete a fixed number of operations each, in segments so small that
-//! they come again many times; nothing is lost or doubled except what the victim has in hand, and
-//! it keeps one segment from going back (those in hand beside). Then pops with a timeout return,
-//! and two threads that sleep are woken by three items: one more than they need, since the victim
-//! may be a waiter itself and get one of the wake-ups. Then the victim goes on, and everything adds
-//! up.
-//!
-//! How the victim comes to a step is left to chance: it and some others work on a queue, and each
-//! yields now and then at a step. So even those of lost exchanges are come upon; a step that is
-//! not, fails. `RAST_STALL_STEP=part` runs only those whose names contain that.
+//! For each `step!` of the sources one thread, the victim, is suspended exactly there. It reaches
+//! the step by chance: the victim and some others work on a queue, and yield at random steps. So it
+//! also reaches the steps after failed compare-exchanges. A step that it does not reach fails the
+//! test. `RAST_STALL_STEP=part` runs only the steps whose names contain that.
 #![cfg(rast_stall)]
 
 mod support;
@@ -38,9 +31,9 @@ const SOURCES: [&str; 6] = [
 
 /// Tries until a step counts as one that is never reached.
 const TRIES: u64 = 5_000;
-/// What each of the four completes beside the stopped one.
+/// Number of operations that each of the four threads completes while the victim is suspended.
 const OPERATIONS: u64 = 200;
-/// The most items that one operation has in hand.
+/// Maximum number of items of one operation.
 const BATCH: u64 = 5;
 /// Threads that work beside the victim until it stops.
 const OTHERS: u64 = 3;
@@ -112,8 +105,8 @@ fn rast_stall_step(name: &'static str) {
     }
     let _ = CHANCE.try_with(|chance| {
         if let Some(random) = &mut *chance.borrow_mut() {
-            // Moments that last, for others to come into: twelve lost claims in a row, a mark that
-            // no thread has seen.
+            // Yields, so that other threads run between two steps: for twelve failed claims in a
+            // row, or for a mark that no thread has seen yet.
             let lasts = ["pop: claim lost", "close: pinned", "close: marked"].contains(&name);
             if lasts || random.below(8) == 0 {
                 thread::yield_now();
@@ -153,11 +146,11 @@ type Under<'a> = &'a Queue<u64, Counting>;
 enum Mode {
     Work,
     Wait,
-    /// The queue, with waiters, is closed by and by.
+    /// The queue has waiters, and is closed at some moment.
     Close,
-    /// Closed by all at once, its segment being full.
+    /// All threads close the queue at once, while its segment is full.
     CloseFull,
-    /// A closed and full queue, to which a panicking closure gives back.
+    /// A closed and full queue, to which a panic of a closure puts items back.
     ComeBack,
 }
 
@@ -230,14 +223,14 @@ fn first_item(thread: u64) -> u64 {
 
 fn drain(queue: Under<'_>, log: &Mutex<Log>) {
     let mut popped: Vec<_> = queue.drain().collect();
-    // Each look into limbo frees one of what others left there.
+    // Each check of limbo frees one segment that other threads left there.
     for _ in 0..2 * OTHERS {
         popped.extend(queue.pop());
     }
     log.lock().unwrap().popped.extend(popped);
 }
 
-/// All that was pushed and popped; nothing twice.
+/// Returns the items that were pushed and those that were popped; checks that none is there twice.
 fn sum_up(logs: &[Mutex<Log>]) -> [HashSet<u64>; 2] {
     let (mut pushed, mut popped) = (HashSet::new(), HashSet::new());
     for log in logs {
@@ -252,25 +245,25 @@ fn sum_up(logs: &[Mutex<Log>]) -> [HashSet<u64>; 2] {
     [pushed, popped]
 }
 
-/// Segments that the victim may keep from going back while it is stopped at `step`.
+/// Number of segments that the victim may keep from reuse while it is suspended at `step`.
 fn kept(step: &str, mode: Mode) -> usize {
     let in_hand = match step {
-        // Not linked yet, or not wanted any more; the full one is pinned beside it.
+        // One that is not linked yet or not needed any more, besides the full one, which is pinned.
         "fresh: spare taken"
         | "push slow: segment in hand"
         | "push slow: segment filled"
         | "push slow: link lost"
         | "keep: in hand"
         | "keep: to be freed" => 1,
-        // All that were in limbo; as many threads were inside at most.
+        // All that were in limbo: at most one for each other thread.
         "reap: list in hand" => OTHERS as usize,
         _ => 0,
     };
-    // The batch that comes back is of one more.
+    // A batch that is put back may be in one more segment.
     1 + in_hand + usize::from(mode == Mode::ComeBack)
 }
 
-/// Stops a victim at `step` if it comes there in the try of this number; whether it did.
+/// Suspends a victim at `step`, if it reaches it in this try; returns whether it did.
 fn stopped_at(step: &'static str, number: u64) -> bool {
     let mut random = Random::new(number);
     let mode = MODES[number as usize % MODES.len()];
@@ -330,7 +323,7 @@ fn stopped_at(step: &'static str, number: u64) -> bool {
             waiters_go_on(queue, &logs[0]);
             drain(queue, &logs[0]);
             let blocks = alloc.blocks();
-            // Main's spare and the last segment stay in any case.
+            // The spare and the last segment are always kept.
             assert!(
                 blocks <= 2 + kept(step, mode),
                 "{step}: {blocks} segments stay in {mode:?}"
@@ -380,7 +373,7 @@ fn four_go_on(queue: Under<'_>, logs: &[Mutex<Log>]) {
     });
 }
 
-/// Pops with a timeout return, and items wake those that sleep, in a queue that is empty.
+/// In an empty queue, pops with a timeout return, and items wake the threads that sleep.
 fn waiters_go_on(queue: Under<'_>, log: &Mutex<Log>) {
     let mut done = Log::default();
     for _ in 0..3 {

@@ -17,8 +17,8 @@
 //!    no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
-//! `notified` is a hint: a bit that is set late, when its worker is awake again, costs one useless
-//! wake-up.
+//! `notified` keeps a burst of posts from waking one sleeper many times. It is a hint: a bit that
+//! is set late, when its worker is awake again, costs one useless wake-up.
 
 use core::time::Duration;
 use std::boxed::Box;

@@ -1,4 +1,4 @@
-//! Counts allocations over all threads: posting, waiting, waking, stepping and hopping take none.
+//! Counts allocations over all threads: posting, waiting, waking, stepping and hopping make none.
 #![cfg(not(any(rast_loom, rast_shuttle, rast_global_alloc)))]
 
 mod support;

@@ -1,10 +1,8 @@
 //! The protocol of the scheduler as a model whose every state is visited.
 //!
-//! docs/algorithms/scheduler.md says what is modelled and what is checked: a task is in one place,
-//! none is forgotten, none is early, every run ends, and a step that blocks or a thread that is
-//! stopped delays no other task. `RAST_SCHEDULER_MODEL=large cargo test --release -p rast-scheduler
-//! --test protocol -- --nocapture` also runs the large programs and prints the traces of the
-//! mutants.
+//! `docs/algorithms/scheduler.md` describes what is modelled and checked.
+//! `RAST_SCHEDULER_MODEL=large cargo test --release -p rast-scheduler --test protocol --
+//! --nocapture` also runs the large programs and prints the traces of the mutants.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
 #[path = "protocol/machine.rs"]

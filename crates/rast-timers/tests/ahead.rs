@@ -1,4 +1,4 @@
-//! The calendar sorts before the time, if its caller looks when the store asks it to.
+//! The calendar sorts ahead of the time, if its caller calls it when the store asks for it.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use rast_timers::{CalendarStore, Clock, DeadlineStore, Instant, ManualClock, Nanos, Step};

@@ -1,6 +1,6 @@
-//! The clock by counter under random disturbances of counter and reference: it
-//! never goes back, and its interval is true where the counter was left, and some
-//! seconds after the last disturbance.
+//! The clock by counter under random disturbances of counter and reference. It never runs
+//! backwards. Its interval is true while the counter is left, and some seconds after the last
+//! disturbance.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, miri))))]
 
 use rast_timers::primitive;

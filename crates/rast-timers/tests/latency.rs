@@ -1,4 +1,4 @@
-//! Timers per place in the code, and the latency histogram.
+//! Timers for each call site, and the latency histogram.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_timers::{

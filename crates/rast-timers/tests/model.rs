@@ -1,5 +1,4 @@
-//! Random patterns of calls against the stated bounds, random operations
-//! against a `BTreeMap`.
+//! Random patterns of calls against the stated bounds, random operations against a `BTreeMap`.
 #![cfg(not(rast_loom))]
 
 #[path = "model/measuring.rs"]

@@ -1,8 +1,7 @@
-//! The clock by counter of this very machine, held against the system's.
+//! The clock by counter of this machine, compared with the system's.
 //!
-//! A fraction of a second with the other tests; with `RAST_FULL` set each part
-//! runs for a minute. `cargo xtask soak` does that, in release, and prints what
-//! it saw.
+//! It takes a fraction of a second with the other tests. With `RAST_FULL` set each part runs for a
+//! minute; `cargo xtask soak` does that, in release, and prints the results.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle, miri))))]
 
 use rast_timers::primitive::Random;

@@ -1,5 +1,5 @@
-//! The faults of the source's timers, each shown on its rules written anew,
-//! and the same trace on ours (RAST 2.6 to 2.8; docs/algorithms/timers.md).
+//! The faults of the source's timers (RAST 2.6 to 2.8; docs/algorithms/timers.md). Each test runs
+//! the source's rule and ours on the same trace.
 #![cfg(not(rast_loom))]
 
 use rast_timers::primitive;

@@ -1,4 +1,4 @@
-//! What every deadline store promises, one test a promise, for each store.
+//! The promises of every deadline store, one test for each promise, run with each store.
 #![cfg(not(rast_loom))]
 
 use rast_timers::{

@@ -1,5 +1,5 @@
-//! The clock by counter on a simulated machine whose counter, reference and
-//! scheduler do what they should and what they should not.
+//! The clock by counter on a simulated machine, whose counter, reference and scheduler behave well
+//! or badly.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use proptest::prelude::*;

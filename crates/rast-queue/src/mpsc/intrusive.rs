@@ -22,8 +22,9 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 ///
 /// `P` is the pointer that owns a node: [`Box`](std_alloc::boxed::Box),
 /// [`Arc`](std_alloc::sync::Arc), either of them pinned, `&'static N`, or your own ([`Pointer`]).
-/// The queue owns what is pushed until it is popped, so a node can be neither dropped nor pushed
-/// twice meanwhile.
+/// The queue owns the pointer from push to pop, so the node is not dropped meanwhile. If several
+/// pointers to a node can exist, a second push of the queued node fails with
+/// [`Queued`](PushError::Queued).
 ///
 /// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is one
 /// swap, then a walk over the nodes taken, to reverse their order. A suspended producer delays no
@@ -49,7 +50,7 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// assert_eq!(consumer.take_all().map(|task| (task.run)()).collect::<Vec<_>>(), [1, 2]);
 /// ```
 ///
-/// A push moves the node out of its owner:
+/// A push takes the pointer by value, so a `Box` cannot be pushed twice:
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -298,9 +299,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes and then gets `None` may leave its node to the consumer, if every
-    /// consumer checks [`is_empty`](Self::is_empty) after it returned the right: that check finds
-    /// the node. A consumer that is leaked with `mem::forget` keeps the right for ever.
+    /// A thread that pushes and then gets `None` may leave its node to the thread that has the
+    /// right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
+    /// its `Consumer`, as in the example. That check finds the node. A `Consumer` that is leaked
+    /// with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};

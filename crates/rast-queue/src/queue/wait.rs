@@ -107,9 +107,11 @@ impl<T, A: Allocator> Queue<T, A> {
     /// are pushed meanwhile stay queued for as long. [`pop_timeout`](Self::pop_timeout) bounds this
     /// delay.
     ///
-    /// Entering, leaving and waking are lock-free. Each costs a few read-modify-writes, and with
-    /// more than 64 waiters at worst one more load for every 64. The wait list allocates when there
-    /// are more waiters than ever before, and keeps the memory until the queue is dropped.
+    /// Entering, leaving and waking are lock-free. Each costs a few read-modify-writes. Entering and
+    /// waking also cost at worst one load for every 64 places of the wait list. Without a race the
+    /// list has fewer places than twice the greatest number of waiters at one time plus 64. It
+    /// allocates when there are more waiters than ever before, and keeps the memory until the queue
+    /// is dropped.
     ///
     /// It sleeps by `std::thread::park`, so it may consume the thread's park token, or leave one
     /// set.

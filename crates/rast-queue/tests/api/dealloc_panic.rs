@@ -1,5 +1,5 @@
-//! An allocator whose `deallocate` panics: the program ends, since a queue that lost its way would
-//! lose items.
+//! An allocator whose `deallocate` panics: the process aborts, because an unfinished operation
+//! would lose items.
 
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
 use rast_queue::list::ListQueue;

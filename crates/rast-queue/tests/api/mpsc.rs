@@ -1,5 +1,5 @@
-//! The stack of many producers and one consumer: order, refusals, panics, memory, kinds of items,
-//! threads.
+//! The stack of many producers and one consumer: order, failed pushes, panics, memory, kinds of
+//! items, threads.
 
 use crate::support::{Counting, Ledger};
 use rast_queue::TryPushError;

@@ -1,6 +1,6 @@
-//! `Queue`: futures polled, moved, dropped and woken in random order, on one thread, with one
-//! promise: once every future that was woken has been polled, no item is queued beside one that
-//! waits. The seed is printed.
+//! `Queue`: futures that are polled, moved, dropped and woken in random order, on one thread. It
+//! checks one promise: once every woken future was polled, no future waits while an item is queued.
+//! The seed is printed.
 
 use rast_queue::primitive::Random;
 use rast_queue::{Pop, Queue};

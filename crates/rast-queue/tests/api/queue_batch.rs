@@ -1,4 +1,5 @@
-//! `Queue` in batches: sizes, order, closing in between, iterators that lie, items of every kind.
+//! `Queue` in batches: sizes, order, a close in between, iterators with a wrong length, items of
+//! every kind.
 
 use crate::support::{Counting, Ledger};
 use rast_queue::{Closed, Queue};

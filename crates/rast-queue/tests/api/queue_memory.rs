@@ -1,5 +1,5 @@
-//! What `Queue` keeps, at each kind of place in segments of each size; the great numbers are in
-//! `tests/memory.rs`.
+//! How much memory `Queue` keeps, with its words at each position in segments of each size.
+//! `tests/memory.rs` does this with many operations.
 
 use crate::support::Counting;
 use rast_queue::{Closed, Queue, TryPushError};

@@ -1,5 +1,5 @@
-//! `Queue` and panics: of iterators, of closures, of drops. No item is lost or dropped twice, and
-//! the queue goes on.
+//! `Queue` and panics of iterators, closures and drops. No item is lost or dropped twice, and the
+//! queue stays usable.
 
 use crate::support::{Counting, Ledger, Payload};
 use rast_queue::Queue;

@@ -1,4 +1,4 @@
-//! The ring's chunks: parts, panics, chunks that are dropped or forgotten.
+//! The ring's chunks: parts, panics, chunks that are dropped or leaked.
 
 use crate::support::{Counting, Ledger, Payload, drop_halves};
 use rast_queue::spsc::{

@@ -1,4 +1,4 @@
-//! Queues that are wrong, each in one way, and must be caught in a run.
+//! Wrong queues, each with one fault, which the checkers must find.
 
 use crate::history::program::{Fifo, Program, Size};
 use crate::history::{Violation, exhaustive, patterns};

@@ -1,4 +1,5 @@
-//! The checkers: every pattern by hand, good and bad, and the two against each other.
+//! The checkers: manually written histories, correct and wrong ones for each pattern, and a
+//! comparison of the two checkers.
 
 use crate::history::{Call, Event, History, Violation, exhaustive, patterns};
 use Call::{Close, ClosedEmpty, Empty, IsClosed, Pop, Push, Refused};

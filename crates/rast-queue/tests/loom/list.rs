@@ -1,8 +1,8 @@
 //! `list::ListQueue`.
 //!
-//! Items are cells, so that one which is read before it was written fails the model; memory that
-//! goes back is filled with rubbish and kept to the end, so that a node that is used after its end
-//! fails the model too; and at the end every block must have gone back.
+//! Items are cells, so an item that is read before it was written fails the model. Freed memory is
+//! overwritten and kept to the end, so a node that is used after it was freed fails the model. At
+//! the end every block must have been freed.
 
 use crate::history::{Call, Event, exhaustive};
 use rast_queue::Closed;

@@ -1,4 +1,4 @@
-//! The counted ends of `Queue`: who closes, and what the end of the queue shows.
+//! The counted ends of `Queue`: which drop closes it, and what the end of the queue makes visible.
 
 use rast_queue::Queue;
 use rast_queue::primitive::cell::UnsafeCell;

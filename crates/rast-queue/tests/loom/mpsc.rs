@@ -1,7 +1,7 @@
-//! The stack of many producers and one consumer, in both of its faces.
+//! The stack of many producers and one consumer, in both types.
 //!
-//! The consumer runs in a thread of its own and the main thread pushes: loom remembers one access
-//! per object, so the load that is before a producer's exchange would hide the loads of a consumer
+//! The consumer runs in a thread of its own and the main thread pushes. loom remembers one access
+//! per object, so the load before a producer's compare-exchange would hide the loads of a consumer
 //! that ran before it.
 
 use rast_queue::mpsc::intrusive::{PushError, Queue};

@@ -1,4 +1,4 @@
-//! `Queue`, with segments of two slots, so that they change and come again.
+//! `Queue`, with segments of two slots, so that they are replaced and reused.
 
 use rast_queue::alloc::{AllocError, Allocator, Global, Layout};
 use rast_queue::primitive::cell::UnsafeCell;

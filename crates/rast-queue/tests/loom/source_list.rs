@@ -1,11 +1,11 @@
-//! The list queue in the source's own words, algorithm 2.4 of the RAST document, with a switch for
+//! The list queue as the source describes it, algorithm 2.4 of the RAST document, with a switch for
 //! each fault.
 //!
-//! It is for tests alone: nodes are numbers in a table, nothing is freed but marked so, and every
-//! use of a node checks the mark, so the faults are found and nothing is undefined. Every ordering
-//! is the strongest, so what fails fails by its steps. With no switch set the form passes the
-//! scenarios of `ListQueue`; with one it fails one of them, and the test expects that. The faults
-//! are numbered as in `docs/algorithms/queue-list.md`.
+//! Nodes are numbers in a table. A freed node is only marked, and every access checks the mark, so
+//! a fault fails the test and is not undefined behaviour. Every ordering is the strongest, so each
+//! failure is due to the steps and not to an ordering. With all switches off it passes the
+//! scenarios of `ListQueue`; with one switch on it fails one of them, as the test expects. The
+//! faults are numbered as in `docs/algorithms/queue-list.md`.
 
 use crate::list::{self, Fifo};
 use rast_queue::primitive::model::model;

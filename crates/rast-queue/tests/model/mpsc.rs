@@ -1,4 +1,4 @@
-//! `mpsc` against `VecDeque`, both faces.
+//! Both types of `mpsc` against `VecDeque`.
 
 use crate::support::{Counting, Ledger};
 use proptest::collection::vec;

@@ -1,5 +1,5 @@
-//! `Queue`: lists of all its operations against `VecDeque`, in segments so small that they come
-//! again.
+//! `Queue`: lists of all its operations against `VecDeque`, in segments so small that they are
+//! reused.
 
 use crate::support::{Counting, Ledger, Payload};
 use proptest::collection::vec;

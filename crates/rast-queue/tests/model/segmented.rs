@@ -1,4 +1,4 @@
-//! The segmented queue against `VecDeque`, with an allocator that refuses now and then.
+//! The segmented queue against `VecDeque`, with an allocator that sometimes fails.
 
 use crate::support::{Counting, Ledger};
 use proptest::collection::vec;

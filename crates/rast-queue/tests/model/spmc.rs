@@ -1,4 +1,4 @@
-//! The queue for many consumers, used from one thread by some of them in turn.
+//! The queue for many consumers: one thread uses several consumers in turn.
 
 use crate::support::{Counting, Ledger};
 use proptest::collection::vec;

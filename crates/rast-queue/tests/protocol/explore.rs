@@ -1,5 +1,5 @@
-//! The model of the queue as a machine of the explorer: what is noted and checked, and how a step
-//! reads in a trace.
+//! The model of the queue as a machine of the explorer: its checks, its counts, and the text of its
+//! traces.
 
 use std::fmt::Write as _;
 

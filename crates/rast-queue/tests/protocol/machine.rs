@@ -1,9 +1,9 @@
-//! The protocol as a machine: one call, one thread, one access to what is shared.
+//! The protocol as a machine: one call is one access of one thread to shared memory.
 //!
-//! What only the thread itself can see (its locals, a segment that is not linked, one that it has
-//! retired alone) takes no step of its own. Pauses take none either: a consumer whose patience is
-//! at its end is the one that finds the slot unwritten; one that waits longer is the same machine
-//! with the producer stepped first.
+//! Accesses to memory that only the thread can reach are not steps: local variables, a segment that
+//! is not linked, and a segment that it has retired. Pauses are not steps either: a consumer that
+//! finds a slot unwritten gives the ticket up at once. Schedules in which the producer writes first
+//! cover a consumer that waits longer.
 
 use super::mutant::Mutant;
 use super::state::{At, DONE, SLOTS, Segment, Slot, State, THREADS, Then, Thread, Word};

@@ -1,4 +1,5 @@
-//! Rules that can be left out of the protocol, to see that the model misses each of them.
+//! The rules that can be left out of the protocol, to show that the model finds each resulting
+//! fault.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mutant {
@@ -18,40 +19,40 @@ pub(crate) enum Mutant {
     LinkUnfilled,
     /// A new segment is linked with slot 0 filled, and `tail` starts at 0.
     LinkFromZero,
-    /// A segment is freed at the zero, whether its slots are DONE or not.
+    /// A segment is freed when `control` is zero, even if not all of its slots are DONE.
     NoSweep,
-    /// Who moves a word away from a segment does not add the pins.
+    /// The thread that moves a word off a segment does not add the pins of the word.
     NoOvershoot,
-    /// Who meets a full segment goes on without a pin.
+    /// A thread that finds a full segment accesses it without a pin.
     NoPin,
-    /// A pin of `tail` always goes to the segment, also where `tail` counts it still.
+    /// A pin of `tail` is always released on the segment, even while `tail` still counts it.
     PinToSegment,
-    /// A pin of `tail` goes back into that word wherever it leads.
+    /// A pin of `tail` is always released on `tail`, even if `tail` has moved on.
     PinAnywhere,
-    /// A full last segment is closed by the flag alone.
+    /// A full last segment is closed by CLOSED alone, without the mark in `next`.
     NoTerminal,
-    /// An item that comes back is linked over the end before CLOSED is set.
+    /// An item that is put back is linked over the mark before CLOSED is set.
     OverTerminal,
-    /// A consumer marks the slot DONE, then reads it.
+    /// A consumer stores DONE before it reads the value.
     DoneBeforeRead,
     /// A consumer waits for the producer of its ticket.
     Wait,
     /// A producer that finds its ticket given up leaves the slot as it is.
     NoDone,
-    /// A producer takes its push for a success, whatever its exchange found.
+    /// A producer reports success, whatever its swap returned.
     PublishBlindly,
-    /// A consumer gives its ticket up by a store, whatever the slot holds.
+    /// A consumer gives its ticket up by a store, whatever the state of the slot.
     StoreGivenUp,
-    /// A consumer goes away although its exchange found the value.
+    /// A consumer leaves the slot although its compare-exchange found WRITTEN.
     LeaveWritten,
     /// A consumer takes from a slot that it has given up.
     TakeGivenUp,
-    /// A consumer that gives its ticket up marks the slot DONE, as the producer does.
+    /// A consumer that gives its ticket up stores DONE, as the producer does.
     DoneByBoth,
     /// A batch keeps the tickets that no producer has claimed.
     KeepUnclaimed,
     /// A batch that gives such tickets up does not reset the hint.
     KeepHintOfBatch,
-    /// Slots keep their state when the segment is used again.
+    /// Slots keep their state when the segment is reused.
     NoReset,
 }

@@ -1,16 +1,9 @@
-//! The abstract queue that runs beside the protocol, stepped at its linearization points.
+//! The abstract queue, which is part of each state. It changes at the linearization points of the
+//! protocol, which `docs/algorithms/queue-model.md` lists.
 //!
-//! | operation | takes effect |
-//! | --- | --- |
-//! | push | at the claim of the ticket under which it succeeds; for the linker of a segment, when `tail` moves to it |
-//! | pop of an item | at the later of the two claims of its ticket, on `tail` and on `head` |
-//! | pop that finds nothing, `is_empty` that says so | at its last load of `tail` |
-//! | close | when CLOSED is set in `tail` |
-//!
-//! An abandoned ticket takes its two claims with it: they are adjacent in the order of tickets and
-//! touch no other item, so the history without them is a history of the same queue. Because every
-//! state carries its oracle, a path needs no history of its own: each state that is reached has
-//! been checked along every path that leads to it.
+//! If a ticket is given up, its push and its pop are removed together, so the remaining operations
+//! are still those of a queue. Every state contains its oracle, so a path needs no history: a state
+//! that is reached has been checked along every path to it.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! Pop and `is_empty`: the look for emptiness, claims on `head`, and tickets that are given up.
+//! Pop and `is_empty`: the check for emptiness, claims on `head`, and tickets that are given up.
 
 use super::machine::{Operation, Outcome, Step};
 use super::mutant::Mutant;

@@ -1,5 +1,4 @@
-//! What must hold where at most one thread is inside of an operation, tried out on a copy of the
-//! state.
+//! Checks of states with at most one thread inside an operation, made on a copy of the state.
 
 use super::machine::{Model, Operation};
 use super::state::{At, POOL, State, Thread, bit};

@@ -1,4 +1,4 @@
-//! The end of a segment: words that move on, pins that leave, the sweep, limbo, and the spare.
+//! The end of a segment: moves of the words, releases of pins, the sweep, limbo, and the spare.
 
 use super::machine::{Outcome, Step};
 use super::mutant::Mutant;

@@ -1,9 +1,9 @@
-//! What a state of the model holds: the queue's words and segments, each thread's place and locals,
+//! A state of the model: the queue's words and segments, each thread's place and local variables,
 //! and the oracle.
 //!
-//! Everything is small and copied, so that a state can be kept, compared by a fingerprint, and
-//! stepped from again. Segments are in a fixed pool; 0 is the null pointer, and the pool's lowest
-//! free address is allocated first, so that an address comes back as soon as it is given away.
+//! A state is small and is copied, so it can be stored, compared by a fingerprint, and continued
+//! from. Segments are in a fixed pool, in which 0 is the null pointer. The lowest free address is
+//! allocated first, so that addresses are reused as soon as possible.
 
 use std::hash::{Hash, Hasher};
 

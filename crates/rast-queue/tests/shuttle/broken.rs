@@ -1,4 +1,4 @@
-//! A queue that is wrong in one step must be caught, or what passes says nothing.
+//! A queue that is wrong in one step, whose fault the scheduler must find.
 
 use crate::history::assert_sound;
 use crate::history::program::{Fifo, Program, Size};

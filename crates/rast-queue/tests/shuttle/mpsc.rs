@@ -1,4 +1,4 @@
-//! `mpsc`, both faces.
+//! Both types of `mpsc`.
 
 use crate::Drops;
 use crate::history::{Clock, Event, Fewer, assert_sound};

@@ -1,5 +1,5 @@
-//! `Queue`, waited for by futures and a stream. A future is polled again only when it was woken, so
-//! that a wake-up that is lost is a deadlock, which the scheduler reports.
+//! `Queue`, waited for by futures and a stream. A future is polled again only after a wake-up, so a
+//! lost wake-up is a deadlock, which the scheduler reports.
 
 use crate::history::{Clock, Log, assert_sound};
 use futures_core::Stream;

@@ -1,4 +1,4 @@
-//! What the tests share: an allocator that counts and can refuse, and payloads that count their
+//! What the tests share: an allocator that counts and can fail, and payloads that count their
 //! drops.
 #![allow(dead_code, reason = "each test binary uses its part")]
 

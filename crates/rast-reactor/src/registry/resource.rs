@@ -129,9 +129,10 @@ impl<T> fmt::Debug for Id<T> {
 
 /// A list of children: a resource of its own, which a parent names by its id.
 ///
-/// It holds stable ids, so a child that changes copies neither the list nor the parent, and one
-/// that is added or removed copies the list alone. A child that was deleted may still be listed:
-/// its id then gives `None`. Deleting a parent or a list keeps the children.
+/// It holds stable ids, so a change of a child copies neither the list nor the parent. Adding or
+/// removing a child copies only the list. A child that was deleted may still be listed: `get` of
+/// its id then returns `None`, and `children` skips it. Deleting a parent or a list keeps the
+/// children.
 ///
 /// ```
 /// use rast_reactor::registry::{Children, Resource, Resources, change, read};

@@ -1,4 +1,4 @@
-//! Order, the fairness bound, priorities, evenness.
+//! Order, the fairness bound, priorities, even shares.
 
 use std::sync::{Arc, Mutex};
 

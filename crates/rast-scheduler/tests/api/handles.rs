@@ -1,4 +1,4 @@
-//! Handles that outlive their tasks, and what panics.
+//! Handles that outlive their tasks, and panics.
 
 use rast_scheduler::{Finished, Next, Scheduler, Task};
 use std::panic;

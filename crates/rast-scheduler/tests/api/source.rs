@@ -1,4 +1,4 @@
-//! The tests of the source's scheduler, re-created: what they check is the same, the code is ours.
+//! The tests of the source's scheduler: they check the same, with code of our own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};

@@ -1,8 +1,8 @@
-//! The protocol as a machine: one call, one thread, one access to what is shared.
+//! The protocol as a machine: one call is one access of one thread to shared memory.
 //!
-//! Threads are numbered: the workers, the threads of the user, the clock, and one that stops the
+//! Threads are numbered: the workers, the threads of the user, the clock, and one that suspends the
 //! first thread of the user for ever at some step. There is one priority, and a round takes all
-//! that was posted.
+//! tasks that were posted.
 
 use rast_scheduler::primitive::explore::Machine;
 

@@ -1,4 +1,5 @@
-//! Rules that can be left out of the protocol, to see that the model misses each of them.
+//! The rules that can be left out of the protocol, to show that the model finds each resulting
+//! fault.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mutant {

@@ -1,4 +1,4 @@
-//! The steps of the role, and the look at the sleepers before a step of a task.
+//! The steps of a round, and the check of the sleepers before a step of a task.
 
 use super::machine::{Outcome, Step};
 use super::mutant::Mutant;

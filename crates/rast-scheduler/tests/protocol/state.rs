@@ -1,5 +1,5 @@
-//! What a state of the model holds: the scheduler's words and queues, and each thread's place and
-//! locals.
+//! A state of the model: the scheduler's words and queues, and each thread's place and local
+//! variables.
 
 /// Tasks, workers and threads of the user that a state has room for, and places of a queue.
 pub(crate) const TASKS: usize = 3;

@@ -4,7 +4,7 @@
 //!             63            32 31       16 15        0
 //!   word     | epoch          | members   | promised |      one line
 //!             31                       16 15        0
-//!   holder   | flags (run bit: 16)       | id + 1   |      one line per shard
+//!   holder   | reserved                  | id + 1   |      one line per shard
 //!
 //!   place    index in its holder's list     beside the holder word
 //!
@@ -19,10 +19,10 @@
 //! | word | each member once per epoch (promise), the leader (publish) | all members, each round |
 //! | page of the epoch | no thread | members of that epoch |
 //! | other page | the leader, once all have promised | no thread |
-//! | holder | the worker that the page names, to take the shard; its holder, to free it; a wake-up that meets a move, which adds zero | that worker; the waker of the shard |
+//! | holder | the worker that the page names, to take the shard; its holder, to free it; a waker that does not find the holder, which adds zero so that it is ordered before the next take | that worker; the waker of the shard |
 //! | place | the holder | the holder |
 //! | seat | its worker; its wakers | its wakers |
-//! | inbox | the wakers of a shard | its worker |
+//! | inbox | the wakers of a shard; its worker, which takes marks and clears flags | the same |
 //! | stop, requests, notices | any thread | all members |
 //!
 //! Rules:
@@ -38,8 +38,8 @@
 //! 5. No thread waits in here. A worker that cannot take a shard yet runs those that it has.
 //! 6. A worker checks `stop` before every turn.
 //!
-//! The argument is in `docs/algorithms/sharder.md`. This module has no threads and no time, so that
-//! loom can run it: `tests/loom.rs`.
+//! The argument is in `docs/algorithms/sharder.md`. This module starts no thread and reads no
+//! clock, so that loom can run it: `tests/loom.rs`.
 
 mod baton;
 mod inbox;

@@ -1,11 +1,13 @@
 //! A cancellable deadline store with constant costs: a radix calendar.
 //!
 //! Source: the timer trackers of RAST's reactor, and the radix heap (Ahuja, Mehlhorn, Orlin and
-//! Tarjan, 1990). A value is in the list of the highest digit in which its deadline differs from
-//! the cursor, the time reached. When time comes near a list, the list is split: its entries move
-//! to the lane (the sorted list of the next values) or to lists of lower levels. Changes: a list is
-//! split a few entries at a time and ahead of its time, so that no call works long; short lists are
-//! never split; runs that are already in order move only once.
+//! Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six bits. A
+//! value is in the list of the highest digit in which its deadline differs from the cursor. When
+//! the cursor comes near a list, the list is split: its entries move to the lane (the sorted list
+//! of the next values) or to lists of lower levels.
+//!
+//! Changes: a list is split a few entries at a time and ahead of its time, so that no call works
+//! long; short lists are never split; runs that are already in order move only once.
 //!
 //! ```text
 //!              64 lists per digit of six bits              in order
@@ -26,7 +28,7 @@
 //! | `lane_last` | the greatest deadline that was appended to the lane |
 //! | `late_last` | the greatest deadline in `late` since it was last empty |
 //! | `bar` | a value inserted before this time goes to `late`; equals `cursor`, unless the cursor has gone back |
-//! | `moved` | values that `late` had before this time are now in the lists; equals `cursor` when `bar` does |
+//! | `moved` | the values of `late` from `cursor` to this time have moved to the lists; equals `cursor`, unless the cursor has gone back |
 //! | `wake` | no step has work to do before this time |
 //!
 //! 1. A value at `at ≥ cursor` is in list s of level l: l is the highest digit in which `at` and

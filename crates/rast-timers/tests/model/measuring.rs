@@ -1,4 +1,4 @@
-//! The three timers under patterns of calls that want to break their bounds.
+//! The three timers under patterns of calls that try to break their bounds.
 
 use crate::world::{Step, World, configs, starts, steps};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Remote timers under many threads: each value has exactly one fate.
+//! Remote timers under many threads: each value is fired, cancelled or dropped, exactly one of
+//! these.
 
 use rast_timers::remote::Entry;
 use rast_timers::{

@@ -1,4 +1,4 @@
-//! The work of one call is counted, not timed, under deadlines that cluster.
+//! The work of one call is counted, not timed, for deadlines in clusters.
 
 use rast_timers::{CalendarStore, DeadlineStore, Instant, Step};
 

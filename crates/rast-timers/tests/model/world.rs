@@ -1,5 +1,5 @@
-//! A simulated machine: one clock, two loops that publish ticks with a period
-//! and a lateness, and one thread that calls and may move between the loops.
+//! A simulated machine: one clock, two loops that publish ticks with a period and a lateness, and
+//! one thread that calls and may move between the loops.
 
 use proptest::prelude::*;
 use rast_timers::{Clock, Instant, ManualClock, Nanos, Tick, TimerConfig};

@@ -1,10 +1,10 @@
 //! The search for an order that explains a history, after Wing and Gong, with Lowe's memory of
-//! states seen.
+//! visited states.
 //!
-//! It tries as the next to take effect each operation that is first of its thread's rest and began
-//! before every other rest operation ended, runs it on a deque with a flag, and goes back when an
-//! answer does not fit. Exact, and exponential in the threads; for histories of some tens of
-//! operations.
+//! It tries each operation as the next one that may take effect: the first of its thread's
+//! remaining operations, if it began before every other remaining operation ended. It runs the
+//! operation on a deque with a flag, and goes back if the result differs. It is exact, and
+//! exponential in the number of threads; for histories of some tens of operations.
 
 use super::{Call, Event, History, Violation};
 use std::cmp::Reverse;

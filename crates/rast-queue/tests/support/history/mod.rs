@@ -1,16 +1,15 @@
-//! Histories: what each thread asked of a queue and was told, and when.
+//! Histories: the operations of each thread on a queue, with their results and times.
 //!
-//! A clock is one counter. Each operation takes a stamp from it before it begins and one after it
-//! returned, by a read-modify-write that acquires and releases. So of two operations whose stamps
-//! do not overlap, the first happened before the second in the sense of the memory model, which is
-//! the order that linearizability promises to keep; an operation that the stamps widen is only
-//! excused more, never less. Times of the system would not do: a store may still wait in its core's
-//! buffer when the clock is read after it, and an honest queue would be accused. The price is that
-//! the stamps themselves order what threads do, so a queue that relies on too weak an ordering may
-//! pass here; that is what the models under loom are for.
+//! The clock is one counter. Each operation takes a stamp from it before it begins and one after it
+//! returned, by a read-modify-write that acquires and releases. So if the stamps of two operations
+//! do not overlap, the first happens before the second in the memory model, which is the order that
+//! linearizability promises to keep. Stamps only widen an operation, so a correct queue is never
+//! reported. The system's clock would not do: a store may still be in the store buffer when the
+//! clock is read after it. The stamps also order the threads, so a queue with a weak ordering may
+//! pass here; the loom models find that.
 //!
-//! Stamps are unique. Between two neighbours lies a gap, named by the stamp before it; an operation
-//! takes effect in one of the gaps from its first stamp on and before its last.
+//! Stamps are unique. Between two neighbouring stamps is a gap, named by the stamp before it. An
+//! operation takes effect in one of the gaps between its two stamps.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod exhaustive;

@@ -1,13 +1,13 @@
-//! Bad patterns of a first-in-first-out queue, for histories of any length; O(n log n).
+//! Wrong patterns of a first-in first-out queue, for histories of any length, in O(n log n).
 //!
-//! Henzinger, Sezgin and Vafeiadis (2013) show that a complete history of distinct values has an
-//! order that explains it unless a value is popped that was not pushed before, or twice, or two
-//! values change places, or a pop finds nothing while at each moment some value is in the queue.
-//! Closing adds one more: every answer says that the queue was open or closed, and there must be a
-//! moment for the change.
+//! A complete history of distinct values has an order that explains it unless one of these patterns
+//! occurs (Henzinger, Sezgin and Vafeiadis, 2013): a value is popped that was not pushed before; a
+//! value is popped twice; two values change places; or a pop returns `None` while at each moment
+//! some value is queued. Closing adds one: every result says that the queue was open or closed, and
+//! there must be a moment at which it changes.
 //!
-//! Beyond what stamps order, the operations of a batch keep their order; that is looked at in the
-//! pairs of values of one thread, which is not complete. The exhaustive search is.
+//! The operations of a batch also keep their order. This is checked only for pairs of values of one
+//! thread, so it is not complete; the exhaustive search is.
 
 use super::{Call, Event, History, Violation};
 use std::collections::HashMap;

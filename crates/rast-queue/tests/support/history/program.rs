@@ -1,4 +1,4 @@
-//! Random programs: what each of some threads asks of a queue, from a seed.
+//! Random programs, made from a seed: the operations of each thread.
 
 use super::{Clock, Fewer, History, Log, assert_sound};
 use rast_queue::primitive::{Random, thread};

@@ -1,4 +1,4 @@
-//! The queues that programs drive.
+//! The queues that the random programs use.
 
 use super::Fewer;
 use super::program::Fifo;

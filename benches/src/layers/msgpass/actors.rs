@@ -1,0 +1,84 @@
+//! The actors of a program, written once and run by each rival.
+//!
+//! A rival starts the actors, gives each one a mailbox without a bound, and lets an actor send to
+//! any other one by its index. `handle` is not asynchronous, because no actor waits inside of it.
+//! Mailboxes have no bound in the Savina programs, and some of them would block for ever with one.
+//!
+//! | rival | how an actor runs |
+//! | --- | --- |
+//! | actix | in the arbiter of its home, one thread each; `do_send` ignores the bound of the mailbox |
+//! | ractor | in a task of tokio's runtime of several threads |
+//! | kameo | the same, with its unbounded mailbox |
+//! | tokio | a task that reads an unbounded mpsc channel, in the same runtime |
+//! | threads | a thread that reads an unbounded channel |
+
+use std::sync::{Arc, OnceLock};
+
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod actix;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod kameo;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod ractor;
+#[cfg(all(rast_rivals, feature = "rivals"))]
+mod tasks;
+mod threads;
+
+#[cfg(all(rast_rivals, feature = "rivals"))]
+pub(super) use self::{actix::Actix, kameo::Kameo, ractor::Ractor, tasks::Tasks};
+pub(super) use threads::Threads;
+
+/// One actor of a program.
+pub(super) trait Actor: Send + Unpin + 'static {
+    /// What every actor of the program receives.
+    type Message: Send + Unpin + 'static;
+
+    /// Handles one message.
+    fn handle(&mut self, message: Self::Message, to: &impl Peers<Self::Message>);
+}
+
+/// The actors of a program, by index.
+pub(super) trait Peers<M> {
+    /// Sends without waiting.
+    fn send(&self, to: usize, message: M);
+}
+
+/// What runs actors.
+pub(super) trait Rival {
+    /// The name of its row.
+    const NAME: &'static str;
+
+    /// Starts the actors, calls `drive` with their addresses, and stops them when it returns.
+    ///
+    /// `homes` has the thread of each actor, below `threads`, for rivals whose actors have one.
+    fn run<A: Actor, R>(
+        actors: Vec<A>,
+        homes: &[usize],
+        threads: usize,
+        drive: impl FnOnce(&dyn Peers<A::Message>) -> R,
+    ) -> R;
+}
+
+/// The addresses of all actors, which are known once all are started.
+struct Book<S>(Arc<OnceLock<Vec<S>>>);
+
+impl<S> Book<S> {
+    fn new() -> Self {
+        Self(Arc::new(OnceLock::new()))
+    }
+
+    fn fill(&self, addresses: Vec<S>) {
+        assert!(self.0.set(addresses).is_ok(), "it is filled once");
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> &S {
+        &self.0.get().expect("messages come after the start")[index]
+    }
+}
+
+impl<S> Clone for Book<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}

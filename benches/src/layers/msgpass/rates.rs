@@ -1,0 +1,357 @@
+//! One hop and three hops at a fixed rate: the times from the planned sends to the last handler.
+//!
+//! The loop is open: message `n` is planned at `n` intervals after the start, and its time counts
+//! from then, whenever it was sent. So a contender that falls behind is charged for the messages
+//! that wait in front of it.
+//!
+//! Each scenario compares ours with one rival. Its first round measures the peak of both, with
+//! everything sent at once, and all its runs then send at half of the lower peak.
+//!
+//! Two threads work in every contender, except for the row of threads. Ours has the source on the
+//! first worker, and all others on the second. A rival has a thread that sends from outside and a
+//! runtime of one thread. The row of threads has a thread for each hop and one that sends, so with
+//! three hops it has four.
+//!
+//! The processor time is that of the process, with the source, which spins in every contender.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rast::msgpass::{Cx, Next, Process, Receive, graph};
+
+use super::LAYER;
+use super::actors::{Actor, Peers, Rival, Threads};
+use super::savina::watch::{Watch, watch};
+use crate::harness::Scenario;
+use crate::histogram::Histogram;
+use crate::usage::processor_time;
+use crate::workers::Sample;
+
+/// Messages that a ping sends at most.
+const BURST: u64 = 64;
+
+/// Messages of a run that measures the peak.
+const PEAK: u64 = 500_000;
+
+/// Between the start of the source and the first planned message, so that the other threads are
+/// there by then.
+const LEAD: Duration = Duration::from_millis(5);
+
+/// When message `n` is planned, in nanoseconds.
+#[derive(Clone)]
+struct Plan {
+    interval_ns: f64,
+    count: u64,
+    watch: Watch,
+}
+
+impl Plan {
+    fn planned(&self, number: u64) -> u64 {
+        planned(number, self.interval_ns)
+    }
+
+    fn now(&self) -> u64 {
+        let start = self.watch.began() + LEAD;
+        Instant::now().saturating_duration_since(start).as_nanos() as u64
+    }
+}
+
+fn planned(number: u64, interval_ns: f64) -> u64 {
+    (number as f64 * interval_ns) as u64
+}
+
+/// Where the messages end.
+struct Last {
+    plan: Plan,
+    left: u64,
+    times: Histogram,
+    whole: Arc<Mutex<Histogram>>,
+}
+
+impl Last {
+    #[inline]
+    fn take(&mut self, planned: u64) {
+        self.times.record(self.plan.now().saturating_sub(planned));
+        self.left -= 1;
+        if self.left == 0 {
+            let times = std::mem::take(&mut self.times);
+            *self.whole.lock().expect("no panic") = times;
+            self.plan.watch.part(0);
+        }
+    }
+}
+
+/// The actors of a rival: those that pass messages on, and the last one.
+enum Member {
+    Relay(usize),
+    Last(Box<Last>),
+}
+
+impl Actor for Member {
+    type Message = u64;
+
+    #[inline]
+    fn handle(&mut self, planned: u64, to: &impl Peers<u64>) {
+        match self {
+            Self::Relay(next) => to.send(*next, planned),
+            Self::Last(last) => last.take(planned),
+        }
+    }
+}
+
+/// The source of the graphs.
+struct Source {
+    plan: Plan,
+    next: u64,
+}
+
+impl Source {
+    /// The times of the messages that are due, up to a burst.
+    #[inline]
+    fn due(&mut self) -> impl Iterator<Item = u64> {
+        self.plan.watch.begin();
+        let (first, now, interval_ns) = (self.next, self.plan.now(), self.plan.interval_ns);
+        let is_due = |number: &u64| planned(*number, interval_ns) <= now;
+        let end = (first + BURST).min(self.plan.count);
+        self.next += (first..end).take_while(is_due).count() as u64;
+        (first..self.next).map(move |number| planned(number, interval_ns))
+    }
+
+    fn then(&self) -> Next {
+        match self.next < self.plan.count {
+            true => Next::Again,
+            false => Next::Idle,
+        }
+    }
+}
+
+mod one {
+    use super::*;
+
+    graph! {
+        graph One {
+            processors { source: Source [source], last: Last }
+            edges { source -> last: u64 [cap = 1024, burst = BURST as usize]; }
+        }
+    }
+
+    impl Process<One> for Source {
+        fn ping(&mut self, cx: &mut Cx<'_, One, Self>) -> Next {
+            for planned in self.due() {
+                cx.to::<Last>().send(planned);
+            }
+            self.then()
+        }
+    }
+    impl Process<One> for Last {}
+    impl Receive<One, Source, u64> for Last {
+        #[inline]
+        fn receive(&mut self, planned: u64, _: &mut Cx<'_, One, Self>) {
+            self.take(planned);
+        }
+    }
+
+    pub(super) fn start(source: Source, last: Last) -> Box<dyn Any> {
+        let builder = One::builder(source, last).workers(2);
+        let builder = builder.pin::<Source>(0, 0).pin::<Last>(0, 1);
+        Box::new(builder.start().expect("a valid graph"))
+    }
+}
+
+mod three {
+    use super::*;
+
+    graph! {
+        graph Three {
+            processors { source: Source [source], first: First, second: Second, last: Last }
+            edges {
+                source -> first: u64 [cap = 1024, burst = BURST as usize];
+                first -> second: u64 [cap = 1024];
+                second -> last: u64 [cap = 1024];
+            }
+        }
+    }
+
+    struct First;
+    struct Second;
+
+    impl Process<Three> for Source {
+        fn ping(&mut self, cx: &mut Cx<'_, Three, Self>) -> Next {
+            for planned in self.due() {
+                cx.to::<First>().send(planned);
+            }
+            self.then()
+        }
+    }
+    impl Process<Three> for First {}
+    impl Receive<Three, Source, u64> for First {
+        #[inline]
+        fn receive(&mut self, planned: u64, cx: &mut Cx<'_, Three, Self>) {
+            cx.to::<Second>().send(planned);
+        }
+    }
+    impl Process<Three> for Second {}
+    impl Receive<Three, First, u64> for Second {
+        #[inline]
+        fn receive(&mut self, planned: u64, cx: &mut Cx<'_, Three, Self>) {
+            cx.to::<Last>().send(planned);
+        }
+    }
+    impl Process<Three> for Last {}
+    impl Receive<Three, Second, u64> for Last {
+        #[inline]
+        fn receive(&mut self, planned: u64, _: &mut Cx<'_, Three, Self>) {
+            self.take(planned);
+        }
+    }
+
+    pub(super) fn start(source: Source, last: Last) -> Box<dyn Any> {
+        let builder = Three::builder(source, First, Second, last).workers(2);
+        let builder = builder.pin::<Source>(0, 0).pin::<First>(0, 1);
+        let builder = builder.pin::<Second>(0, 1).pin::<Last>(0, 1);
+        Box::new(builder.start().expect("a valid graph"))
+    }
+}
+
+/// How a contender runs a number of messages over a number of hops at an interval.
+type Run = fn(hops: usize, count: u64, interval_ns: f64) -> Sample;
+
+/// Measures a run: its sample has the time per message, and the percentiles beside it.
+fn measured(
+    count: u64,
+    interval_ns: f64,
+    run: impl FnOnce(Plan, Last, &dyn Fn() -> Sample) -> Sample,
+) -> Sample {
+    let (watch, end) = watch(1);
+    let whole = Arc::new(Mutex::new(Histogram::new()));
+    let plan = Plan {
+        interval_ns,
+        count,
+        watch,
+    };
+    let last = Last {
+        plan: plan.clone(),
+        left: count,
+        times: Histogram::new(),
+        whole: Arc::clone(&whole),
+    };
+    let before = processor_time();
+    let sample = run(plan, last, &|| end.wait(count, 0));
+    let taken = (processor_time() - before).as_secs_f64();
+    let times = whole.lock().expect("no panic");
+    let percentiles = [
+        ("p50 ns", 0.5),
+        ("p99 ns", 0.99),
+        ("p99.9 ns", 0.999),
+        ("p99.99 ns", 0.9999),
+    ];
+    let sample = sample
+        .by(2)
+        .judged_by(times.quantile(0.99))
+        .with("processor time per message, ns", taken * 1e9 / count as f64);
+    percentiles
+        .into_iter()
+        .fold(sample, |sample, (name, share)| {
+            sample.with(name, times.quantile(share))
+        })
+}
+
+fn ours(hops: usize, count: u64, interval_ns: f64) -> Sample {
+    measured(count, interval_ns, |plan, last, wait| {
+        let source = Source { plan, next: 0 };
+        let running = match hops {
+            1 => one::start(source, last),
+            _ => three::start(source, last),
+        };
+        let sample = wait();
+        drop(running);
+        sample
+    })
+}
+
+fn theirs<R: Rival>(hops: usize, count: u64, interval_ns: f64) -> Sample {
+    measured(count, interval_ns, |plan, last, wait| {
+        let mut actors: Vec<Member> = (1..hops).map(Member::Relay).collect();
+        actors.push(Member::Last(Box::new(last)));
+        R::run(actors, &vec![0; hops], 1, |peers| {
+            plan.watch.begin();
+            for number in 0..plan.count {
+                let planned = plan.planned(number);
+                while plan.now() < planned {
+                    std::hint::spin_loop();
+                }
+                peers.send(0, planned);
+            }
+            wait()
+        })
+    })
+}
+
+/// Messages per nanosecond when everything is sent at once.
+fn peak(run: Run, hops: usize) -> f64 {
+    let sample = run(hops, PEAK, 0.0);
+    sample.done as f64 / sample.elapsed.as_nanos() as f64
+}
+
+/// The scenario of ours and one rival.
+fn row<R: Rival>(name: &'static str, hops: usize) -> Scenario {
+    // The interval, once both peaks are known.
+    let interval = Rc::new(Cell::new(None));
+    let at_half = move |run: Run| {
+        let interval = Rc::clone(&interval);
+        move |count| {
+            let interval_ns = interval.get().unwrap_or_else(|| {
+                let lower = peak(ours, hops).min(peak(theirs::<R>, hops));
+                interval.set(Some(2.0 / lower));
+                2.0 / lower
+            });
+            run(hops, count, interval_ns).with("messages per second", 1e9 / interval_ns)
+        }
+    };
+    Scenario::new(LAYER, name, 200_000, 1000)
+        .ours("rast graph", at_half(ours))
+        .rival(R::NAME, at_half(theirs::<R>))
+}
+
+/// The scenarios.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let threads = [
+        row::<Threads>("rates: one hop, beside threads", 1),
+        row::<Threads>("rates: three hops, beside threads", 3),
+    ];
+    #[cfg(not(all(rast_rivals, feature = "rivals")))]
+    let others = [];
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let others = {
+        use super::actors::{Actix, Kameo, Ractor, Tasks};
+        [
+            row::<Actix>("rates: one hop, beside actix", 1),
+            row::<Ractor>("rates: one hop, beside ractor", 1),
+            row::<Kameo>("rates: one hop, beside kameo", 1),
+            row::<Tasks>("rates: one hop, beside tokio", 1),
+            row::<Actix>("rates: three hops, beside actix", 3),
+            row::<Ractor>("rates: three hops, beside ractor", 3),
+            row::<Kameo>("rates: three hops, beside kameo", 3),
+            row::<Tasks>("rates: three hops, beside tokio", 3),
+        ]
+    };
+    threads.into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_of_a_rate_arrives() {
+        for hops in [1, 3] {
+            for run in [ours as Run, theirs::<Threads>] {
+                let sample = run(hops, 2000, 1000.0);
+                assert_eq!(sample.done, 2000);
+            }
+        }
+    }
+}

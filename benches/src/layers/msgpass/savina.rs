@@ -1,0 +1,261 @@
+//! The programs of the Savina suite that a static graph can run, against actors, tasks and threads.
+//!
+//! Source: S. Imam and V. Sarkar, "Savina: An Actor Benchmark Suite", AGERE 2014, and the default
+//! parameters of its repository. `fib`, `fjcreate`, `quicksort` and others create actors while they
+//! run, which a graph does not.
+//!
+//! | program | parameters | scaled from | ours on two workers |
+//! | --- | --- | --- | --- |
+//! | ping-pong | 40,000 pings | | all on one |
+//! | counting | 1,000,000 increments | | all on one |
+//! | thread ring | 100 actors, 100,000 hops | | all on one |
+//! | fork-join throughput | 60 actors, 10,000 messages each | | all on one |
+//! | big | 120 actors, 2,000 pings each | 20,000 | all on one |
+//! | chameneos | 100 creatures, 100,000 meetings | 200,000 | all on one |
+//! | philosophers | 20 philosophers, 10,000 meals each | | all on one |
+//! | bounded buffer | 40 producers, 40 consumers, room for 50, cost 25 and 25, 50 items each | 1,000 | replicas in turn |
+//! | concurrent dictionary | 20 workers, 10,000 requests each, 10 % writes | | all on one |
+//! | banking | 1,000 accounts, 50,000 transfers | | all on one |
+//! | logistic map | 10 series of 25,000 terms | | series in turn |
+//! | radix sort | 20,000 values of 60 bits | 100,000 | the first and the second half |
+//! | trapezoid | 100 workers, 1,000,000 pieces | 10,000,000 | workers in turn |
+//!
+//! Where an actor of Savina sends a message to itself to begin its next round, it begins the
+//! round at once here, in every contender. An actor that has ended keeps its thread until the end.
+//! The actors of actix have the same places as the processors of the graph. The runtime of ractor,
+//! kameo and tokio moves tasks between its threads by itself.
+//!
+//! Each program is a [`Program`]. What an actor does with a message is one function, which the
+//! processor of the graph calls too. What a run counts are the messages that every run needs: a
+//! philosopher that is denied its forks and asks again does not count.
+
+use std::any::Any;
+
+use rast::msgpass::{Builder, Graph, Node};
+
+use self::watch::{Watch, watch};
+use super::LAYER;
+use super::actors::{Actor, Peers, Rival, Threads};
+use crate::harness::Scenario;
+use crate::workers::Sample;
+
+mod banking;
+mod big;
+mod bounded_buffer;
+mod chameneos;
+mod counting;
+mod dictionary;
+mod fork_join;
+mod logistic_map;
+mod philosophers;
+mod ping_pong;
+mod radix_sort;
+pub(crate) mod summary;
+mod thread_ring;
+mod trapezoid;
+pub(super) mod watch;
+
+/// Threads of the rivals, and workers of ours.
+const THREADS: usize = 2;
+
+/// The rows of ours, on [`THREADS`] workers and on one.
+const OURS: &str = "rast graph, two workers";
+const OURS_ALONE: &str = "rast graph, one worker";
+
+/// The most actors for which the program runs on a thread per actor.
+const THREADS_MAX: usize = 128;
+
+/// One program of the suite.
+trait Program: 'static {
+    /// The scenario.
+    const NAME: &'static str;
+    /// What a run does: pings, items, values, as the program's page says.
+    const SIZE: u64;
+    /// The same for a run that proves only that the bench runs.
+    const SMOKE: u64;
+    /// Actors that report the end.
+    const PARTS: u64 = 1;
+    /// A thread per actor runs this part of the size, because each message costs a switch of
+    /// threads there.
+    const THREADS_SHARE: u64 = 10;
+
+    /// The actors of the rivals.
+    type Actor: Actor;
+
+    /// The messages that every run of this size needs.
+    fn messages(size: u64) -> u64;
+
+    /// The result of every run of this size.
+    fn expected(size: u64) -> u64;
+
+    /// Makes the actors.
+    fn actors(size: u64, watch: &Watch) -> Vec<Self::Actor>;
+
+    /// The messages from outside that begin the run.
+    fn first() -> Vec<(usize, <Self::Actor as Actor>::Message)>;
+
+    /// The thread of an actor, and the worker of the processor that does its work.
+    fn home(actor: usize, threads: usize) -> usize {
+        let _ = (actor, threads);
+        0
+    }
+
+    /// Starts the graph; it stops when the result is dropped.
+    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any>;
+}
+
+/// Pins the replicas of a processor to the workers of their actors, which begin at index `first`.
+fn placed<S: Program, G: Graph + Node<P>, P>(
+    builder: Builder<G>,
+    first: usize,
+    count: usize,
+    workers: usize,
+) -> Builder<G> {
+    (0..count).fold(builder, |builder, replica| {
+        builder.pin::<P>(replica, S::home(first + replica, workers))
+    })
+}
+
+/// Starts a graph with so many workers.
+fn started<G: Graph>(builder: Builder<G>, workers: usize) -> Box<dyn Any> {
+    Box::new(builder.workers(workers).start().expect("a valid graph"))
+}
+
+/// A run of ours.
+fn ours<S: Program>(workers: usize) -> impl FnMut(u64) -> Sample {
+    let mut expected = Expected::default();
+    move |size| {
+        let expected = expected.of::<S>(size);
+        let (watch, end) = watch(S::PARTS);
+        let running = S::graph(size, workers, watch);
+        let sample = end.wait(S::messages(size), expected);
+        drop(running);
+        throughput(sample)
+    }
+}
+
+/// A run of a rival, of a part of the size.
+fn theirs<S: Program, R: Rival>(share: u64) -> impl FnMut(u64) -> Sample {
+    let mut expected = Expected::default();
+    move |size| {
+        let size = size.div_ceil(share);
+        let expected = expected.of::<S>(size);
+        let (watch, end) = watch(S::PARTS);
+        let actors = S::actors(size, &watch);
+        let homes: Vec<usize> = (0..actors.len())
+            .map(|actor| S::home(actor, THREADS))
+            .collect();
+        let sample = R::run(actors, &homes, THREADS, |peers| {
+            watch.begin();
+            for (to, message) in S::first() {
+                peers.send(to, message);
+            }
+            end.wait(S::messages(size), expected)
+        });
+        throughput(sample)
+    }
+}
+
+/// The expected result, computed once.
+#[derive(Default)]
+struct Expected(Option<(u64, u64)>);
+
+impl Expected {
+    fn of<S: Program>(&mut self, size: u64) -> u64 {
+        match self.0 {
+            Some((known, result)) if known == size => result,
+            _ => {
+                let result = S::expected(size);
+                self.0 = Some((size, result));
+                result
+            }
+        }
+    }
+}
+
+fn throughput(sample: Sample) -> Sample {
+    let millions = sample.done as f64 / sample.elapsed.as_secs_f64() / 1e6;
+    sample
+        .by(THREADS)
+        .with("million messages per second", millions)
+}
+
+/// The scenario of a program, with all contenders.
+fn row<S: Program>() -> Scenario {
+    let scenario = Scenario::new(LAYER, S::NAME, S::SIZE, S::SMOKE)
+        .ours(OURS, ours::<S>(THREADS))
+        .ours(OURS_ALONE, ours::<S>(1));
+    #[cfg(all(rast_rivals, feature = "rivals"))]
+    let scenario = {
+        use super::actors::{Actix, Kameo, Ractor, Tasks};
+        scenario
+            .rival(Actix::NAME, theirs::<S, Actix>(1))
+            .rival(Ractor::NAME, theirs::<S, Ractor>(1))
+            .rival(Kameo::NAME, theirs::<S, Kameo>(1))
+            .rival(Tasks::NAME, theirs::<S, Tasks>(1))
+    };
+    if S::actors(1, &watch(S::PARTS).0).len() > THREADS_MAX {
+        return scenario;
+    }
+    scenario.rival(Threads::NAME, theirs::<S, Threads>(S::THREADS_SHARE))
+}
+
+/// The scenarios.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        row::<ping_pong::PingPong>(),
+        row::<counting::Counting>(),
+        row::<thread_ring::ThreadRing>(),
+        row::<fork_join::ForkJoin>(),
+        row::<big::Big>(),
+        row::<chameneos::Chameneos>(),
+        row::<philosophers::Philosophers>(),
+        row::<bounded_buffer::BoundedBuffer>(),
+        row::<dictionary::ConcurrentDictionary>(),
+        row::<banking::Banking>(),
+        row::<logistic_map::LogisticMap>(),
+        row::<radix_sort::RadixSort>(),
+        row::<trapezoid::Trapezoid>(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ours on one and two workers, and a thread per actor, with the checks of a run.
+    fn runs<S: Program>() {
+        ours::<S>(1)(S::SMOKE);
+        ours::<S>(2)(S::SMOKE);
+        if S::actors(1, &watch(S::PARTS).0).len() <= THREADS_MAX {
+            theirs::<S, Threads>(1)(S::SMOKE);
+        }
+    }
+
+    macro_rules! each_program_has_its_result {
+        ($($name:ident: $program:ty),* $(,)?) => {
+            $(
+                #[test]
+                fn $name() {
+                    runs::<$program>();
+                }
+            )*
+        };
+    }
+
+    each_program_has_its_result! {
+        ping_pong_is_right: ping_pong::PingPong,
+        counting_is_right: counting::Counting,
+        thread_ring_is_right: thread_ring::ThreadRing,
+        fork_join_is_right: fork_join::ForkJoin,
+        big_is_right: big::Big,
+        chameneos_is_right: chameneos::Chameneos,
+        philosophers_are_right: philosophers::Philosophers,
+        bounded_buffer_is_right: bounded_buffer::BoundedBuffer,
+        dictionary_is_right: dictionary::ConcurrentDictionary,
+        banking_is_right: banking::Banking,
+        logistic_map_is_right: logistic_map::LogisticMap,
+        radix_sort_is_right: radix_sort::RadixSort,
+        trapezoid_is_right: trapezoid::Trapezoid,
+    }
+}
