@@ -259,9 +259,7 @@ impl<M> LaneRing<M> {
     pub(crate) fn new(ring: Consumer<M>) -> Self {
         Self(ring)
     }
-}
 
-impl<M> LaneRing<M> {
     /// Drops the messages. Returns how many, or zero if their sender is gone: it has ended, and
     /// counts nothing any more.
     fn clear(&mut self) -> u64 {
