@@ -213,6 +213,18 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-msgpass",
+        "metrics",
+        Kind::Normal,
+        "the recorder that a program has, under the feature of that name alone",
+    ),
+    (
+        "rast-msgpass",
+        "tracing",
+        Kind::Normal,
+        "the subscriber that a program has, under the feature of that name alone",
+    ),
+    (
+        "rast-msgpass",
         "trybuild",
         Kind::Dev,
         "shows the compile errors of graph!",
@@ -235,6 +247,13 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         Kind::Dev,
         "the server of the http-hello example",
     ),
+    (
+        "rast",
+        "metrics",
+        Kind::Dev,
+        "the recorder of the observe example",
+    ),
+    ("rast", "ratatui", Kind::Dev, "the screen of the kv example"),
     (
         "rast",
         "libc",

@@ -350,7 +350,7 @@ fn tests() -> Result<Outcome> {
     let built = Workspace::load(tree::root())?
         .target_dir
         .join("debug/examples");
-    for name in ["testing", "async-server"] {
+    for name in ["testing", "async-server", "observe"] {
         Cmd::new(
             built
                 .join(name)

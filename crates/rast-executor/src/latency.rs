@@ -5,45 +5,18 @@
 //! the task, and the worker that polls the task reads the clock again. The choice is random, so
 //! that no load can stay in step with it.
 //!
-//! A histogram has four buckets for each doubling, from a nanosecond to 18 minutes, so a percentile
-//! is at most a quarter too high. Each worker has its own histogram, which only it writes.
+//! Each worker has a [`LiveHistogram`] of its own, which only it writes.
 
 use core::time::Duration;
-use std_alloc::boxed::Box;
-use std_alloc::vec;
 
-use crate::primitive::{Counter, Random};
+use crate::primitive::{Counter, Histogram, LiveHistogram, Random};
 
 /// Minimum number of wake-ups from one that is measured to the next.
 const SKIP_MIN: u64 = 32;
 const SKIP_SPAN: u64 = 64;
 
-/// Buckets per doubling, as a power of two.
+/// Of the buckets per doubling, as a power of two.
 const PART_BITS: u32 = 2;
-const PARTS: u64 = 1 << PART_BITS;
-/// Maximum wait; longer ones count as this.
-const LONGEST_NS: u64 = (1 << 40) - 1;
-const BUCKETS: usize = bucket(LONGEST_NS) + 1;
-
-/// Returns the bucket of a wait.
-const fn bucket(ns: u64) -> usize {
-    let ns = if ns < LONGEST_NS { ns } else { LONGEST_NS };
-    if ns < PARTS {
-        return ns as usize;
-    }
-    let shift = ns.ilog2() - PART_BITS;
-    ((shift as u64 + 1) * PARTS + (ns >> shift) % PARTS) as usize
-}
-
-/// Returns the longest wait of a bucket.
-const fn longest(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    if bucket < PARTS {
-        return bucket;
-    }
-    let shift = bucket / PARTS - 1;
-    ((PARTS + bucket % PARTS + 1) << shift) - 1
-}
 
 /// Chooses the wake-ups that are measured. Threads that share it may lose each other's counts,
 /// which only shifts the next choice.
@@ -74,19 +47,13 @@ impl Sampler {
 }
 
 /// Measurements of one worker.
-#[derive(Debug)]
-pub(crate) struct Latencies([Counter; BUCKETS]);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self(core::array::from_fn(|_| Counter::new()))
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct Latencies(LiveHistogram<PART_BITS>);
 
 impl Latencies {
     #[cold]
     pub(crate) fn record(&self, ns: u64) {
-        self.0[bucket(ns)].add(1);
+        self.0.record(ns);
     }
 }
 
@@ -104,31 +71,23 @@ impl Latencies {
 /// assert!(waits.count() > 0);
 /// assert!(waits.percentile(50.0) <= waits.percentile(99.9));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScheduleLatency(Box<[u64]>);
-
-impl Default for ScheduleLatency {
-    fn default() -> Self {
-        Self(vec![0; BUCKETS].into())
-    }
-}
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleLatency(Histogram<PART_BITS>);
 
 impl ScheduleLatency {
     pub(crate) fn add(&mut self, worker: &Latencies) {
-        for (sum, count) in self.0.iter_mut().zip(&worker.0) {
-            *sum += count.get();
-        }
+        worker.0.add_to(&mut self.0);
     }
 
     /// Returns how many wake-ups were measured.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.iter().sum()
+        self.0.count()
     }
 
     /// Returns the time that `percentile` percent of the waits did not exceed, at most a quarter
-    /// too high; zero before the first measurement. Waits of more than 18 minutes count as 18
-    /// minutes.
+    /// too high; zero before the first measurement. Waits of more than 18 minutes count as the
+    /// longest of them.
     ///
     /// ```
     /// let none = rast_executor::ScheduleLatency::default();
@@ -136,34 +95,13 @@ impl ScheduleLatency {
     /// ```
     #[must_use]
     pub fn percentile(&self, percentile: f64) -> Duration {
-        let share = (percentile / 100.0).clamp(0.0, 1.0);
-        let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
-        let mut seen = 0;
-        let at = self.0.iter().position(|&count| {
-            seen += count;
-            seen >= wanted
-        });
-        at.map_or(Duration::ZERO, |at| Duration::from_nanos(longest(at)))
+        Duration::from_nanos(self.0.quantile(percentile / 100.0))
     }
 }
 
 #[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_wait_is_counted_where_it_belongs() {
-        let mut last = None;
-        for at in 0..BUCKETS {
-            // Each part begins where the one before it ends.
-            let first = last.map_or(0, |last: u64| last + 1);
-            assert_eq!((bucket(first), bucket(longest(at))), (at, at));
-            assert!(longest(at) - first <= first / PARTS, "at most a quarter");
-            last = Some(longest(at));
-        }
-        assert_eq!(last, Some(LONGEST_NS));
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
-    }
 
     #[test]
     fn percentiles_are_those_of_what_was_recorded() {

@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 
 use crate::primitive::sync::{Arc, Mutex};
+use crate::sampling::{Draw, UNMEASURED};
 use crate::stack::Stack;
 
 /// What a queue holds at most, and what its sender needs.
@@ -30,9 +31,15 @@ pub(crate) struct Bounds {
     pub(crate) burst: usize,
 }
 
+struct Entry<M> {
+    weight: usize,
+    /// When it was sent, if it is measured.
+    sent: u64,
+    message: M,
+}
+
 struct Inner<M> {
-    /// With their weights.
-    messages: VecDeque<(usize, M)>,
+    messages: VecDeque<Entry<M>>,
     bytes: usize,
     /// The sender waits for room.
     is_waited: bool,
@@ -49,22 +56,22 @@ impl<M> Inner<M> {
         bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes)
     }
 
-    fn push(&mut self, weight: usize, message: M, bounds: &Bounds) {
+    fn push(&mut self, entry: Entry<M>, bounds: &Bounds) {
         if self.messages.capacity() == 0 {
             self.messages.reserve_exact(bounds.messages);
         }
-        self.bytes = self.bytes.saturating_add(weight);
-        self.messages.push_back((weight, message));
+        self.bytes = self.bytes.saturating_add(entry.weight);
+        self.messages.push_back(entry);
     }
 
-    fn pop(&mut self) -> Option<M> {
-        let (weight, message) = self.messages.pop_front()?;
+    fn pop(&mut self) -> Option<Entry<M>> {
+        let entry = self.messages.pop_front()?;
         self.bytes = match self.messages.is_empty() {
             // Also if the sum was past the range.
             true => 0,
-            false => self.bytes.saturating_sub(weight),
+            false => self.bytes.saturating_sub(entry.weight),
         };
-        Some(message)
+        Some(entry)
     }
 }
 
@@ -75,16 +82,16 @@ pub(crate) struct Buffer<M> {
 }
 
 impl<M> Buffer<M> {
-    /// Takes the oldest message out. Also returns whether the sender waits and has enough room
-    /// now: it is to be woken, once.
-    pub(crate) fn take(&self) -> Option<(M, bool)> {
+    /// Takes the oldest message out, with the time of its send if it is measured. Also returns
+    /// whether the sender waits and has enough room now: it is to be woken, once.
+    pub(crate) fn take(&self) -> Option<(M, u64, bool)> {
         let mut inner = self.inner.lock();
-        let message = inner.pop()?;
+        let Entry { sent, message, .. } = inner.pop()?;
         let wakes = inner.is_waited && !inner.lacks(&self.bounds);
         if wakes {
             inner.is_waited = false;
         }
-        Some((message, wakes))
+        Some((message, sent, wakes))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -105,11 +112,18 @@ pub(crate) struct Buffers<M> {
     states: Vec<u8>,
     written: Stack,
     low: Stack,
+    /// If messages are measured.
+    draw: Option<Box<Draw>>,
 }
 
 impl<M> Buffers<M> {
-    pub(crate) fn new(targets: Vec<Arc<Buffer<M>>>, weigh: Option<fn(&M) -> usize>) -> Self {
+    pub(crate) fn new(
+        targets: Vec<Arc<Buffer<M>>>,
+        weigh: Option<fn(&M) -> usize>,
+        draw: Option<Draw>,
+    ) -> Self {
         Self {
+            draw: draw.map(Box::new),
             weigh,
             states: vec![0; targets.len()],
             written: Stack::new(targets.len()),
@@ -127,7 +141,16 @@ impl<M> Buffers<M> {
         self.weigh.map_or(0, |weigh| weigh(message))
     }
 
+    /// Returns the time, if the next message is measured.
+    fn look_at_draw(&mut self) -> u64 {
+        self.draw.as_mut().map_or(UNMEASURED, |draw| draw.look())
+    }
+
+    /// Takes note of a message that was put in.
     fn note_written(&mut self, index: usize) {
+        if let Some(draw) = &mut self.draw {
+            draw.count();
+        }
         if self.states[index] & WRITTEN == 0 {
             self.states[index] |= WRITTEN;
             self.written.push(index as u32);
@@ -143,9 +166,17 @@ impl<M> Buffers<M> {
 
     /// Puts a message in, whether or not there is room: its handler ran because there was some.
     pub(crate) fn put(&mut self, index: usize, weight: usize, message: M) {
+        let sent = self.look_at_draw();
         let target = &self.targets[index];
         let mut inner = target.inner.lock();
-        inner.push(weight, message, &target.bounds);
+        inner.push(
+            Entry {
+                weight,
+                sent,
+                message,
+            },
+            &target.bounds,
+        );
         let lacks = inner.lacks(&target.bounds);
         inner.is_waited |= lacks;
         drop(inner);
@@ -157,12 +188,20 @@ impl<M> Buffers<M> {
 
     /// Puts a message in if there is room.
     pub(crate) fn try_put(&mut self, index: usize, weight: usize, message: M) -> Result<(), M> {
+        let sent = self.look_at_draw();
         let target = &self.targets[index];
         let mut inner = target.inner.lock();
         if !inner.has_room(&target.bounds) {
             return Err(message);
         }
-        inner.push(weight, message, &target.bounds);
+        inner.push(
+            Entry {
+                weight,
+                sent,
+                message,
+            },
+            &target.bounds,
+        );
         drop(inner);
         self.note_written(index);
         Ok(())
@@ -176,6 +215,7 @@ impl<M> Buffers<M> {
         message: M,
         mut evicted: impl FnMut(M),
     ) {
+        let sent = self.look_at_draw();
         let target = &self.targets[index];
         let mut message = Some(message);
         while message.is_some() {
@@ -187,11 +227,18 @@ impl<M> Buffers<M> {
             if inner.has_room(&target.bounds)
                 && let Some(message) = message.take()
             {
-                inner.push(weight, message, &target.bounds);
+                inner.push(
+                    Entry {
+                        weight,
+                        sent,
+                        message,
+                    },
+                    &target.bounds,
+                );
             }
             drop(inner);
             if let Some(oldest) = oldest {
-                evicted(oldest);
+                evicted(oldest.message);
             }
         }
         self.note_written(index);
@@ -276,7 +323,7 @@ mod tests {
             burst: 0,
         };
         let queues = buffers::<u64>(bounds, 2);
-        let mut ends = Buffers::new(queues.clone(), None);
+        let mut ends = Buffers::new(queues.clone(), None, None);
         let slots = || {
             queues
                 .iter()
@@ -288,6 +335,6 @@ mod tests {
         assert!(after_first[0] == 0 && after_first[1] >= 8);
         (1..100).for_each(|number| ends.put_evicting(1, 0, number, drop));
         assert!(slots().eq(after_first));
-        assert_eq!(queues[1].take().map(|(message, _)| message), Some(92));
+        assert_eq!(queues[1].take().map(|(message, ..)| message), Some(92));
     }
 }

@@ -503,6 +503,47 @@ impl<G: Graph> Builder<G> {
         self
     }
 
+    /// Measures how long messages wait and are handled, of one message in `one_in` on each queue;
+    /// zero, the default, measures none. [`Viewer::timings`](crate::Viewer::timings) and
+    /// [`Report::timings`](crate::Report::timings) have the result.
+    ///
+    /// Which message of each `one_in` is measured is random. A measured message costs three
+    /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
+    /// cost some nanoseconds each. Switched off it costs two branches per batch of messages. Where
+    /// messages come by a door, a shared inbox or a queue under a lock, it costs a branch per
+    /// message. Memory, if it is on: 2.4 KiB per instance and per edge that enters it, and 8 bytes
+    /// per `one_in` slots of each ring.
+    ///
+    /// ```
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Sum(u64);
+    /// # graph! {
+    /// #     graph App {
+    /// #         processors { sum: Sum }
+    /// #         edges { ingress -> sum: u64; }
+    /// #     }
+    /// # }
+    /// # impl Process<App> for Sum {}
+    /// # impl Receive<App, Ingress, u64> for Sum {
+    /// #     fn receive(&mut self, number: u64, _: &mut Cx<'_, App, Self>) {
+    /// #         self.0 += number;
+    /// #     }
+    /// # }
+    /// let app = App::builder(Sum(0)).sample(1).start()?;
+    /// let numbers = app.ingress::<Sum, u64>();
+    /// (0..10).for_each(|number| numbers.send(number).unwrap());
+    /// let report = app.drain(std::time::Duration::from_secs(10))?;
+    /// let timings = report.timings.unwrap();
+    /// assert_eq!(timings.edges[0].waiting.count(), 10);
+    /// assert!(timings.processors[0].handling.quantile(0.99) > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sample(mut self, one_in: u32) -> Self {
+        self.hooks.one_in = one_in;
+        self
+    }
+
     /// Starts the graph on threads of its own.
     ///
     /// Allocates every ring: from here on messages allocate nothing, except

@@ -42,6 +42,7 @@ use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::{self, Queue};
+use crate::sampling::{SharedDraw, UNMEASURED};
 use crate::tasks::{Tasks, Waiter};
 
 /// The reason why a door did not take a message; the message is in it.
@@ -144,9 +145,24 @@ const HELD: u64 = 1 << 40;
 /// The bits of the word that count held places.
 const ALL_HELD: u64 = !(WAITED | PLACES);
 
+/// A message, and when it was sent, if it is measured.
+struct Entry<M> {
+    sent: u64,
+    message: M,
+}
+
+/// A task that waits for room, or does not.
+#[derive(Debug, Default)]
+pub struct Task {
+    /// Its number in the list.
+    number: Option<u64>,
+    /// When it began to wait, if its message is measured; `None` if it does not wait.
+    sent: Option<u64>,
+}
+
 /// A bounded queue from outside threads to one instance of a processor.
 pub struct Door<M> {
-    queue: Queue<M>,
+    queue: Queue<Entry<M>>,
     /// Reserved places: accepted and not yet taken out, being sent, and held; those of them that
     /// are held; and `WAITED`.
     count: CachePadded<AtomicU64>,
@@ -154,19 +170,22 @@ pub struct Door<M> {
     room: EventCount,
     tasks: Tasks,
     ending: Arc<Ending>,
+    /// If messages are measured.
+    draw: Option<Box<SharedDraw>>,
 }
 
 impl<M> Door<M> {
     /// Makes an open door with room for `capacity` messages.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self::of(capacity, Arc::new(Ending::new(&[], &[])))
+        Self::of(capacity, Arc::new(Ending::new(&[], &[])), None)
     }
 
     /// Makes a door of the graph that ends by `ending`.
-    pub(crate) fn of(capacity: usize, ending: Arc<Ending>) -> Self {
+    pub(crate) fn of(capacity: usize, ending: Arc<Ending>, draw: Option<SharedDraw>) -> Self {
         Self {
             ending,
+            draw: draw.map(Box::new),
             queue: Queue::new(),
             count: CachePadded::new(AtomicU64::new(0)),
             capacity: (capacity as u64).min(PLACES),
@@ -177,21 +196,34 @@ impl<M> Door<M> {
 
     /// Puts a message in if there is room. Lock-free except for the queue.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
+        self.try_send_at(None, message)
+    }
+
+    /// As `try_send`, of a message that was counted at an earlier call, and has the time of that.
+    fn try_send_at(&self, sent: Option<u64>, message: M) -> Result<(), TrySendError<M>> {
         if self.queue.is_closed() {
             return Err(TrySendError::Closed(self.closed(message)));
         }
         if !self.reserve(1) {
             return Err(TrySendError::Full(message));
         }
-        self.push(message).map_err(TrySendError::Closed)
+        let sent = sent.unwrap_or_else(|| self.draw());
+        self.push(sent, message).map_err(TrySendError::Closed)
     }
 
     /// Puts a message into a reserved place.
-    fn push(&self, message: M) -> Result<(), Closed<M>> {
-        self.queue.push(message).map_err(|queue::Closed(message)| {
+    fn push(&self, sent: u64, message: M) -> Result<(), Closed<M>> {
+        let entry = Entry { sent, message };
+        self.queue.push(entry).map_err(|queue::Closed(entry)| {
             self.release(1);
-            self.closed(message)
+            self.closed(entry.message)
         })
+    }
+
+    /// Counts a message; returns the time if it is measured.
+    #[inline]
+    fn draw(&self) -> u64 {
+        self.draw.as_ref().map_or(UNMEASURED, |draw| draw.draw())
     }
 
     #[cold]
@@ -208,8 +240,10 @@ impl<M> Door<M> {
             Err(TrySendError::Full(back)) => Some(back),
             other => return other,
         };
+        // It waits from here on.
+        let began = Some(self.draw());
         let sent = self.room.wait_for(WaitStrategy::Park, deadline, || {
-            match self.try_send(message.take()?) {
+            match self.try_send_at(began, message.take()?) {
                 Err(TrySendError::Full(back)) => {
                     message = Some(back);
                     None
@@ -246,7 +280,13 @@ impl<M> Door<M> {
     /// Takes one message out; its place stays reserved until
     /// [`release`](Self::release). For the receiver alone.
     pub fn pop(&self) -> Option<M> {
-        self.queue.pop()
+        self.take().map(|(message, _)| message)
+    }
+
+    /// As `pop`, with the time of the send if the message is measured.
+    pub(crate) fn take(&self) -> Option<(M, u64)> {
+        let Entry { sent, message } = self.queue.pop()?;
+        Some((message, sent))
     }
 
     /// Frees `places`, and wakes as many senders that wait for room.
@@ -277,34 +317,42 @@ impl<M> Door<M> {
     }
 
     /// Enters the list of tasks, or replaces the waker there.
-    fn enter(&self, task: &mut Option<u64>, waiter: Waiter, cx: &Context<'_>) {
-        self.tasks.enter(task, cx.waker(), waiter, || {
+    fn enter(&self, task: &mut Task, waiter: Waiter, cx: &Context<'_>) {
+        self.tasks.enter(&mut task.number, cx.waker(), waiter, || {
             // Relaxed: see the head of this file.
             self.count.fetch_or(WAITED, Ordering::Relaxed);
         });
     }
 
+    /// Leaves the list of tasks. Returns `true` if a wake-up had taken the task out of it.
+    fn leave(&self, task: &mut Task) -> bool {
+        task.sent = None;
+        self.tasks.leave(&mut task.number)
+    }
+
     /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
-    /// its number in the list. `None` in `message` once it was taken.
+    /// its place in the list. `None` in `message` once it was taken.
     pub fn poll_send(
         &self,
         message: &mut Option<M>,
-        task: &mut Option<u64>,
+        task: &mut Task,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Closed<M>>> {
         for has_entered in [false, true] {
             let sent = message.take().expect("a send is polled until it is done");
-            match self.try_send(sent) {
+            match self.try_send_at(task.sent, sent) {
                 Ok(()) => {
-                    self.tasks.leave(task);
+                    self.leave(task);
                     return Poll::Ready(Ok(()));
                 }
                 Err(TrySendError::Closed(closed)) => {
-                    self.tasks.leave(task);
+                    self.leave(task);
                     return Poll::Ready(Err(closed));
                 }
                 Err(TrySendError::Full(back)) => *message = Some(back),
             }
+            // It waits from here on.
+            task.sent.get_or_insert_with(|| self.draw());
             if !has_entered {
                 self.enter(task, Waiter::Future, cx);
             }
@@ -313,18 +361,14 @@ impl<M> Door<M> {
     }
 
     /// Reserves a place to be held, or has the task woken when there may be one. For sinks.
-    pub fn poll_hold(
-        &self,
-        task: &mut Option<u64>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Closed<()>>> {
+    pub fn poll_hold(&self, task: &mut Task, cx: &mut Context<'_>) -> Poll<Result<(), Closed<()>>> {
         for has_entered in [false, true] {
             if let Some(closed) = self.closing() {
-                self.tasks.leave(task);
+                self.leave(task);
                 return Poll::Ready(Err(closed));
             }
             if self.reserve(1 + HELD) {
-                self.tasks.leave(task);
+                self.leave(task);
                 return Poll::Ready(Ok(()));
             }
             if !has_entered {
@@ -345,7 +389,7 @@ impl<M> Door<M> {
         // The push publishes this too, and the door is spent for no thread that sees it closed
         // after the push.
         self.count.fetch_sub(HELD, Ordering::Relaxed);
-        self.push(message)
+        self.push(self.draw(), message)
     }
 
     /// Frees a place that is held.
@@ -354,8 +398,8 @@ impl<M> Door<M> {
     }
 
     /// A task gives its send up: a wake-up that it received is for the next one.
-    pub fn cancel(&self, task: &mut Option<u64>) {
-        if self.tasks.leave(task) {
+    pub fn cancel(&self, task: &mut Task) {
+        if self.leave(task) {
             self.wake_tasks(1);
         }
     }

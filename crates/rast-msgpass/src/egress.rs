@@ -44,6 +44,7 @@ use std::any::Any;
 use std::error::Error;
 use std::time::Instant;
 
+use crate::clock::GraphClock;
 use crate::counter::Counter;
 use crate::ending::{EndedBy, Ending};
 use crate::primitive::panics::discard;
@@ -51,9 +52,11 @@ use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::spsc::Consumer;
+use crate::sampling::{self, Arrivals};
 use crate::sharder::{self, ShardId};
 #[cfg(feature = "testing")]
 use crate::testing::LaneTap;
+use crate::times::Live;
 use crate::waiting::{Pace, Waiting};
 
 /// Calls an event loop.
@@ -71,6 +74,8 @@ pub struct Lane {
     waker: Mutex<Option<Waker>>,
     /// Messages that the receiver took.
     taken: Counter,
+    /// How long they waited, if that is measured. Written by the receiver.
+    waiting: Option<Live>,
     ending: Arc<Ending>,
 }
 
@@ -78,13 +83,14 @@ impl Lane {
     /// Makes the lane of so many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
-        Self::of(senders, Arc::new(Ending::new(&[], &[])))
+        Self::of(senders, Arc::new(Ending::new(&[], &[])), false)
     }
 
     /// Makes a lane of the graph that ends by `ending`.
-    pub(crate) fn of(senders: usize, ending: Arc<Ending>) -> Self {
+    pub(crate) fn of(senders: usize, ending: Arc<Ending>, measures: bool) -> Self {
         Self {
             ending,
+            waiting: measures.then(Live::new),
             words: (0..senders.div_ceil(64))
                 .map(|_| CachePadded::new(AtomicU64::new(0)))
                 .collect(),
@@ -143,6 +149,11 @@ impl Lane {
     /// Returns how many messages the receiver took.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.get()
+    }
+
+    /// Returns how long messages waited, if that is measured.
+    pub(crate) fn waiting(&self) -> Option<&Live> {
+        self.waiting.as_ref()
     }
 
     fn is_ended(&self) -> bool {
@@ -248,9 +259,7 @@ impl<M> LaneRing<M> {
     pub(crate) fn new(ring: Consumer<M>) -> Self {
         Self(ring)
     }
-}
 
-impl<M> LaneRing<M> {
     /// Drops the messages. Returns how many, or zero if their sender is gone: it has ended, and
     /// counts nothing any more.
     fn clear(&mut self) -> u64 {
@@ -285,6 +294,27 @@ pub(crate) struct LaneParts<M> {
     pub(crate) first: usize,
     pub(crate) burst: usize,
     pub(crate) lost: Lost,
+    /// If messages are measured.
+    pub(crate) measured: Option<Measured>,
+}
+
+/// What the receiver of a lane measures by.
+pub(crate) struct Measured {
+    pub(crate) clock: GraphClock,
+    /// Per ring.
+    pub(crate) arrivals: Vec<Arrivals>,
+}
+
+impl Measured {
+    /// Measures how long the next message of a ring waited, if it is to be, and limits `max` to it
+    /// or to the messages before the next one.
+    fn look<M>(&mut self, slot: usize, ring: &Consumer<M>, lane: &Lane, max: &mut usize) {
+        if let Some(sent) = self.arrivals[slot].next(ring, max)
+            && let Some(waiting) = &lane.waiting
+        {
+            waiting.record(sampling::now(&self.clock).saturating_sub(sent));
+        }
+    }
 }
 
 /// The rings into one lane, whose message type is not known.
@@ -370,6 +400,7 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     /// What a task had put in as the waker.
     task: Option<task::Waker>,
     lost: Option<Lost>,
+    measured: Option<Measured>,
 }
 
 pub(crate) mod sealed {
@@ -394,6 +425,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         receiver.waiting = parts.waiting;
         receiver.first = parts.first;
         receiver.lost = Some(parts.lost);
+        receiver.measured = parts.measured;
         receiver
     }
 
@@ -424,6 +456,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             listener: None,
             task: None,
             lost: None,
+            measured: None,
         }
     }
 
@@ -509,8 +542,11 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             let Some(slot) = self.next_ready() else {
                 break;
             };
-            let wanted = (max - total).min(TURN - self.turn);
+            let mut wanted = (max - total).min(TURN - self.turn);
             let (LaneRing(ring), pace) = &mut self.rings[slot];
+            if let Some(measured) = &mut self.measured {
+                measured.look(slot, ring, &self.lane, &mut wanted);
+            }
             let mut freed = Freed {
                 lane: &self.lane,
                 number: self.number,
@@ -525,10 +561,10 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             drop(freed);
             total += taken;
             self.turn += taken;
-            if taken < wanted {
+            if taken < wanted || wanted == 0 {
                 self.ready[slot / 64] &= !(1 << (slot % 64));
             }
-            if taken < wanted || self.turn == TURN {
+            if taken < wanted || wanted == 0 || self.turn == TURN {
                 self.cursor = (slot + 1) % self.rings.len();
                 self.turn = 0;
             }

@@ -295,6 +295,8 @@ impl Closing {
             contained(&mut || lane.end());
         }
         found.states.put(states);
+        let by = self.shared.ending.cause().unwrap_or(EndedBy::Fault);
+        self.shared.trace.ended(self.shared.graph, &by);
         found
     }
 }

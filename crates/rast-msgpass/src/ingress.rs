@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use crate::credit::replica_of;
-use crate::door::{Closed, Door, Doors, TrySendError};
+use crate::door::{Closed, Door, Doors, Task, TrySendError};
 use crate::graph::{Edge, Ingress, Node, Replicated};
 use crate::primitive::sync::Arc;
 use crate::sharder::{self, ShardId};
@@ -242,7 +242,7 @@ impl<'a, M> IngressPort<'a, M> {
         Sending {
             port: IngressPort { ..*self },
             message: Some(message),
-            task: None,
+            task: Task::default(),
         }
     }
 
@@ -274,8 +274,8 @@ impl<M> fmt::Debug for IngressPort<'_, M> {
 pub struct Sending<'a, M> {
     port: IngressPort<'a, M>,
     message: Option<M>,
-    /// Its number among the tasks that wait.
-    task: Option<u64>,
+    /// Its place among the tasks that wait.
+    task: Task,
 }
 
 // Nothing points into the message.

@@ -3,6 +3,7 @@
 //! It knows the types of the sender and of the message, so that one dynamic
 //! call delivers a whole batch and each message is a direct call of the
 //! handler.
+//! A message that is measured is the last of its batch, so that its handling ends with the batch.
 //! A message is taken out before its handler runs, and its slot returns with a
 //! quarter of the others or when the batch ends: see [`Pace`].
 //! Panics are caught once for the whole batch. What was in hand then is lost,
@@ -24,6 +25,7 @@ use crate::process::Receive;
 use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::report::Handler;
+use crate::sampling::{self, Arrivals, MARKED, Marks, UNMEASURED};
 use crate::sends::{answers_to, is_restricted};
 use crate::sharder::{ShardId, WorkerCx};
 #[cfg(feature = "testing")]
@@ -88,6 +90,44 @@ pub(crate) enum Source<M> {
     Buffers(Vec<Arc<Buffer<M>>>),
 }
 
+/// How an inlet learns which messages are measured. Those of doors and buffers say it themselves.
+#[derive(Default)]
+pub(crate) struct Measured {
+    /// Per ring.
+    pub(crate) arrivals: Vec<Arrivals>,
+    /// The marks of every inbox of the edge, and the number of this one.
+    pub(crate) marks: Option<(Arc<Box<[Marks]>>, usize)>,
+}
+
+/// A message that is measured.
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    sent: u64,
+    /// When its handler was called.
+    called: u64,
+}
+
+impl Timing {
+    /// Begins to measure a message whose handler is called next, if it is to be measured.
+    #[inline]
+    fn begin(sent: u64, core: &Core) -> Option<Self> {
+        (sent != UNMEASURED).then(|| Self {
+            sent,
+            called: sampling::now(&core.shared.clock),
+        })
+    }
+
+    /// The handler has returned, or panicked.
+    #[cold]
+    fn end(self, index: usize, core: &Core) {
+        if let Some(times) = &core.stats.times {
+            let now = sampling::now(&core.shared.clock);
+            times.waiting[index].record(self.called.saturating_sub(self.sent));
+            times.handling.record(now.saturating_sub(self.called));
+        }
+    }
+}
+
 /// The receiver's end of one ring.
 pub(crate) struct Ring<M> {
     pub(crate) ring: Consumer<M>,
@@ -124,6 +164,9 @@ pub(crate) struct Intake<M> {
     place: Place,
     /// On an edge that is marked `keep`: a clone of the message in hand.
     kept: Option<M>,
+    measured: Measured,
+    /// Of the message in hand, if it is measured.
+    timing: Option<Timing>,
 }
 
 /// The receiving half of one edge.
@@ -179,12 +222,59 @@ impl Place {
 }
 
 impl<M: Send + 'static> Intake<M> {
-    pub(crate) fn new(place: Place, source: Source<M>) -> Self {
+    pub(crate) fn new(place: Place, source: Source<M>, measured: Measured) -> Self {
         Self {
             source,
             place,
             kept: None,
+            measured,
+            timing: None,
         }
+    }
+
+    /// Limits a batch of a ring to the messages before the next one that is measured. If that one
+    /// is the next, it is the batch, and its measurement begins.
+    #[inline]
+    fn limit(&mut self, input: usize, max: &mut u32, core: &Core) {
+        if !self.measured.arrivals.is_empty() {
+            self.limit_measured(input, max, core);
+        }
+    }
+
+    #[inline(never)]
+    fn limit_measured(&mut self, input: usize, max: &mut u32, core: &Core) {
+        let arrivals = &mut self.measured.arrivals[input];
+        let mut most = *max as usize;
+        let sent = match &self.source {
+            Source::Rings(rings) => arrivals.next(&rings[input].ring, &mut most),
+            Source::AnswerRings(rings) => arrivals.next(&rings[input], &mut most),
+            _ => None,
+        };
+        *max = most as u32;
+        self.timing = Timing::begin(sent.unwrap_or(UNMEASURED), core);
+    }
+
+    /// Ends the measurement of the message in hand, if it is measured.
+    #[inline]
+    fn end_timing(&mut self, core: &Core) {
+        if let Some(timing) = self.timing {
+            self.timing = None;
+            timing.end(self.place.index, core);
+        }
+    }
+
+    /// Returns the sender of a message by its tag in an inbox, and begins its measurement if it is
+    /// marked.
+    #[inline]
+    fn read_tag(measured: &Measured, timing: &mut Option<Timing>, tag: u32, core: &Core) -> usize {
+        if tag & MARKED == 0 {
+            return tag as usize;
+        }
+        let sender = tag & !MARKED;
+        if let Some((marks, inbox)) = &measured.marks {
+            *timing = Timing::begin(marks[*inbox].take(sender), core);
+        }
+        sender as usize
     }
 
     /// Takes the next message out of an input; `Some(None)` is a waiver.
@@ -201,8 +291,8 @@ impl<M: Send + 'static> Intake<M> {
                 Some(Some(message))
             }
             Source::Inbox(inbox, pace) => {
-                let (sender, message) = inbox.take()?;
-                core.sender = sender as usize;
+                let (tag, message) = inbox.take()?;
+                core.sender = Self::read_tag(&self.measured, &mut self.timing, tag, core);
                 if pace.take() {
                     inbox.release();
                     if pace.release() {
@@ -220,18 +310,20 @@ impl<M: Send + 'static> Intake<M> {
                 Some(core.answered(place.answering, input, answer))
             }
             Source::AnswerInbox(inbox, pace) => {
-                let (sender, answer) = inbox.take()?;
-                core.sender = sender as usize;
+                let (tag, answer) = inbox.take()?;
+                let sender = Self::read_tag(&self.measured, &mut self.timing, tag, core);
+                core.sender = sender;
                 if pace.take() {
                     inbox.release();
                     if pace.release() {
                         place.wake_senders(cx);
                     }
                 }
-                Some(core.answered(place.answering, sender as usize, answer))
+                Some(core.answered(place.answering, sender, answer))
             }
             Source::Door(door, pace) => {
-                let message = door.pop()?;
+                let (message, sent) = door.take()?;
+                self.timing = Timing::begin(sent, core);
                 core.stats.entered[place.index].add(1);
                 core.sender = 0;
                 if pace.take() {
@@ -240,7 +332,8 @@ impl<M: Send + 'static> Intake<M> {
                 Some(Some(message))
             }
             Source::Buffers(buffers) => {
-                let (message, wakes) = buffers[input].take()?;
+                let (message, sent, wakes) = buffers[input].take()?;
+                self.timing = Timing::begin(sent, core);
                 core.sender = input;
                 if wakes {
                     place.wake_senders(cx);
@@ -332,6 +425,7 @@ impl<M: Send + 'static> Intake<M> {
         let mut all = Delivered::default();
         for input in 0..self.len() {
             while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
+                self.timing = None;
                 all.taken += 1;
                 if let Some(message) = message {
                     self.give_up_one(message, core);
@@ -399,7 +493,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     fn deliver_otherwise<P: Receive<G, F, M>>(
         &mut self,
         input: usize,
-        max: u32,
+        mut max: u32,
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
@@ -419,8 +513,14 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             if let Some(load) = &mut load {
                 load.add_from(core.sender as u32);
             }
+            if intake.timing.is_some() {
+                max = all.taken;
+            }
             match message {
-                None => all.waived += 1,
+                None => {
+                    all.waived += 1;
+                    intake.timing = None;
+                }
                 Some(message) => {
                     let kept = &mut intake.kept;
                     Self::handle(message, kept, &intake.place, processor, core, cx);
@@ -466,6 +566,7 @@ impl<M: Send + 'static> Tap for Intake<M> {
         cx: &mut WorkerCx<'_>,
     ) -> Option<testing::Taken> {
         let message = Intake::take(self, input, core, Some(cx))?;
+        self.timing = None;
         Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
     }
 
@@ -511,12 +612,13 @@ where
     fn deliver(
         &mut self,
         input: usize,
-        max: u32,
+        mut max: u32,
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
         mut load: Option<&mut Input>,
     ) -> Delivered {
+        self.intake.limit(input, &mut max, core);
         let mut all = Delivered::default();
         let mut is_settled = false;
         // Messages of rings that the pace has counted.
@@ -567,9 +669,13 @@ where
                         rings[input].pace.count(all.taken - counted);
                         counted = all.taken;
                     }
+                    self.intake.end_timing(core);
                     self.intake.panicked(payload, core);
                 }
             }
+        }
+        if all.taken > 0 {
+            self.intake.end_timing(core);
         }
         if const { is_restricted(G::EDGES, M::INFO.to) } {
             core.handling = None;

@@ -100,7 +100,8 @@
 //! - Handlers that [block](Builder::blocking) run on workers of their own.
 //! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
 //!   [`Ask`].
-//! - A [`Viewer`] reads counts, report and assignment from any thread.
+//! - A [`Viewer`] reads counts, histograms, report and assignment, and draws the graph, from any
+//!   thread.
 //!
 //! # Time
 //!
@@ -144,6 +145,10 @@
 //! `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. Futures
 //! need no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
 //! [`EgressReceiver::recv_async`]. None is bound to a runtime.
+//! `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate `metrics`,
+//! when it is called. It costs workers nothing.
+//! `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
+//! for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
 //! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
 //!
@@ -169,10 +174,13 @@ mod cx;
 mod deaths;
 mod door;
 mod drain;
+mod drawing;
 mod egress;
 mod ending;
 #[expect(unsafe_code, reason = "one cast, checked by the type")]
 mod erased;
+#[cfg(feature = "metrics")]
+mod export;
 mod graph;
 mod handle;
 mod ingress;
@@ -190,6 +198,7 @@ mod reply;
 mod report;
 mod rings;
 mod runtime;
+mod sampling;
 mod sends;
 mod shared;
 mod shared_receiver;
@@ -202,6 +211,9 @@ mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;
+mod times;
+mod timings;
+mod trace;
 #[cfg(not(feature = "testing"))]
 mod untested;
 mod view;
@@ -220,6 +232,8 @@ pub use door::{Closed, TrySendError};
 pub use drain::{Blocked, DrainCause, DrainError};
 pub use egress::{EgressReceiver, RecvError, RecvTimeoutError, TryRecvError};
 pub use ending::EndedBy;
+#[cfg(feature = "metrics")]
+pub use export::Exporter;
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
     Replicated, Single, shard_of,
@@ -239,6 +253,8 @@ pub use shared_receiver::{Receiving, SharedReceiver};
 #[cfg(feature = "async")]
 pub use sink::IngressSink;
 pub use timer::{Timer, TimerId};
+pub use times::Histogram;
+pub use timings::{EdgeTimings, ProcessorTimings, Timings};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};
 pub use weight::Weight;
@@ -257,7 +273,7 @@ pub mod __private {
     pub use crate::calm::Calm;
     pub use crate::check::{Spec, check, edge_info, exactly, processor_info};
     pub use crate::counter::Counter;
-    pub use crate::door::Door;
+    pub use crate::door::{Door, Task};
     pub use crate::egress::{EgressReceiver, Lane, Wake};
     pub use crate::graph::{connecting, incoming, outgoing};
     pub use crate::picture::{dot, mermaid};

@@ -18,7 +18,9 @@
 use std::collections::VecDeque;
 
 use crate::primitive::sync::Arc;
+use crate::queue::Full;
 use crate::queue::mpsc::bounded::Producer;
+use crate::sampling::{Draw, MARKED, Marks, UNMEASURED};
 
 const CHAINS: usize = 64;
 const NONE: u32 = u32::MAX;
@@ -69,6 +71,22 @@ impl<T> ExactSizeIterator for Messages<'_, T> {}
 const STUCK: u8 = 1;
 /// Each message goes to an inbox with room, at once.
 const ANY: u8 = 2;
+/// Some messages are measured: each goes to its inbox at once, with a mark.
+const SAMPLED: u8 = 4;
+
+/// A message behind those that found no room.
+struct Late<T> {
+    target: u32,
+    /// When it was sent, if it is measured.
+    sent: u64,
+    message: T,
+}
+
+/// Which messages are measured, and the marks of each inbox.
+pub(crate) struct Measured {
+    pub(crate) draw: Draw,
+    pub(crate) marks: Arc<Box<[Marks]>>,
+}
 
 /// The sender's end of an edge with inboxes.
 pub(crate) struct Outbox<T> {
@@ -80,16 +98,24 @@ pub(crate) struct Outbox<T> {
     /// A bit per chain that holds something.
     used: u64,
     /// Sent while a chain found no room: goes behind the chains.
-    late: VecDeque<(u32, T)>,
+    late: VecDeque<Late<T>>,
     /// Bits: see below.
     state: u8,
     /// With `ANY`: the inbox that is tried first.
     cursor: usize,
     written: Vec<u32>,
+    measured: Option<Box<Measured>>,
 }
 
 impl<T> Outbox<T> {
-    pub(crate) fn new(inboxes: Arc<Box<[Producer<T>]>>, tag: usize, any: bool) -> Self {
+    pub(crate) fn new(
+        inboxes: Arc<Box<[Producer<T>]>>,
+        tag: usize,
+        any: bool,
+        measured: Option<Measured>,
+    ) -> Self {
+        assert!(tag < MARKED as usize, "an edge has fewer senders");
+        let sampled = if measured.is_some() { SAMPLED } else { 0 };
         let none = Chain {
             target: NONE,
             first: NONE,
@@ -98,14 +124,15 @@ impl<T> Outbox<T> {
         };
         Self {
             inboxes,
-            tag: u32::try_from(tag).expect("an edge has fewer senders"),
+            tag: tag as u32,
             entries: Vec::with_capacity(ENTRIES),
             chains: Box::new([none; CHAINS]),
             used: 0,
             late: VecDeque::new(),
-            state: if any { ANY } else { 0 },
+            state: sampled | if any { ANY } else { 0 },
             cursor: 0,
             written: Vec::with_capacity(CHAINS),
+            measured: measured.map(Box::new),
         }
     }
 
@@ -119,13 +146,29 @@ impl<T> Outbox<T> {
         assert!(index < self.inboxes.len(), "there is no such replica");
         let target = index as u32;
         if self.state != 0 {
-            return self.put_otherwise(target, message);
+            let sent = self.measured.as_mut().map(|measured| measured.draw.draw());
+            let late = Late {
+                target,
+                sent: sent.unwrap_or(UNMEASURED),
+                message,
+            };
+            return self.put_otherwise(late);
         }
-        let place = index % CHAINS;
+        self.chain(target, message);
+    }
+
+    /// Puts a message at the end of the chain of its target.
+    #[inline(always)]
+    fn chain(&mut self, target: u32, message: T) {
+        let place = target as usize % CHAINS;
         if self.used >> place & 1 != 0 && self.chains[place].target != target {
             self.send(place);
             if self.is_stuck() {
-                self.late.push_back((target, message));
+                self.late.push_back(Late {
+                    target,
+                    sent: UNMEASURED,
+                    message,
+                });
                 return;
             }
         }
@@ -153,27 +196,65 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Keeps a message behind those that found no room, or gives it to an inbox with room.
+    /// Keeps a message behind those that found no room, gives it to an inbox with room, or gives a
+    /// measured one to its inbox.
     #[inline(never)]
-    fn put_otherwise(&mut self, target: u32, mut message: T) {
+    fn put_otherwise(&mut self, mut late: Late<T>) {
         if self.is_stuck() {
-            self.late.push_back((target, message));
+            self.late.push_back(late);
             return;
         }
-        let count = self.inboxes.len();
-        for step in 0..count {
-            let index = (self.cursor + step) % count;
-            match self.inboxes[index].push(self.tag, message) {
-                Ok(()) => {
-                    self.written.push(index as u32);
-                    self.cursor = (index + 1) % count;
-                    return;
+        if self.state & ANY == 0 {
+            if late.sent == UNMEASURED {
+                return self.chain(late.target, late.message);
+            }
+            // What was sent to this inbox before goes first.
+            self.send_all();
+            if !self.is_stuck() {
+                match self.push(late.target as usize, late.sent, late.message) {
+                    Ok(()) => return,
+                    Err(message) => late.message = message,
                 }
-                Err(full) => message = full.into_inner(),
+            }
+        } else {
+            let count = self.inboxes.len();
+            for step in 0..count {
+                let index = (self.cursor + step) % count;
+                match self.push(index, late.sent, late.message) {
+                    Ok(()) => {
+                        self.cursor = (index + 1) % count;
+                        return;
+                    }
+                    Err(message) => late.message = message,
+                }
             }
         }
         self.state |= STUCK;
-        self.late.push_back((target, message));
+        self.late.push_back(late);
+    }
+
+    /// Gives one message to an inbox, if there is room.
+    fn push(&mut self, index: usize, sent: u64, message: T) -> Result<(), T> {
+        let marks = match &self.measured {
+            Some(measured) if sent != UNMEASURED => Some(&measured.marks[index]),
+            _ => None,
+        };
+        let pushed = match marks {
+            None => self.inboxes[index].push(self.tag, message),
+            Some(marks) => {
+                // Before the message, so that its receiver finds it.
+                marks.enter(self.tag, sent);
+                let pushed = self.inboxes[index].push(self.tag | MARKED, message);
+                if pushed.is_err() {
+                    marks.take_back(self.tag);
+                }
+                pushed
+            }
+        };
+        if pushed.is_ok() {
+            self.written.push(index as u32);
+        }
+        pushed.map_err(Full::into_inner)
     }
 
     /// Moves a chain into its inbox, as far as there is room.
@@ -247,11 +328,11 @@ impl<T> Outbox<T> {
         self.state &= !STUCK;
         self.send_all();
         while !self.is_stuck() {
-            let Some((target, message)) = self.late.pop_front() else {
+            let Some(first) = self.late.pop_front() else {
                 return;
             };
             let late = core::mem::take(&mut self.late);
-            self.put(target as usize, message);
+            self.put_again(first);
             // What was put behind it, if it stuck, was sent before the others.
             let put_back = core::mem::replace(&mut self.late, late);
             for kept in put_back.into_iter().rev() {
@@ -263,6 +344,14 @@ impl<T> Outbox<T> {
         }
     }
 
+    /// Puts a message that found no room, as if it were sent now.
+    fn put_again(&mut self, late: Late<T>) {
+        match self.state {
+            0 => self.chain(late.target, late.message),
+            _ => self.put_otherwise(late),
+        }
+    }
+
     /// Returns the target of something that found no room.
     pub(crate) fn first_stuck(&self) -> Option<usize> {
         if !self.is_stuck() {
@@ -270,6 +359,10 @@ impl<T> Outbox<T> {
         }
         if self.state & ANY != 0 {
             return Some(0);
+        }
+        if self.used == 0 {
+            // A measured message goes without a chain.
+            return self.late.front().map(|late| late.target as usize);
         }
         let place = self.used.trailing_zeros() as usize;
         Some(self.chains[place].target as usize)
@@ -283,13 +376,12 @@ impl<T> Outbox<T> {
         if self.is_stuck() {
             return Err(message);
         }
-        match self.inboxes[index].push(self.tag, message) {
-            Ok(()) => {
-                self.written.push(index as u32);
-                Ok(())
-            }
-            Err(full) => Err(full.into_inner()),
+        let sent = self.measured.as_mut().map(|measured| measured.draw.look());
+        self.push(index, sent.unwrap_or(UNMEASURED), message)?;
+        if let Some(measured) = &mut self.measured {
+            measured.draw.count();
         }
+        Ok(())
     }
 
     /// The room of an inbox, by a fresh look; others may take it.
@@ -314,8 +406,8 @@ impl<T> Outbox<T> {
                 None => self.used &= self.used - 1,
             }
         }
-        while let Some((_, message)) = self.late.pop_front() {
-            lost(message);
+        while let Some(late) = self.late.pop_front() {
+            lost(late.message);
         }
     }
 }

@@ -329,7 +329,7 @@ impl<M: Send + 'static> Out<M> {
     /// and while the ring has room for another burst behind them. Returns no news.
     #[inline(never)]
     fn grant(&mut self) -> News {
-        if let Way::Rings(rings) = &self.way {
+        if let Way::Rings(rings) = &mut self.way {
             self.granted = rings.spare().min(self.burst - self.used);
             self.used += self.granted;
             self.uncounted += self.granted as u64;

@@ -1,4 +1,7 @@
-//! Pictures of a graph, in the languages of Graphviz and Mermaid.
+//! Pictures of a graph as it is declared, in the languages of Graphviz and Mermaid.
+//!
+//! In Graphviz every name is a quoted string, so that keywords (`graph`, `node`, `edge`) are names
+//! like others. Mermaid has no quoted names: a keyword gets underscores at its end.
 
 use core::fmt::Write;
 
@@ -10,6 +13,56 @@ fn name<G: Graph>(end: End) -> &'static str {
         End::Egress => "egress",
         End::Processor(index) => G::PROCESSORS[index].name,
     }
+}
+
+/// Returns a text as a string of Graphviz.
+pub(crate) fn quoted(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", text.replace('\n', "\\n"))
+}
+
+/// Returns a text as a string of Mermaid.
+pub(crate) fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('#', "#35;");
+    let text = text.replace('"', "#quot;").replace('<', "&lt;");
+    format!("\"{}\"", text.replace('>', "&gt;").replace('\n', "<br/>"))
+}
+
+/// Words that are no names in Mermaid, in lower case.
+const RESERVED: [&str; 16] = [
+    "call",
+    "class",
+    "classdef",
+    "click",
+    "default",
+    "direction",
+    "end",
+    "flowchart",
+    "graph",
+    "href",
+    "interpolate",
+    "linkstyle",
+    "node",
+    "style",
+    "subgraph",
+    "update",
+];
+
+/// Returns the name of an end in Mermaid, which no other end has.
+fn plain_name<G: Graph>(end: End) -> String {
+    let letter = |letter: char| match letter.is_alphanumeric() || letter == '_' {
+        true => letter,
+        false => '_',
+    };
+    let name = name::<G>(end);
+    let mut plain: String = name.chars().map(letter).collect();
+    if plain != name || RESERVED.contains(&name.to_lowercase().as_str()) {
+        plain.push('_');
+        while G::PROCESSORS.iter().any(|other| other.name == plain) {
+            plain.push('_');
+        }
+    }
+    plain
 }
 
 fn label(edge: &EdgeInfo) -> String {
@@ -43,7 +96,7 @@ fn doors<G: Graph>() -> impl Iterator<Item = End> {
 }
 
 /// A processor with its type and the number of its replicas.
-fn shown(processor: &ProcessorInfo) -> String {
+pub(crate) fn shown(processor: &ProcessorInfo) -> String {
     let mut shown = format!("{}: {}", processor.name, processor.type_name);
     if processor.replicated {
         let _ = match (processor.replicas, processor.replicas_max) {
@@ -58,17 +111,17 @@ fn shown(processor: &ProcessorInfo) -> String {
 /// Draws graph `G` for Graphviz.
 #[must_use]
 pub fn dot<G: Graph>() -> String {
-    let mut text = format!("digraph {} {{\n  rankdir=LR;\n", G::NAME);
+    let mut text = format!("digraph {} {{\n  rankdir=LR;\n", quoted(G::NAME));
     for processor in G::PROCESSORS {
-        let shown = shown(processor);
-        let _ = writeln!(text, "  {:?} [shape=box, label={shown:?}];", processor.name);
+        let (name, shown) = (quoted(processor.name), quoted(&shown(processor)));
+        let _ = writeln!(text, "  {name} [shape=box, label={shown}];");
     }
     for end in doors::<G>() {
-        let _ = writeln!(text, "  {:?} [shape=plaintext];", name::<G>(end));
+        let _ = writeln!(text, "  {} [shape=plaintext];", quoted(name::<G>(end)));
     }
     for edge in G::EDGES {
-        let (from, to) = (name::<G>(edge.from), name::<G>(edge.to));
-        let _ = writeln!(text, "  {from:?} -> {to:?} [label={:?}];", label(edge));
+        let [from, to] = [edge.from, edge.to].map(|end| quoted(name::<G>(end)));
+        let _ = writeln!(text, "  {from} -> {to} [label={}];", quoted(&label(edge)));
     }
     text.push_str("}\n");
     text
@@ -77,22 +130,17 @@ pub fn dot<G: Graph>() -> String {
 /// Draws graph `G` for Mermaid.
 #[must_use]
 pub fn mermaid<G: Graph>() -> String {
-    let escape = |text: String| {
-        text.replace('"', "#quot;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
-    };
     let mut text = "flowchart LR\n".to_owned();
-    for processor in G::PROCESSORS {
-        let shown = shown(processor);
-        let _ = writeln!(text, "  {}[\"{}\"]", processor.name, escape(shown));
+    for (index, processor) in G::PROCESSORS.iter().enumerate() {
+        let name = plain_name::<G>(End::Processor(index));
+        let _ = writeln!(text, "  {name}[{}]", escaped(&shown(processor)));
     }
     for end in doors::<G>() {
-        let _ = writeln!(text, "  {}([{}])", name::<G>(end), name::<G>(end));
+        let _ = writeln!(text, "  {0}([{0}])", name::<G>(end));
     }
     for edge in G::EDGES {
-        let (from, to) = (name::<G>(edge.from), name::<G>(edge.to));
-        let _ = writeln!(text, "  {from} -->|\"{}\"| {to}", escape(label(edge)));
+        let [from, to] = [edge.from, edge.to].map(plain_name::<G>);
+        let _ = writeln!(text, "  {from} -->|{}| {to}", escaped(&label(edge)));
     }
     text
 }

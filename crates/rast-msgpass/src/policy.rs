@@ -365,7 +365,9 @@ impl Core {
             at: shared.clock.now(),
             then,
         };
-        shared.record_panic(failure.record());
+        let record = failure.record();
+        shared.trace.panicked(&record, &failure.then);
+        shared.record_panic(record);
         let told = match &shared.on_failure {
             Some(hook) => contain(|| hook(failure)).map_err(|payload| ("on_failure", payload)),
             None => {

@@ -7,6 +7,7 @@ use crate::graph::{EdgeInfo, Node};
 use crate::sharder::WorkerStats;
 use crate::states::States;
 use crate::timers::Nanos;
+use crate::timings::Timings;
 
 /// Which handler of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +186,9 @@ pub struct Report {
     /// Timers of [`Cx::after`](crate::Cx::after) and [`Cx::every`](crate::Cx::every) that were
     /// cancelled by a drain or a stop, or with a retired processor.
     pub timers_cancelled: u64,
+    /// How long messages waited and were handled; `None` without
+    /// [`Builder::sample`](crate::Builder::sample).
+    pub timings: Option<Timings>,
     /// What ended the graph, or is to; `None` while it runs.
     pub ended_by: Option<EndedBy>,
     pub(crate) states: States,
@@ -338,6 +342,9 @@ impl fmt::Display for Report {
             metrics.moves,
         )?;
         self.fmt_tables(f)?;
+        if let Some(timings) = &self.timings {
+            write!(f, "\n{timings}")?;
+        }
         for panic in &self.panics {
             write!(f, "\npanic: {panic}")?;
         }

@@ -8,6 +8,7 @@ use core::num::NonZeroUsize;
 use std::collections::VecDeque;
 
 use crate::queue::{Full, spsc::Producer};
+use crate::sampling::Departures;
 use crate::stack::Stack;
 
 /// The sender's end of one ring.
@@ -25,6 +26,8 @@ const WRITTEN: u8 = 1;
 const LOW: u8 = 2;
 /// The receiver outside has gone.
 const CLOSED: u8 = 4;
+/// Some of its messages are measured. On all targets, or on none.
+const SAMPLED: u8 = 8;
 
 /// The sender's ends of all rings of an edge.
 pub(crate) struct Rings<T> {
@@ -42,14 +45,23 @@ pub(crate) struct Rings<T> {
     any: bool,
     /// With `any`: the targets that lack room while others have some.
     aside: Vec<u32>,
+    /// Per target, if messages are measured.
+    departures: Box<[Departures]>,
 }
 
 impl<T> Rings<T> {
-    pub(crate) fn new(rings: Vec<Producer<T>>, burst: usize, any: bool) -> Self {
+    /// `departures`: per ring, or empty if no message is measured.
+    pub(crate) fn new(
+        rings: Vec<Producer<T>>,
+        burst: usize,
+        any: bool,
+        departures: Vec<Departures>,
+    ) -> Self {
+        let state = if departures.is_empty() { 0 } else { SAMPLED };
         let target = |ring| Target {
             ring,
             spill: VecDeque::new(),
-            state: 0,
+            state,
         };
         Self {
             written: Stack::new(rings.len()),
@@ -60,6 +72,7 @@ impl<T> Rings<T> {
             targets: rings.into_iter().map(target).collect(),
             burst,
             needs: NonZeroUsize::MIN.saturating_add(burst),
+            departures: departures.into(),
         }
     }
 
@@ -76,13 +89,37 @@ impl<T> Rings<T> {
                 if target.state & (LOW | CLOSED) == 0 && target.ring.has_room(self.needs.get()) =>
             {
                 target.ring.stage(message).map_err(Full::into_inner)?;
-                if target.state == 0 {
-                    target.state = WRITTEN;
-                    self.written.push(index as u32);
+                if target.state != WRITTEN {
+                    if target.state == 0 {
+                        target.state = WRITTEN;
+                        self.written.push(index as u32);
+                    } else {
+                        self.has_staged(index);
+                    }
                 }
                 Ok(())
             }
             _ => Err(message),
+        }
+    }
+
+    /// Takes note of a message that was staged where some are measured.
+    #[inline(never)]
+    fn has_staged(&mut self, index: usize) {
+        let target = &mut self.targets[index];
+        if target.state & WRITTEN == 0 {
+            target.state |= WRITTEN;
+            self.written.push(index as u32);
+        }
+        self.depart(index);
+    }
+
+    /// Takes note of when a message was sent, if it is measured: the last one of the target.
+    #[inline]
+    fn depart(&mut self, index: usize) {
+        if let Some(departures) = self.departures.get_mut(index) {
+            let target = &self.targets[index];
+            departures.sent(&target.ring, target.spill.len());
         }
     }
 
@@ -96,11 +133,17 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns how many messages the only target takes beside a burst; 0 if there are more targets,
-    /// or it was not written since the last flush.
-    pub(crate) fn spare(&self) -> usize {
-        match &self.targets[..] {
-            [target] if target.state == WRITTEN => target.ring.room().saturating_sub(self.burst),
+    /// Returns how many messages the only target takes beside a burst, none of which is measured;
+    /// 0 if there are more targets, or it was not written since the last flush.
+    pub(crate) fn spare(&mut self) -> usize {
+        match (&self.targets[..], &mut self.departures[..]) {
+            ([target], []) if target.state == WRITTEN => {
+                target.ring.room().saturating_sub(self.burst)
+            }
+            ([target], [departures]) if target.state == WRITTEN | SAMPLED => {
+                let spare = target.ring.room().saturating_sub(self.burst);
+                spare.min(departures.ahead(&target.ring))
+            }
             _ => 0,
         }
     }
@@ -117,8 +160,8 @@ impl<T> Rings<T> {
             target.state |= WRITTEN;
             self.written.push(index as u32);
         }
-        if target.state & LOW != 0 {
-            return self.put_slow(index, message);
+        if target.state & (LOW | SAMPLED) != 0 {
+            return self.put_otherwise(index, message);
         }
         match target.ring.stage(message) {
             Ok(()) => {
@@ -128,6 +171,23 @@ impl<T> Rings<T> {
             }
             Err(Full(message)) => return self.put_slow(index, message),
         }
+        Ok(())
+    }
+
+    /// As `put`, where the target lacks room, or some messages are measured.
+    #[inline(never)]
+    fn put_otherwise(&mut self, index: usize, message: T) -> Result<(), T> {
+        let target = &mut self.targets[index];
+        let message = match target.state & LOW {
+            0 => target.ring.stage(message).err(),
+            _ => Some(Full(message)),
+        };
+        match message {
+            Some(Full(message)) => self.put_slow(index, message)?,
+            None if !target.ring.has_room(self.burst) => self.note_low(index),
+            None => {}
+        }
+        self.depart(index);
         Ok(())
     }
 
@@ -194,6 +254,7 @@ impl<T> Rings<T> {
     pub(crate) fn look(&mut self, mut lost: impl FnMut(T)) {
         self.low.append(&mut self.aside);
         let (targets, written, burst) = (&mut self.targets, &mut self.written, self.burst);
+        let departures = &mut self.departures;
         let spilled = &mut self.spilled;
         self.low.retain(|&index| {
             let target = &mut targets[index as usize];
@@ -211,6 +272,9 @@ impl<T> Rings<T> {
                 if target.state & WRITTEN == 0 {
                     target.state |= WRITTEN;
                     written.push(index);
+                }
+                if let Some(departures) = departures.get_mut(index as usize) {
+                    departures.staged(&target.ring);
                 }
             }
             let is_low = !target.spill.is_empty() || !target.ring.has_room(burst);

@@ -24,10 +24,11 @@ impl Controller for Runtime {
     fn process(
         &self,
         cx: &mut WorkerCx<'_>,
-        _: ShardId,
+        shard: ShardId,
         instance: &mut Self::Shard,
         load: Option<&mut Load>,
     ) -> Progress {
+        let _turn = self.shared.trace.enter(shard.index());
         instance.turn(cx, load)
     }
 
@@ -54,6 +55,9 @@ impl Controller for Runtime {
             // Its handlers may block before the end of the round.
             cx.set_prompt();
         }
+        self.shared
+            .trace
+            .acquired(shard.index(), cx.worker().index());
         instance.on_wake(None);
     }
 

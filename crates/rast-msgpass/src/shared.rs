@@ -24,13 +24,18 @@ use crate::reply::Wakes;
 use crate::report::PanicRecord;
 use crate::sends::answers_to;
 use crate::sharder::ShardId;
+use crate::timers::{Clock, Instant};
+use crate::times::Times;
+use crate::trace::Trace;
 
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
 
-/// What the program has called with what went wrong.
+/// What the program has called with what went wrong, and how much it has measured.
 #[derive(Default)]
 pub(crate) struct Hooks {
+    /// One message of so many is measured; none if it is zero.
+    pub(crate) one_in: u32,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
 }
@@ -70,13 +75,16 @@ pub(crate) struct Counts {
     pub(crate) flushes: Counter,
     /// Messages to egress that found no room and wait beside the instance.
     pub(crate) kept: Counter,
+    /// If messages are measured.
+    pub(crate) times: Option<Times>,
 }
 
 impl Counts {
     /// `asked`: per edge that leaves, the number of counts of its requests.
-    fn new(asked: &[usize], incoming: usize) -> Self {
+    fn new(asked: &[usize], incoming: usize, times: Option<Times>) -> Self {
         let outgoing = asked.len();
         Self {
+            times,
             asked: asked.iter().map(|&counts| Counters::new(counts)).collect(),
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
@@ -137,6 +145,10 @@ pub(crate) struct Shared {
     /// Per instance, which is per shard.
     pub(crate) stats: Vec<Arc<Stats>>,
     pub(crate) clock: GraphClock,
+    /// When the graph was set up.
+    pub(crate) since: Instant,
+    /// One message of so many is measured; none if it is zero.
+    pub(crate) one_in: u32,
     /// Timers that a drain, a stop or a retirement cancelled.
     timers_cancelled: AtomicU64,
     /// Per processor.
@@ -163,6 +175,7 @@ pub(crate) struct Shared {
     pub(crate) wakes: Arc<Wakes>,
     /// The threads that run handlers.
     threads: Mutex<Vec<ThreadId>>,
+    pub(crate) trace: Trace,
 }
 
 /// How many different panics are kept with their texts; further ones are counted.
@@ -192,11 +205,15 @@ impl Shared {
             let asked: Vec<usize> = asked.collect();
             let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
             for _ in 0..count {
-                let counts = Counts::new(&asked, incoming);
+                let times = (hooks.one_in > 0).then(|| Times::new(incoming));
+                let counts = Counts::new(&asked, incoming, times);
                 stats.push(Arc::new(CachePadded::new(counts)));
             }
         }
         first.push(stats.len());
+        let instances = replicas.iter().zip(G::PROCESSORS);
+        let instances =
+            instances.flat_map(|(&count, info)| (0..count).map(|replica| (info.name, replica)));
         Arc::new(Self {
             graph: G::NAME,
             processors: G::PROCESSORS,
@@ -204,7 +221,9 @@ impl Shared {
             layout,
             first,
             stats,
+            since: clock.now(),
             clock,
+            one_in: hooks.one_in,
             timers_cancelled: AtomicU64::new(0),
             policies,
             on_failure: hooks.on_failure,
@@ -220,6 +239,7 @@ impl Shared {
             calm: Calm::new(workers),
             wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
+            trace: Trace::new(G::NAME, instances),
         })
     }
 

@@ -10,7 +10,7 @@ use core::task::{Context, Poll};
 
 use futures_sink::Sink;
 
-use crate::door::{Closed, Door};
+use crate::door::{Closed, Door, Task};
 use crate::graph::{Edge, Ingress, Node, Single};
 use crate::ingress::{IngressPort, IngressSender};
 use crate::primitive::sync::Arc;
@@ -66,8 +66,8 @@ pub struct IngressSink<M> {
     handle: sharder::Handle,
     /// It holds a place.
     is_ready: bool,
-    /// Its number among the tasks that wait.
-    task: Option<u64>,
+    /// Its place among the tasks that wait.
+    task: Task,
 }
 
 impl<G: Node<Ingress> + Single<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
@@ -87,7 +87,7 @@ impl<M> IngressPort<'_, M> {
             shard: self.shard,
             handle: self.handle.clone(),
             is_ready: false,
-            task: None,
+            task: Task::default(),
         }
     }
 }
@@ -167,7 +167,7 @@ impl<M> Clone for IngressSink<M> {
             shard: self.shard,
             handle: self.handle.clone(),
             is_ready: false,
-            task: None,
+            task: Task::default(),
         }
     }
 }

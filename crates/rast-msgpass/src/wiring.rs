@@ -21,13 +21,13 @@ use crate::buffer::{Bounds, Buffers, buffers};
 use crate::credit::{Credit, answers_held};
 use crate::cx::Core;
 use crate::door::{AnyDoor, Door, Doors};
-use crate::egress::{AnyLaneParts, Lane, LaneParts, LaneRing};
+use crate::egress::{self, AnyLaneParts, Lane, LaneParts, LaneRing};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
-use crate::inlet::{In, Inlet, Intake, Place, Ring, Source};
+use crate::inlet::{In, Inlet, Intake, Measured, Place, Ring, Source};
 use crate::instance::{AnyInstance, Instance};
 use crate::load::Route;
-use crate::outbox::Outbox;
+use crate::outbox::{self, Outbox};
 use crate::outlet::{self, Out, Receivers, Way};
 use crate::policy::{Factory, Life, Restarts};
 use crate::primitive::sync::Arc;
@@ -35,6 +35,7 @@ use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
 use crate::reply::Kept;
 use crate::rings::Rings;
+use crate::sampling::{Arrivals, Departures, Draw, Marks, Plan, SharedDraw, stamps};
 use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
@@ -168,6 +169,12 @@ impl Wiring {
         let (senders, receivers) = (self.shared.shards_of(from), self.shared.shards_of(to));
         let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
         let layout = self.shared.layout[id];
+        let (mut departures, arrivals) = self.pairs(id, senders.len(), receivers.len());
+        let mut measured: Vec<Measured> = Vec::new();
+        let by_rings = |arrivals| Measured {
+            arrivals,
+            marks: None,
+        };
         let (ways, sources) = match (is_answer, layout.by_pair) {
             _ if info.is_buffered() => {
                 let bounds = Bounds {
@@ -181,7 +188,11 @@ impl Wiring {
                     .collect();
                 let way = |sender: usize| {
                     let targets = sources.iter().map(|source| Arc::clone(&source[sender]));
-                    Way::Buffers(Buffers::new(targets.collect(), weigh))
+                    Way::Buffers(Buffers::new(
+                        targets.collect(),
+                        weigh,
+                        self.draw(id, sender),
+                    ))
                 };
                 (
                     (0..senders.len()).map(way).collect(),
@@ -189,7 +200,12 @@ impl Wiring {
                 )
             }
             (false, true) => {
-                let way = |rings, burst| Way::Rings(Rings::new(rings, burst, info.any));
+                measured = arrivals.into_iter().map(by_rings).collect();
+                let mut departures = departures.drain(..);
+                let mut way = |rings, burst| {
+                    let departures = departures.next().unwrap_or_default();
+                    Way::Rings(Rings::new(rings, burst, info.any, departures))
+                };
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), layout.capacity);
                 let burst = match info.kind {
                     EdgeKind::Bounded => info.burst,
@@ -206,8 +222,13 @@ impl Wiring {
                 )
             }
             (false, false) => {
-                let (outboxes, inboxes) =
-                    by_receiver(senders.len(), receivers.len(), layout.capacity, info.any);
+                let (outboxes, inboxes);
+                (outboxes, inboxes, measured) = self.by_receiver(
+                    id,
+                    [senders.len(), receivers.len()],
+                    layout.capacity,
+                    info.any,
+                );
                 (
                     outboxes.into_iter().map(Way::Inboxes).collect(),
                     inboxes
@@ -219,7 +240,12 @@ impl Wiring {
             (true, true) => {
                 let capacity = answers_held(layout.capacity);
                 let (ways, rings) = by_pair(senders.len(), receivers.len(), capacity);
-                let way = |rings| Way::AnswerRings(Rings::new(rings, 0, false));
+                measured = arrivals.into_iter().map(by_rings).collect();
+                let mut departures = departures.drain(..);
+                let way = |rings| {
+                    let departures = departures.next().unwrap_or_default();
+                    Way::AnswerRings(Rings::new(rings, 0, false, departures))
+                };
                 (
                     ways.into_iter().map(way).collect(),
                     rings
@@ -230,8 +256,9 @@ impl Wiring {
             }
             (true, false) => {
                 let capacity = answers_held(layout.capacity);
-                let (outboxes, inboxes) =
-                    by_receiver(senders.len(), receivers.len(), capacity, false);
+                let (outboxes, inboxes);
+                (outboxes, inboxes, measured) =
+                    self.by_receiver(id, [senders.len(), receivers.len()], capacity, false);
                 (
                     outboxes
                         .into_iter()
@@ -247,7 +274,7 @@ impl Wiring {
         // A sender that needs room at one of them waits in one list for all.
         let lists = if info.any { 1 } else { receivers.len() };
         let waiting = Arc::new(Waiting::new(senders.len(), lists));
-        self.add_ins(id, to, sources, &senders, &waiting, make);
+        self.add_ins(id, to, sources, measured, &senders, &waiting, make);
         let base = self.first_input(id);
         for (sender, way) in ways.into_iter().enumerate() {
             let note = base + if layout.by_pair { sender } else { 0 };
@@ -272,12 +299,94 @@ impl Wiring {
         before.map(inputs).sum()
     }
 
-    /// Adds the receiving halves of an edge.
+    /// Makes what measures the rings of an edge: the senders' ends by sender, and the receivers'
+    /// by receiver. Both are empty if nothing is measured, or the edge has no rings.
+    fn pairs(&self, id: usize, senders: usize, receivers: usize) -> Pairs {
+        let info = &self.shared.edges[id];
+        let layout = self.shared.layout[id];
+        let (mut departures, mut arrivals) = (Vec::new(), Vec::new());
+        let by_pair = layout.by_pair || info.to == End::Egress;
+        if self.shared.one_in == 0 || info.is_buffered() || !by_pair {
+            return (departures, arrivals);
+        }
+        // Of a ring for answers, which has more slots.
+        let capacity = match info.kind {
+            EdgeKind::Reply { .. } => answers_held(layout.capacity),
+            _ => layout.capacity,
+        };
+        let capacity = capacity.next_power_of_two();
+        arrivals.resize_with(receivers, Vec::new);
+        for sender in 0..senders {
+            let mut of_sender = Vec::with_capacity(receivers);
+            for (receiver, arrivals) in arrivals.iter_mut().enumerate() {
+                if let Some(plan) = Plan::new(self.shared.one_in, [id, sender, receiver]) {
+                    let (departing, arriving) = stamps(plan, capacity, &self.shared.clock);
+                    of_sender.push(departing);
+                    arrivals.push(arriving);
+                }
+            }
+            departures.push(of_sender);
+        }
+        (departures, arrivals)
+    }
+
+    /// Makes what chooses among the messages of a sender on all its queues of an edge.
+    fn draw(&self, id: usize, sender: usize) -> Option<Draw> {
+        let plan = Plan::new(self.shared.one_in, [id, sender, 0])?;
+        Some(Draw::new(plan, &self.shared.clock))
+    }
+
+    /// Makes an inbox per receiver.
+    #[expect(clippy::type_complexity, reason = "three tables")]
+    fn by_receiver<T>(
+        &self,
+        id: usize,
+        [senders, receivers]: [usize; 2],
+        capacity: usize,
+        any: bool,
+    ) -> (
+        Vec<Outbox<T>>,
+        Vec<(bounded::Consumer<T>, Pace)>,
+        Vec<Measured>,
+    ) {
+        let (producers, consumers): (Vec<_>, Vec<_>) =
+            (0..receivers).map(|_| bounded::queue(capacity)).unzip();
+        let producers = Arc::new(producers.into_boxed_slice());
+        let marks = (0..receivers).map_while(|receiver| {
+            let plan = Plan::new(self.shared.one_in, [id, 0, receiver])?;
+            Some(Marks::new(plan, capacity))
+        });
+        let marks: Arc<Box<[Marks]>> = Arc::new(marks.collect());
+        let outbox = |sender| {
+            let measured = self.draw(id, sender).map(|draw| outbox::Measured {
+                draw,
+                marks: Arc::clone(&marks),
+            });
+            Outbox::new(Arc::clone(&producers), sender, any, measured)
+        };
+        let with_pace = |inbox: bounded::Consumer<T>| {
+            let pace = Pace::new(inbox.capacity(), 1);
+            (inbox, pace)
+        };
+        let measured = (0..marks.len()).map(|receiver| Measured {
+            arrivals: Vec::new(),
+            marks: Some((Arc::clone(&marks), receiver)),
+        });
+        (
+            (0..senders).map(outbox).collect(),
+            consumers.into_iter().map(with_pace).collect(),
+            measured.collect(),
+        )
+    }
+
+    /// Adds the receiving halves of an edge. `measured`: per receiver, or empty.
+    #[expect(clippy::too_many_arguments, reason = "what an edge is made of")]
     fn add_ins<M: Send + 'static>(
         &mut self,
         id: usize,
         to: usize,
         sources: Vec<Source<M>>,
+        measured: Vec<Measured>,
         senders: &core::ops::Range<usize>,
         waiting: &Arc<Waiting>,
         make: Make<M>,
@@ -289,6 +398,7 @@ impl Wiring {
             _ => None,
         };
         let shards = self.shared.shards_of(to);
+        let mut measured = measured.into_iter();
         for ((receiver, shard), source) in shards.enumerate().zip(sources) {
             let parts = &mut self.parts[shard];
             parts.waits.push(Waits::of(self.shared.edges, id));
@@ -313,13 +423,14 @@ impl Wiring {
                 first: senders.start,
                 outlet: before(&self.shared, id),
             };
+            let measured = measured.next().unwrap_or_default();
             #[cfg(feature = "testing")]
             if self.alone.is_some_and(|alone| alone != shard) {
-                let tap: Box<dyn Tap> = Box::new(Intake::new(place, source));
+                let tap: Box<dyn Tap> = Box::new(Intake::new(place, source, measured));
                 parts.ins.push(Box::new(tap));
                 continue;
             }
-            parts.ins.push(make(Intake::new(place, source)));
+            parts.ins.push(make(Intake::new(place, source, measured)));
         }
     }
 
@@ -371,7 +482,16 @@ impl Wiring {
         let receivers = self.shared.shards_of(to);
         let doors: Vec<_> = receivers
             .clone()
-            .map(|_| Arc::new(Door::<M>::of(capacity, Arc::clone(&self.shared.ending))))
+            .enumerate()
+            .map(|(receiver, _)| {
+                let plan = Plan::new(self.shared.one_in, [id, 0, receiver]);
+                let draw = plan.map(|plan| SharedDraw::new(plan, &self.shared.clock));
+                Arc::new(Door::<M>::of(
+                    capacity,
+                    Arc::clone(&self.shared.ending),
+                    draw,
+                ))
+            })
             .collect();
         let closer = |door: &Arc<Door<M>>| Box::new(Arc::clone(door)) as Box<dyn AnyDoor>;
         self.outside.closers[id].extend(doors.iter().map(closer));
@@ -379,7 +499,7 @@ impl Wiring {
         let sources = doors.iter().map(source).collect();
         let first = receivers.start;
         let waiting = Arc::new(Waiting::new(0, receivers.len()));
-        self.add_ins(id, to, sources, &(0..0), &waiting, make);
+        self.add_ins(id, to, sources, Vec::new(), &(0..0), &waiting, make);
         self.outside.doors[id] = Some(Box::new(Arc::new(Doors { doors, first })));
     }
 
@@ -390,12 +510,22 @@ impl Wiring {
             EdgeKind::Bounded => info.burst,
             _ => 0,
         };
-        let lane = || Arc::new(Lane::of(senders.len(), Arc::clone(&self.shared.ending)));
+        let measures = self.shared.one_in > 0;
+        let lane = || {
+            let ending = Arc::clone(&self.shared.ending);
+            Arc::new(Lane::of(senders.len(), ending, measures))
+        };
         let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
         let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
         let (ways, rings) =
             by_pair::<M>(senders.len(), info.lanes, self.shared.layout[id].capacity);
+        let (departures, arrivals) = self.pairs(id, senders.len(), info.lanes);
+        let (mut departures, mut arrivals) = (departures.into_iter(), arrivals.into_iter());
         for ((number, rings), lane) in rings.into_iter().enumerate().zip(&lanes) {
+            let measured = arrivals.next().map(|arrivals| egress::Measured {
+                clock: self.shared.clock.clone(),
+                arrivals,
+            });
             self.outside.receivers[id].push(Some(Box::new(LaneParts {
                 rings: rings.into_iter().map(LaneRing::new).collect(),
                 lane: Arc::clone(lane),
@@ -407,6 +537,7 @@ impl Wiring {
                     let shared = Arc::clone(&self.shared);
                     Box::new(move |lost| shared.count_undelivered(id, lost))
                 },
+                measured,
             })));
         }
         for (slot, rings) in ways.into_iter().enumerate() {
@@ -414,7 +545,8 @@ impl Wiring {
                 lanes: lanes.clone(),
                 slot,
             };
-            let way = Way::Rings(Rings::new(rings, burst, false));
+            let departures = departures.next().unwrap_or_default();
+            let way = Way::Rings(Rings::new(rings, burst, false, departures));
             self.add_out(id, senders.start + slot, slot, way, receivers, &waiting);
         }
         self.outside.lanes[id] = lanes;
@@ -441,27 +573,9 @@ fn by_pair<T>(
     (producers, consumers)
 }
 
-/// Makes an inbox per receiver.
-#[expect(clippy::type_complexity, reason = "two tables of halves")]
-fn by_receiver<T>(
-    senders: usize,
-    receivers: usize,
-    capacity: usize,
-    any: bool,
-) -> (Vec<Outbox<T>>, Vec<(bounded::Consumer<T>, Pace)>) {
-    let (producers, consumers): (Vec<_>, Vec<_>) =
-        (0..receivers).map(|_| bounded::queue(capacity)).unzip();
-    let producers = Arc::new(producers.into_boxed_slice());
-    let outbox = |sender| Outbox::new(Arc::clone(&producers), sender, any);
-    let with_pace = |inbox: bounded::Consumer<T>| {
-        let pace = Pace::new(inbox.capacity(), 1);
-        (inbox, pace)
-    };
-    (
-        (0..senders).map(outbox).collect(),
-        consumers.into_iter().map(with_pace).collect(),
-    )
-}
+/// The senders' ends of what measures rings, by sender and receiver, and the receivers' ends, by
+/// receiver and sender.
+type Pairs = (Vec<Vec<Departures>>, Vec<Vec<Arrivals>>);
 
 /// The processors that were given to the builder, in order.
 pub struct Given<G> {

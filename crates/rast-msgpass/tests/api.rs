@@ -31,6 +31,8 @@ mod lanes;
 mod moves;
 #[path = "api/panics.rs"]
 mod panics;
+#[path = "api/pictures.rs"]
+mod pictures;
 #[path = "api/pipeline.rs"]
 mod pipeline;
 #[path = "api/pressure.rs"]
@@ -62,6 +64,8 @@ mod tables;
 mod task;
 #[path = "api/time.rs"]
 mod time;
+#[path = "api/timings.rs"]
+mod timings;
 #[path = "api/tokens.rs"]
 mod tokens;
 #[path = "api/viewer.rs"]

@@ -13,7 +13,9 @@ use core::sync::atomic::AtomicUsize as RealUsize;
 use core::task::{Context, Waker};
 use std::sync::Arc as RealArc;
 
-use rast_msgpass::__private::{Calm, Counter, Door, EgressReceiver, Lane, Pace, Waiting, Wake};
+use rast_msgpass::__private::{
+    Calm, Counter, Door, EgressReceiver, Lane, Pace, Task, Waiting, Wake,
+};
 use rast_msgpass::primitive::sync::Arc;
 use rast_msgpass::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rast_msgpass::primitive::{EventCount, model, thread};
@@ -387,7 +389,7 @@ fn door_wakes_tasks_for_room_and_for_the_end() {
             let rings = RealArc::new(Rings(RealUsize::new(0)));
             let waker = Waker::from(RealArc::clone(&rings));
             let mut cx = Context::from_waker(&waker);
-            let (mut message, mut task) = (Some(2), None);
+            let (mut message, mut task) = (Some(2), Task::default());
             let sent = door.poll_send(&mut message, &mut task, &mut cx);
             receiver.join().unwrap();
             if sent.is_pending() {

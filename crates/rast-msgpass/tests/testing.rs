@@ -9,6 +9,9 @@ mod attack;
 mod corners;
 #[path = "testing/edges.rs"]
 mod edges;
+#[cfg(feature = "metrics")]
+#[path = "testing/exports.rs"]
+mod exports;
 #[path = "testing/faults.rs"]
 mod faults;
 #[path = "testing/invariant.rs"]
@@ -27,5 +30,10 @@ mod storm;
 mod storms;
 #[path = "testing/supervision.rs"]
 mod supervision;
+#[path = "testing/timings.rs"]
+mod timings;
+#[cfg(feature = "tracing")]
+#[path = "testing/traces.rs"]
+mod traces;
 #[path = "testing/ward.rs"]
 mod ward;

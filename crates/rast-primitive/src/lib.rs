@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, from std, loom or shuttle |
 //! | [`CachePadded`] | a value on its own cache lines |
+//! | [`Counter`], [`Histogram`], [`LiveHistogram`] | counts of one thread that others read |
 //! | [`Backoff`], [`WaitStrategy`] | a short wait; the choice of how to wait longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
@@ -113,6 +114,7 @@ mod backoff;
 mod cache_padded;
 mod counter;
 mod exchange_fence;
+mod histogram;
 mod link_stack;
 mod random;
 mod tagged;
@@ -153,6 +155,7 @@ pub use counting::CountingAlloc;
 #[cfg(feature = "std")]
 pub use event_count::{EventCount, Key};
 pub use exchange_fence::fence_after_exchange;
+pub use histogram::{Histogram, LiveHistogram};
 pub use link_stack::{LinkStack, Linked};
 #[cfg(feature = "std")]
 pub use local_parker::{LocalParker, LocalUnparker};

@@ -158,6 +158,8 @@
 //! | `async` | items of a `Queue` and values of a `Conflator` as streams | `futures-core` |
 //! | `affinity` | threads of workers on cores of their own | `core_affinity` |
 //! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
+//! | `metrics` | counts and histograms of a graph for the recorder of the crate of that name | `metrics` |
+//! | `tracing` | a span for each instance of a graph and events for the subscriber of that crate | `tracing`; a branch per turn |
 //! | `testing` | a graph, or one processor of it, on the thread of a test | a comparison per message |
 //! | `hardened` | an allocator that detects misuse | no other crate |
 //!

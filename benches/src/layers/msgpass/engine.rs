@@ -250,9 +250,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .at_most(3)
         .ours("rast graph, two workers", idle::run);
     let count = |name, burst| {
-        Scenario::new(LAYER, name, 5_000_000, 5000).ours("rast graph", move |ops| {
-            super::hop(ops, burst, |graph| graph.workers(1))
-        })
+        Scenario::new(LAYER, name, 5_000_000, 5000)
+            .ours("rast graph", move |ops| {
+                super::hop(ops, burst, |graph| graph.workers(1))
+            })
+            .ours("rast graph, 1 in 1,024 measured", move |ops| {
+                super::hop(ops, burst, |graph| graph.workers(1).sample(1_024))
+            })
     };
     let count_64 = count("counting on one worker, bursts of 64", 64);
     let count_1 = count("counting on one worker, bursts of one", 1);

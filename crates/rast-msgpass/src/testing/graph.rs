@@ -276,6 +276,12 @@ impl<G: Graph> TestGraph<G> {
         self.driver.clock.now()
     }
 
+    /// Returns the clock of the graph, for handlers that are to take time.
+    #[must_use]
+    pub fn clock(&self) -> ManualClock {
+        self.driver.clock.clone()
+    }
+
     /// Moves the clock forwards, and gives no turn.
     pub fn advance(&mut self, span: impl Into<Nanos>) {
         self.driver.clock.advance(span.into());

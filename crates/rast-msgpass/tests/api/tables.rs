@@ -101,7 +101,7 @@ fn tools_find_their_way() {
 #[test]
 fn pictures_show_every_processor_and_edge() {
     let dot = Tables::dot();
-    assert!(dot.starts_with("digraph Tables {"), "{dot}");
+    assert!(dot.starts_with("digraph \"Tables\" {"), "{dot}");
     assert!(
         dot.contains("\"alpha\" -> \"beta\" [label=\"u8 [256]\"];"),
         "{dot}"

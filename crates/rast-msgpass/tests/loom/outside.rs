@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc as RealArc;
 use std::sync::atomic::AtomicUsize as RealUsize;
 
-use rast_msgpass::__private::{Door, Lane};
+use rast_msgpass::__private::{Door, Lane, Task};
 use rast_msgpass::SharedReceiver;
 use rast_msgpass::primitive::sync::Arc;
 use rast_msgpass::primitive::sync::atomic::Ordering;
@@ -152,7 +152,7 @@ fn a_door_with_a_held_place_is_spent_only_without_messages() {
     model::model(|| {
         let door = Arc::new(Door::<u32>::new(1));
         let (_, waker) = rings();
-        let mut task = None;
+        let mut task = Task::default();
         let held = door.poll_hold(&mut task, &mut Context::from_waker(&waker));
         assert!(held.is_ready());
         let theirs = Arc::clone(&door);
@@ -178,7 +178,7 @@ fn a_held_place_that_is_freed_wakes_a_task() {
     model::model(|| {
         let door = Arc::new(Door::<u32>::new(1));
         let (_, waker) = rings();
-        let mut task = None;
+        let mut task = Task::default();
         let held = door.poll_hold(&mut task, &mut Context::from_waker(&waker));
         assert!(held.is_ready());
         let theirs = Arc::clone(&door);

@@ -218,6 +218,14 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len() == 0 && self.len() == 0
     }
 
+    /// Returns how many items were taken so far, wrapping: the index of the next one, as
+    /// [`Producer::index`](super::Producer::index) counts.
+    #[inline(always)]
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.head.get()
+    }
+
     /// Returns the maximum number of items in the ring.
     #[inline]
     pub fn capacity(&self) -> usize {

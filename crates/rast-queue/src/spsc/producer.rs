@@ -319,6 +319,24 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish();
     }
 
+    /// Returns how many items were pushed or staged so far, wrapping: the index of the next one.
+    /// [`Consumer::index`](super::Consumer::index) of the same item is equal.
+    ///
+    /// ```
+    /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
+    /// producer.stage('a').unwrap();
+    /// assert_eq!(producer.index(), 1);
+    /// producer.publish();
+    /// assert_eq!(consumer.index(), 0);
+    /// consumer.pop();
+    /// assert_eq!(consumer.index(), 1);
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.tail.get()
+    }
+
     /// Publishes the staged items. One store.
     #[inline(always)]
     pub fn publish(&self) {

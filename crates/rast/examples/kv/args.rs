@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) reshard: Duration,
     /// How long SIGTERM may take.
     pub(crate) drain: Duration,
+    /// Show the running graph in the terminal.
+    pub(crate) tui: bool,
     /// Run the demonstration for so long, with a uniform phase behind it.
     pub(crate) demo: Option<Demo>,
 }
@@ -92,6 +94,7 @@ impl Default for Settings {
             },
             reshard: Duration::from_millis(200),
             drain: Duration::from_secs(5),
+            tui: false,
             demo: None,
         }
     }
@@ -143,6 +146,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
                 settings.drain = Duration::from_millis(number(&flag, &value()?, 100, 600_000)?);
             }
             "--demo" => demo = true,
+            "--tui" => settings.tui = true,
             "--seconds" => seconds = Some(number(&flag, &value()?, 1, 3600)?),
             "--clients" => clients = Some(number(&flag, &value()?, 1, 256)?),
             _ => {
@@ -154,6 +158,9 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
         if let Some(value) = given {
             return Err(format!("{flag} takes no value, but '{value}' was given"));
         }
+    }
+    if demo && settings.tui {
+        return Err("--demo draws a view of its own, without --tui".to_owned());
     }
     if !demo && (seconds.is_some() || clients.is_some()) {
         return Err("--seconds and --clients belong to --demo".to_owned());
@@ -271,6 +278,11 @@ fn help() -> String {
             settings.drain.as_millis().to_string(),
         ),
         (
+            "--tui",
+            "show the running graph in the terminal, until q",
+            "off".to_owned(),
+        ),
+        (
             "--demo",
             "drive a server on a free port with a skewed load, watch it, check it",
             "off".to_owned(),
@@ -352,6 +364,10 @@ mod tests {
             (
                 "--what",
                 "unknown argument '--what'; --help lists all of them",
+            ),
+            (
+                "--demo --tui",
+                "--demo draws a view of its own, without --tui",
             ),
             ("--seconds 1", "--seconds and --clients belong to --demo"),
         ];

@@ -30,6 +30,9 @@ use crate::route::{IOS, PARTITIONS};
 use crate::shared::{GraphView, Shared, Viewer, WorkerView};
 use crate::store::Store;
 
+/// With `--tui`, one message of so many is measured.
+const SAMPLED: u32 = 256;
+
 /// Expired keys that one ping removes.
 const EXPIRED_PER_PING: usize = 64;
 
@@ -183,6 +186,9 @@ pub(crate) fn start(
         .park(move |worker: WorkerId| Arc::clone(&mailboxes[worker.index()].poller))
         // A partition that panicked may be half changed: it must answer no more.
         .on_panic(OnPanic::Stop);
+    if settings.tui {
+        builder = builder.sample(SAMPLED);
+    }
     for number in 0..pinned {
         builder = builder.pin::<Front>(number, number);
     }
@@ -203,6 +209,11 @@ impl Running {
             };
             window.lock().view(&handle.metrics())
         })
+    }
+
+    /// What reads the graph on another thread.
+    pub(crate) fn graph_viewer(&self) -> rast::msgpass::Viewer {
+        self.handle.viewer()
     }
 
     /// Whether the graph has stopped by itself.

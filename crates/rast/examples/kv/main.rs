@@ -3,12 +3,13 @@
 //! ```text
 //! cargo run --release --example kv -- --demo      watch partitions move under load
 //! cargo run --release --example kv                serve on 127.0.0.1:6380
+//! cargo run --release --example kv -- --tui       the same, and watch the graph in the terminal
 //! ```
 //!
 //! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
 //! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`,
 //! `local`, `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
-//! `load`, `histogram`.
+//! `load`, `histogram`, and `tui`, `screen`.
 
 mod admin;
 mod args;
@@ -37,10 +38,12 @@ mod refusal;
 mod resp;
 mod ring;
 mod route;
+mod screen;
 mod server;
 mod shared;
 mod signals;
 mod store;
+mod tui;
 mod value;
 
 use std::io::Write as _;
@@ -88,6 +91,15 @@ fn main() -> ExitCode {
 
 fn serve(server: Server, signals: &Signals) -> ExitCode {
     let settings = server.shared().settings;
+    if settings.tui {
+        let has_ended = || signals.received() || server.has_failed();
+        let title = format!("kv on {}", server.address());
+        if let Err(error) = tui::show(title, &server.viewer(), has_ended) {
+            let _ = server.drain();
+            return fail(&format!("--tui needs a terminal: {error}"), 1);
+        }
+        return end(server, signals);
+    }
     say(&format!(
         "kv listens on {} with {} partitions on {} workers",
         server.address(),
@@ -97,6 +109,11 @@ fn serve(server: Server, signals: &Signals) -> ExitCode {
     while !signals.received() && !server.has_failed() {
         std::thread::sleep(LOOK);
     }
+    end(server, signals)
+}
+
+/// Ends the server, and says how it has ended.
+fn end(server: Server, signals: &Signals) -> ExitCode {
     if signals.received() {
         say("draining: no new connections; what was read is answered");
     }

@@ -127,6 +127,11 @@ impl Server {
         &self.shared
     }
 
+    /// What reads the graph.
+    pub(crate) fn viewer(&self) -> rast::msgpass::Viewer {
+        self.running.graph_viewer()
+    }
+
     /// Whether the graph has ended without having been told to.
     pub(crate) fn has_failed(&self) -> bool {
         self.running.is_stopping()
