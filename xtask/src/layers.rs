@@ -213,6 +213,18 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-msgpass",
+        "futures-sink",
+        Kind::Normal,
+        "the Sink trait, under the feature async alone",
+    ),
+    (
+        "rast-msgpass",
+        "futures",
+        Kind::Dev,
+        "the combinators that the tests of streams and sinks use",
+    ),
+    (
+        "rast-msgpass",
         "metrics",
         Kind::Normal,
         "the recorder that a program has, under the feature of that name alone",
