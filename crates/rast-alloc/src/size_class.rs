@@ -14,8 +14,8 @@
 //! each use costs three times a list's push and pop, and starts at another address each time, whose
 //! cache line and page are cold.
 //!
-//! A hardened build serves requests of up to 8 bytes from class 1, since there is a mark for each
-//! 16 bytes.
+//! A hardened build serves requests of up to 8 bytes from class 1, because it records the state of
+//! blocks in a table with one byte per 16 bytes ([`crate::hardened::marks`]).
 //!
 //! There are eight classes per doubling, so rounding loses at most an eighth of a block from 256
 //! bytes on.

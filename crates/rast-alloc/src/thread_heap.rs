@@ -1,13 +1,13 @@
 //! The heap of a thread: an arena, a mailbox for blocks that other threads free, and remote-free
-//! batches of blocks that this thread frees of other heaps.
+//! batches: blocks of other heaps that this thread has freed.
 //!
 //! ```text
 //!   thread A                                         thread B
 //!   ┌────────────────────────────┐                   ┌────────────────────────┐
 //!   │ arena                      │                   │ arena                  │
 //!   │ remote-free batches:       │   full, idle,     │                        │
-//!   │   [B: ▪▪▪▪ ] ──────────────┼── end of thread ─►│ mailbox ─► a few per   │
-//!   │                            │                   │            slow path   │
+//!   │   [B: ▪▪▪▪ ] ──────────────┼── end of thread ─►│ mailbox ─► 16 to 512   │
+//!   │                            │                   │ blocks per slow path   │
 //!   └────────────────────────────┘                   └────────────────────────┘
 //! ```
 //!
@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | `arena`, `batches`, `remote`, `arrived`, `slow_calls`, `surplus_reported`, `passes` | the holder of the mailbox: the heap's thread, inside a call, or a thread that services the heap |
 //! | `ownership`, `mailbox` | any thread |
-//! | the sums of `arena`, `foreign` | written by the holder, read by any thread |
+//! | `foreign`, and the sums in `arena` | written by the holder, read by any thread |
 //! | `pass_ms`, `is_purging`, `is_settled` | written by the holder, read by any thread |
 //! | `calls_seen` | the background thread |
 //!
@@ -23,13 +23,13 @@
 //! messages or to purge it.
 //!
 //! 1. A heap is never unmapped. When its thread ends, the heap is released, and the next thread
-//!    that starts adopts it with the blocks that are in use. The heap of an idle thread is also
-//!    released, or taken ([`crate::ownership`]), but stays that thread's: other threads may
-//!    service it, but none adopts it.
+//!    that starts adopts it with the blocks that are in use. An idle thread also releases its heap,
+//!    or another thread takes it ([`crate::ownership`]) to service it. But no thread adopts the
+//!    heap of an idle thread.
 //! 2. A message to a heap that no thread holds is handled by the thread that delivers it.
 //! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
-//!    KiB), when another owner needs its entry, every [`SLOW_CALLS`] slow paths, at idle, and when
-//!    the thread ends.
+//!    KiB), when its place, one of [`BATCHES`], is needed for another owner, every [`SLOW_CALLS`]
+//!    slow paths, at idle, and when the thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

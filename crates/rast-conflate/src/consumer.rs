@@ -1,9 +1,9 @@
 //! The consumer's side: claim marks, run keys one at a time, wait.
 //!
-//! A consumer iterates over the tables with a cursor, in laps. A lap begins where the last one
-//! ended and passes each place once, so in a lap each marked key is handled once. A key that is put
-//! again behind the cursor waits for the next lap: no key starves. Each priority has its own
-//! cursor; the consumer claims from the highest priority that has marks.
+//! A consumer scans the tables with a cursor, in laps. A lap begins where the last one ended and
+//! passes each cell once, so it handles each marked key once. A key that is put again behind the
+//! cursor waits for the next lap. Each priority has its own cursor, and the consumer claims from
+//! the highest priority that has marks. So no key starves among those of one priority.
 
 use core::fmt;
 use core::ptr::NonNull;

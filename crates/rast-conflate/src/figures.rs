@@ -1,7 +1,7 @@
 //! Statistics: totals, counted by the threads concerned, and counts per key.
 //!
-//! Each producer and consumer counts in its own block, by plain stores; a reader sums the blocks. A
-//! block whose owner was dropped is added to a total of the past under the lock.
+//! Each producer and consumer counts in its own block, by plain stores; a reader sums the blocks.
+//! When the owner of a block is dropped, the block is added to a total, under a lock.
 
 use std::vec::Vec;
 

@@ -1,8 +1,8 @@
 //! A keyed conflating executor: of all values put under a key, only the newest is kept and handled.
 //!
 //! Producers put values under keys, from any number of threads; consumers pass the newest value of
-//! each key to handlers. A value that no consumer took before the next one is replaced, and dropped
-//! by the producer of the next one.
+//! each key to handlers. A value that was not taken before the next put is replaced, and dropped by
+//! the producer of the newer value.
 //!
 //! # What is here
 //!
@@ -60,13 +60,14 @@
 //!
 //! - The last value of a key is handled, and never an older one after a newer one.
 //! - A key is handled by one consumer at a time.
-//! - In a pass each key is handled at most once, and each key that had a value when the pass began
-//!   is handled: no key starves.
+//! - In a pass each key is handled at most once. With equal priorities and no [`Pace`], each key
+//!   that had a value when the pass began is handled, so no key starves.
 //! - Every accepted value is handled, conflated, returned, or lost to a panicking handler, and
 //!   counted as such ([`Figures`]).
 //! - A put by the handle of a live key is wait-free, except in mode [`Merged`] and, on x86-64,
 //!   [`Least`] and [`Greatest`], which are lock-free. It allocates nothing, and makes a system call
-//!   only to wake a sleeping consumer. A suspended producer delays only its own value.
+//!   only to wake a sleeping consumer. A suspended producer delays only its own value; in mode
+//!   [`Merged`] also earlier values of the key that it is merging.
 //! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
 //! - A panic of a handler is caught and counted. A panic of a merge function or of a value's drop
 //!   propagates to the caller of the put. No panic of user code blocks a key or leaks a cell;
@@ -74,8 +75,9 @@
 //!
 //! # Memory
 //!
-//! A cell takes some 190 bytes with its key, there are two to twelve cells per key, and in mode
-//! [`Newest`] a key has a node of its value's size. Tables are freed with the conflator.
+//! The tables have two to twelve times as many cells as there are keys, and at least 64. A cell
+//! takes some 190 bytes with its key. In mode [`Newest`] a key also has a node of its value's size.
+//! Tables are freed with the conflator.
 //!
 //! # Features and platforms
 //!

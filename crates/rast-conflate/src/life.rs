@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | 0-2 | state, see [`State`] |
 //! | 3 | RUNNING: a consumer runs the key; only that consumer takes values for its handler |
-//! | 4 | DIRTY: another consumer met the key while it ran; the running one marks it again |
-//! | 5 | DEFERRED: a consumer keeps the key until its pace allows it, and has a pin on it |
+//! | 4 | DIRTY: another consumer cleared the key's mark while it ran; the running one sets it again |
+//! | 5 | DEFERRED: a consumer keeps the key until its pace allows the next handling, and has a pin |
 //! | 6 | OWNED: the only handle of the key exists |
 //! | 8-31 | number of pins: threads that use the key, handles, deferrals |
 //! | 32-63 | number of calls of `pin`, modulo 2^32; `publish` and `defer` add a pin without counting it |
@@ -14,10 +14,10 @@
 //! There is no bit for "queued": that is the key's mark.
 //!
 //! A cell is reused for another key only in state Removed or Killed, without a pin, without RUNNING
-//! and without a value. So a thread that has a pin or runs the key may use it, and a handle never
-//! puts under another key. A put pins the cell, which changes the count of pin calls until 2^32
-//! calls wrap it around. So the compare-exchange that claims the cell fails if a value came after
-//! the check.
+//! and without a value. So a thread that has a pin or runs the key may use the cell, and a handle
+//! never puts under another key. A put pins the cell, which changes the count of pin calls (until
+//! 2^32 calls wrap it around). So the compare-exchange that claims the cell fails if a value was
+//! put after the check for a value.
 
 use crate::primitive::sync::atomic::{
     AtomicU64,

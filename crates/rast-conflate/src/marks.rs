@@ -1,4 +1,4 @@
-//! Card marks: which cells of a table may hold a value, as a flat mask or as a 64-ary tree of bits.
+//! Marks: which cells of a table may have a value, as a flat mask or as a 64-ary tree of bits.
 //!
 //! ```text
 //!   tree, 16,384 cells                                flat
@@ -23,7 +23,6 @@
 //! (1) and that of the consumer that cleared the bit (2 or 3). If the producer's is first, the
 //! consumer's load after its fence sees what the producer published below. If the consumer's is
 //! first, the producer's test finds the bit clear.
-//! test finds the bit clear.
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -9,9 +9,9 @@
 //!   next, prev                                       the tables of one conflator, oldest first
 //! ```
 //!
-//! A key is searched in a window of cells whose start is given by its hash. No cell ever moves, and
-//! a table is freed only with its conflator. So handles are plain addresses, and no thread waits
-//! while the conflator grows.
+//! A key may be in a window of 16 cells, which begins at its hash. No cell ever moves, and a table
+//! is freed only with its conflator. So handles are plain addresses, and no thread waits while the
+//! conflator grows.
 
 use core::mem::MaybeUninit;
 use core::ptr;

@@ -304,9 +304,10 @@ impl Core {
 /// }
 ///
 /// let app = Store::builder(Front, (0..4).map(|_| Shard(0))).start()?;
-/// let mut sums = app.egress::<Shard, Sum>(0);
+/// let mut sums = app.egress::<Shard, Sum>(0); // lane 0
 /// let numbers = app.ingress::<Front, u64>();
-/// // Messages stay in order along one edge, not across two: ask once all numbers have arrived.
+/// // Messages stay in order along one edge, not across two. So wait until `front -> shard: Add`,
+/// // which is edge 1, has delivered all numbers.
 /// (1..=10).for_each(|number| numbers.send(number).unwrap());
 /// while app.metrics().edges[1].received < 10 {
 ///     std::thread::yield_now();

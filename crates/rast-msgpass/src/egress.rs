@@ -346,11 +346,11 @@ impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
 
 /// Receives messages of type `M` that leave the graph on one lane.
 ///
-/// Got from [`Handle::egress`](crate::Handle::egress). One thread receives; the
-/// receiver may be moved to another. The order of each sending instance is
-/// kept. The lane ends when the graph has ended and everything was taken. When
-/// the receiver is dropped before, what is sent counts as undelivered and holds
-/// no thread up. A panic of the destructor of a message that it drops is contained.
+/// Returned by [`Handle::egress`](crate::Handle::egress). One thread at a time receives. The
+/// messages of each sending instance stay in order. The lane ends when the graph has ended and
+/// every message was taken. If the receiver is dropped earlier, later messages count as
+/// undelivered, and no sender waits for room. If that drop also drops a message whose destructor
+/// panics, the panic is contained.
 ///
 /// Several threads or tasks receive from one lane by [`share`](Self::share).
 ///
@@ -377,7 +377,7 @@ impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
 /// let numbers = app.ingress::<Echo, u64>();
 /// (0..3).for_each(|number| numbers.send(number).unwrap());
 /// app.drain(std::time::Duration::from_secs(10))?;
-/// // What left before the end is there after it.
+/// // Messages sent before the graph ended can still be received.
 /// assert_eq!([echoes.recv(), echoes.recv(), echoes.recv()], [Ok(0), Ok(1), Ok(2)]);
 /// assert_eq!(echoes.recv(), Err(RecvError(EndedBy::Drain)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

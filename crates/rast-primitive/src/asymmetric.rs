@@ -37,13 +37,13 @@ pub fn order() {
 /// The expensive half: between a store and a load of the rare thread. Returns `false` if the system
 /// has no such barrier or rejects it; then the caller knows nothing about the other thread.
 ///
-/// For protocols that can do without it: if this returns `false`, the rare thread must leave the
-/// other thread alone.
+/// Use it only where the rare thread can give up: after `false` it must act as if the other thread
+/// were busy.
 ///
 /// Lock-free as far as the kernel is; a system call of some microseconds, more with many
 /// processors. The first call of a process registers the process, which takes the kernel 10 to 20
-/// ms if there are several threads. It orders the threads of one process, not those of two that
-/// share memory.
+/// ms if there are several threads. The barrier orders the threads of one process, not of two
+/// processes that share memory.
 ///
 /// ```
 /// use rast_primitive::asymmetric;

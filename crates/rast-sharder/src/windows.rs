@@ -1,25 +1,23 @@
-//! What a worker notes about its window: when it was, how the worker spent it, and which shards
-//! were used in it.
-//!
-//! An epoch costs what the used shards cost, because nothing is done for the others:
+//! What a worker records about its window: when it was, how the worker spent it, and which shards
+//! were used in it. The cost of an epoch depends on the used shards only.
 //!
 //! ```text
-//!   worker 0   window   since │ until │ spent │ used: 7, 2        written by worker 0 until it
-//!   worker 1   window   since │ until │ spent │ used: 4           promises, then read by the leader
+//!   worker 0   window   since │ until │ spent │ used: 7, 2
+//!   worker 1   window   since │ until │ spent │ used: 4
+//!                       each written by its worker until it promises, then read by the leader
 //!
 //!   shard      0    1    2    3    4    5    6    7
 //!   number     8   10   11    3   11    1    9   11               the window it was last used in
 //!                        └─────────┴──────────────┴─ in window 11; the figures of the others
-//!                                                    are old, and nothing reads them
+//!                                                    are old, and no thread reads them
 //! ```
 //!
 //! 1. A shard enters the window of its worker at its first turn in the window, which the worker
 //!    detects because the shard's number differs from the window's. Then its figures are emptied,
 //!    and it is added to the list. All further turns cost one comparison.
-//! 2. A shard that comes to a worker enters the window at once, and its part of the window is
-//!    measured from then on. So a shard that was not used was at its worker for the whole window,
-//!    and its load is zero.
-//! 3. A shard that is ready at the end of the window and had no turn in it enters then.
+//! 2. A shard that comes to a worker enters the window at once, and is measured from then on. So an
+//!    unused shard was at its worker for the whole window, and its load is zero.
+//! 3. A shard that is ready at the end of the window, and had no turn in it, enters at the end.
 //! 4. The number of a window is the count of epochs that the worker has seen. All workers in one
 //!    epoch have the same number, and numbers do not repeat. So a shard has the number of the
 //!    current window only if it entered that window.

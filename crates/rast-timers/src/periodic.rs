@@ -1,10 +1,11 @@
 //! The periodic timer: the time since the last call, with few clock readings.
 //!
-//! Source: RAST 2.6. The original design predicts a step from the last batch of calls and returns
-//! it until a counter reaches zero. The error of its answers has no bound, because the counter
-//! counts calls and not time. Here a batch also ends when the tick changes, and is at most twice as
-//! long as the batch before. The call that reads the clock corrects the sum, and the sum may be
-//! ahead of the clock only by P, the configured period.
+//! Source: RAST 2.6. A *batch* is the calls from one clock reading to the next. The original design
+//! computes the mean time per call of the last batch, and returns it at each call until a counter
+//! reaches zero. The error of its answers has no bound, because the counter counts calls and not
+//! time. Here a batch also ends when the tick changes, and is at most twice as long as the batch
+//! before. The call that reads the clock corrects the sum, and the sum may be ahead of the clock
+//! only by P, the configured period.
 //!
 //! Let S be the start of the series plus the sum of all answers, and T the last clock reading.
 //! `elapsed` keeps these rules:
@@ -12,8 +13,8 @@
 //! 1. An answer is never negative, so S never decreases.
 //! 2. After a reading T, T ≤ S ≤ T + P.
 //! 3. A call without a reading raises S to at most T + P.
-//! 4. A call does not read the clock only while the tick word is the one that was loaded before T
-//!    was read.
+//! 4. A call may skip the reading only if the tick word still equals the word that was loaded
+//!    before T was read.
 //!
 //! So S ≤ now + P always. By rule 4 and the promise of [`Tick`](crate::Tick) (the word is at most
 //! τ + δ behind the clock), now ≤ word + τ + δ ≤ T + τ + δ ≤ S + τ + δ:

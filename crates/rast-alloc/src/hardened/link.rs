@@ -10,17 +10,19 @@
 //!
 //! Both words are checked when the link is followed. A write to either of them makes them
 //! inconsistent, even if it copies the words of another free block, unless the writer knows the
-//! second secret or changes both words alike. So the second word is also the block's poison, on the
-//! cache line that the link is on anyway.
+//! second secret or flips the same bits in both words. So the second word is also the block's
+//! poison, on the cache line of the link.
 //!
-//! Writes after the first two words are not detected, nor are writes to a span without a class or
-//! to a block in transit. But a batch header has a seal over its contents
-//! ([`crate::remote_batch`]), and a block that is a message of its own has a seal here.
+//! Writes after the first two words are not detected, nor are writes to a free span that is in no
+//! list, or to a block in transit (freed by another thread, and not handled by its owner yet). But
+//! a batch header has a seal over its contents ([`crate::remote_batch`]), and a block that is a
+//! message of its own has a seal here.
 //!
-//! When a block is allocated its second word is cleared. So it is not a valid block of a list if a
-//! list leads to it again, and its user cannot read the second secret. With 64-bit addresses
-//! neither word is a valid address, so a thread that follows it faults, and a thread that reads a
-//! free block learns no address.
+//! When a block is allocated its second word is cleared. So if a list leads to an allocated block,
+//! the check fails, and the block's user cannot read the second secret. A thread that reads a free
+//! block learns no address. On x86-64 neither word is a valid address, so a thread that follows it
+//! faults. AArch64 ignores the top byte of an address, so there such a thread faults only if the
+//! next byte is not zero.
 //!
 //! The secrets come from the system when the first heap is made.
 

@@ -1,9 +1,9 @@
 //! Values that user code merges: a node that a put takes out, merges into, and puts back.
 //!
 //! A put that finds a value takes it, merges its own into it, and swaps the result back. If another
-//! value was put meanwhile, the put repeats this with that value. Each iteration means that another
-//! put succeeded: lock-free. While a put merges, it owns the key's value; if its thread is
-//! suspended then, that value is delayed.
+//! value was put meanwhile, the put merges again with that value. Each repetition means that
+//! another put succeeded, so a put is lock-free. While a put merges, it owns the key's value. If
+//! its thread is suspended then, all values put before are delayed.
 
 use crate::primitive::panics::contain;
 

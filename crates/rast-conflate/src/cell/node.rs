@@ -7,9 +7,10 @@
 //!   take:  swap(empty spare); if FULL comes back, its node holds the value;
 //!          the node is the new spare
 //! ```
-//! Every node has one owner at any time, the cell or a spare, and only a swap changes the owner. So
-//! nothing is allocated after the spares, nothing is freed while it is in use, and there is no ABA
-//! problem.
+//!
+//! Every node has one owner at any time, the cell or the thread whose spare it is, and only a swap
+//! changes the owner. So nothing is allocated after the spares, nothing is freed while it is in
+//! use, and there is no ABA problem.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};

@@ -1,9 +1,9 @@
 //! A sequence lock for larger `Copy` values; the handle enforces one producer per key.
 //!
 //! The sequence is odd while a put writes; half of it is the number of puts. `taken` is the
-//! sequence of the last value taken; a compare-exchange on it makes sure that each value is taken
-//! once. The words of the value are atomic, so a take that overlaps a put has no data race: it
-//! finds that the sequence changed and retries.
+//! sequence of the last value that was taken. A compare-exchange on `taken` makes sure that each
+//! value is taken once. The words of the value are atomic, so a take that overlaps a put has no
+//! data race. It finds that the sequence has changed, and retries.
 
 use core::array;
 

@@ -26,10 +26,10 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// pointers to a node can exist, a second push of the queued node fails with
 /// [`Queued`](PushError::Queued).
 ///
-/// Linearizable, first in, first out. A push is lock-free, with one compare-exchange. A take is one
-/// swap, then a walk over the nodes taken, to reverse their order. A suspended producer delays no
-/// other thread; while the thread with the [`Consumer`] is suspended, no other thread can consume.
-/// No operation allocates.
+/// Linearizable, first in, first out. A push is lock-free: one compare-exchange, and a swap if
+/// several pointers to the node can exist. A take is one swap, then a walk over the nodes taken, to
+/// reverse their order. A suspended producer delays no other thread; while the thread with the
+/// [`Consumer`] is suspended, no other thread can consume. No operation allocates.
 ///
 /// ```
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -77,8 +77,8 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// share(rast_queue::mpsc::intrusive::Queue::<Box<Local>>::new());
 /// ```
 ///
-/// The queue is invariant, since a push takes a shared reference. Otherwise a node with a shorter
-/// borrow could be pushed.
+/// The queue is invariant in `P`: a push takes `&self`, so if the queue were covariant, a node with
+/// a shorter borrow could be pushed.
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};

@@ -1,31 +1,32 @@
 //! The resources of one type, as one reactor sees them.
 //!
 //! ```text
-//!   keys:  hash ──► key, place, generation          slots:  place ──► value, generation
+//!   keys:  hash ──► key, index, generation          slots:  index ──► value, generation
 //!                    │                                                  │
 //!                    └──► in the owner's memory, shared by all ◄────────┘
 //! ```
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `slots`, `keys` | when a commit is applied | by every read; slots of low places are a vector, see `places` |
-//! | `changed` | with them: the epoch | by every read: at or below the transaction's epoch, the slots are what it sees |
+//! | `slots`, `keys` | when a commit is applied | by every read; slots of low indices are a vector, see `places` |
+//! | `changed`, the epoch of the last commit to this type | with them | by every read: if it is not above the transaction's epoch, the transaction sees the slots as they are |
 //! | `old_slots`, `old_keys` | when a commit is applied while a transaction is open | by transactions that were opened before |
 //!
 //! Rules:
 //!
-//! 1. No user code runs during an access to the cell: a lookup copies a pointer out and compares
-//!    the key after the access. So nothing is applied during one.
-//! 2. Applying reads neither values nor keys, which may be freed by then: hashes are copied, and a
-//!    key is found by its address.
-//! 3. A key belongs to one id from its insertion to its removal. So a transaction that finds a key
-//!    sees its resource if it sees the id, and only removed keys have a past.
+//! 1. No user code runs during an access to the `UnsafeCell` with the table: a lookup copies a
+//!    pointer out and compares the key after the access. So no commit is applied during an access.
+//! 2. Applying a commit reads no values or keys, because the owner may have freed them: hashes are
+//!    copied, and a key is found by its address.
+//! 3. A key belongs to one id from its insertion to its removal. So a transaction sees a key
+//!    exactly if it sees the id, and only removed keys are kept for older transactions.
 //!
-//! A read by id of what no later commit has touched is: a comparison of epochs, one of the bound,
-//! the slot, whose generation is compared, and the value.
+//! If no commit after the transaction's epoch has changed this type, a read by id costs a
+//! comparison of epochs, a bounds check, a comparison of generations, and the load of the value.
 //!
-//! Keys with one hash are all looked at once. The first one is compared in its place; the others
-//! are listed first, because a comparison is code of the user.
+//! If several keys have the same hash, the first one is compared alone. If it is another key,
+//! pointers to all of them are copied into a list before any is compared, because a comparison runs
+//! user code.
 
 use core::any::Any;
 use core::borrow::Borrow;

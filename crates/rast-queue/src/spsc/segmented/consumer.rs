@@ -11,9 +11,9 @@ use crate::alloc::{Allocator, Global};
 /// The popping half of a segmented queue.
 ///
 /// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. All methods are
-/// wait-free except that they may free a segment. No method allocates or executes an atomic
-/// read-modify-write. Dropping the consumer closes the queue for the producer; queued items are
-/// dropped when both halves are dropped.
+/// wait-free except that they may free a segment. No method executes an atomic read-modify-write,
+/// and none allocates, except what the collection given to `pop_into` does. Dropping the consumer
+/// closes the queue for the producer; queued items are dropped when both halves are dropped.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
