@@ -21,8 +21,8 @@
 //! When a block is allocated its second word is cleared. So if a list leads to an allocated block,
 //! the check fails, and the block's user cannot read the second secret. A thread that reads a free
 //! block learns no address. On x86-64 neither word is a valid address, so a thread that follows it
-//! faults. AArch64 ignores the top byte of an address, so there such a thread faults only if the
-//! next byte is not zero.
+//! faults. AArch64 ignores the top byte of an address; there the thread may not fault if the next
+//! byte is zero.
 //!
 //! The secrets come from the system when the first heap is made.
 

@@ -17,18 +17,18 @@ use super::resource::{Id, Resource};
 use super::table::{Key, Log, Op, Ops, Table};
 use crate::epoch::Retired;
 
-/// Why a change was refused.
+/// Why a change was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Another reactor owns the type.
     NotOwner {
-        /// The reactor that does.
+        /// The owner.
         owner: usize,
     },
     /// The resource was deleted, or added after the changes began.
     Gone,
-    /// There is a resource of this key.
+    /// Another resource has this key.
     Taken,
 }
 
@@ -44,15 +44,15 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What was refused, with the reason.
+/// A rejected key or resource, with the reason.
 pub struct Refused<V> {
-    /// Why.
+    /// The reason.
     pub reason: Refusal,
-    /// What was to be added.
+    /// The rejected key or resource.
     pub value: V,
 }
 
-// What was refused is reached by value alone, so it is not asked to be `Debug`.
+// `V` need not be `Debug`; the rejected value is in the field.
 impl<V> fmt::Debug for Refused<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refused")
@@ -69,15 +69,16 @@ impl<V> fmt::Display for Refused<V> {
 
 impl<V> core::error::Error for Refused<V> {}
 
-/// Why a commit was refused. Nothing of it was applied.
+/// Why a commit was rejected, with the changes. No part of it was applied.
 #[non_exhaustive]
 pub enum NotCommitted {
-    /// As much is retired and not destroyed as the owner may have; see
+    /// The owner has reached its limit of replaced memory that is not destroyed yet:
     /// [`Resources::retired_max`](crate::registry::Resources::retired_max). The changes can be
-    /// committed later: [`room`](crate::registry::room) waits.
+    /// committed later; [`room`](crate::registry::room) waits until then.
     Full(Changes),
-    /// Another commit has changed a resource that these changes copied, or has added one of the
-    /// same key. They cannot be committed; make them anew from what is there now.
+    /// Another commit has changed a resource that these changes copied, or has added a resource
+    /// with the same key. These changes cannot be committed; make them again, from the current
+    /// resources.
     Conflict(Changes),
 }
 
@@ -102,7 +103,7 @@ impl fmt::Display for NotCommitted {
 impl core::error::Error for NotCommitted {}
 
 enum State<T: Resource> {
-    /// It is new, with its key.
+    /// The resource is new, with its key.
     New(Option<Box<Key<T::Key>>>),
     Changed,
     Removed,
@@ -110,10 +111,10 @@ enum State<T: Resource> {
 
 struct Entry<T: Resource> {
     state: State<T>,
-    /// `None` if it is removed.
+    /// `None` if the resource is removed.
     value: Option<Box<T>>,
     bytes: usize,
-    /// The last commit that the transaction saw by which this was looked for.
+    /// The last commit that was visible to the transaction that read the resource.
     since: u64,
 }
 
@@ -129,12 +130,12 @@ type Sealed = (Box<dyn Any + Send + Sync>, usize);
 
 /// The changes of one type, without the type.
 trait AnyDraft {
-    /// Whether a commit has changed the same since it was looked for. User code runs while keys are
-    /// compared.
+    /// Returns `true` if a commit has changed one of these resources since it was read. User code
+    /// runs while keys are compared.
     fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>) -> bool;
-    /// Turns into a part of the commit `number`. No user code runs.
+    /// Converts the changes into a part of commit `number`. No user code runs.
     fn seal(&mut self, owned: &Owned, table: usize, number: u64) -> Sealed;
-    /// Gives the places of what is new back.
+    /// Returns the ids of new resources.
     fn give_up(&mut self, owned: &Owned, table: usize);
     fn as_any(&mut self) -> &mut dyn Any;
     fn as_any_ref(&self) -> &dyn Any;
@@ -157,7 +158,7 @@ impl<T: Resource> Draft<T> {
         self.keys.find(key.hash, is_same).is_some()
     }
 
-    /// Whether a committed resource has the key, which these changes do not remove.
+    /// Returns `true` if a committed resource that these changes do not remove has the key.
     fn is_taken(&self, table: &Table<T>, key: &Key<T::Key>, read: &Read) -> bool {
         // SAFETY: `read` is a transaction of this epoch and is open.
         let found = unsafe { table.find(&key.key, read.epoch()) };
@@ -226,7 +227,7 @@ impl<T: Resource> AnyDraft for Draft<T> {
     }
 }
 
-/// Makes a change the owner's state; returns what the reactors do.
+/// Applies a change to the owner's state; returns the operation for all reactors.
 fn seal<T: Resource>(
     estate: &mut Estate<T>,
     id: Id<T>,
@@ -256,7 +257,7 @@ fn seal<T: Resource>(
         None => {
             op.key = estate.key(id);
             if !op.key.is_null() {
-                // SAFETY: a commit made it from a box, and it is retired below.
+                // SAFETY: a commit made the pointer from a box, and the key is retired below.
                 op.hash = unsafe { (*op.key).hash };
             }
             estate.remove(id, number, retired);
@@ -267,11 +268,11 @@ fn seal<T: Resource>(
 
 /// Changes to resources of one owner, which become visible together.
 ///
-/// They begin with a transaction: what they read and copy is as it was then. Nothing is visible
-/// before [`commit`](Self::commit); dropped, they leave nothing behind. Of two that change the same
-/// resource, the second to be committed is refused.
+/// They begin with a transaction: they read and copy the resources as of that moment. Nothing is
+/// visible before [`commit`](Self::commit); dropping them undoes all. If two of them change the
+/// same resource, the second commit is rejected.
 ///
-/// A panic of the program's code in one of these calls leaves the changes as they were before it.
+/// A panic of user code in one of these calls leaves the changes as they were before the call.
 ///
 /// ```
 /// use rast_reactor::registry::{Refusal, Resource, Resources, change, read};
@@ -302,7 +303,7 @@ fn seal<T: Resource>(
 /// assert_eq!(elsewhere, Err(Refusal::NotOwner { owner: 1 }));
 /// ```
 ///
-/// They stay on their thread:
+/// They are not `Send`:
 ///
 /// ```compile_fail,E0277
 /// fn moves<T: Send>() {}
@@ -311,8 +312,8 @@ fn seal<T: Resource>(
 #[must_use = "changes do nothing before they are committed"]
 pub struct Changes {
     replica: Rc<Replica>,
-    /// Away from a refusal until it is asked for: changes that wait for room keep nothing.
-    /// With the last commit that it sees.
+    /// The transaction, and the last commit that it sees. Empty from a rejected commit until it is
+    /// next used, because changes that wait for room must keep no memory.
     read: OnceCell<(Read, u64)>,
     line: &'static Location<'static>,
     /// By table.
@@ -333,7 +334,7 @@ pub fn change() -> Changes {
     })
 }
 
-/// Opens a transaction; returns with it the last commit of this reactor, which it sees.
+/// Opens a transaction; returns it and the last commit of this reactor, which it sees.
 fn open(replica: &Rc<Replica>, line: &'static Location<'static>) -> (Read, u64) {
     let read = Read::open(replica, line);
     let since = replica.owned.as_ref().map_or(0, |owned| owned.number());
@@ -356,8 +357,8 @@ impl Changes {
         self.read.get().map_or(0, |&(_, since)| since)
     }
 
-    /// The transaction that they read: resources without these changes. After a refusal it is one
-    /// that begins when it is next asked for.
+    /// The transaction that the changes read: resources without these changes. After a rejected
+    /// commit, the next call begins a new transaction.
     ///
     /// # Panics
     ///
@@ -367,7 +368,8 @@ impl Changes {
         &self.read.get_or_init(open).0
     }
 
-    /// What this reactor owns, if it is the owner of the type, and the type's place.
+    /// The resources that this reactor owns, and the index of the type, if this reactor is its
+    /// owner.
     fn owned<T: Resource>(&self) -> Result<(&Rc<Owned>, usize), Refusal> {
         let (place, owner, _) = self.replica.table::<T>();
         match &self.replica.owned {
@@ -393,7 +395,7 @@ impl Changes {
         draft.as_any_ref().downcast_ref()
     }
 
-    /// A resource with these changes; `None` if they remove it, or it is not there.
+    /// A resource with these changes; `None` if they remove it, or it does not exist.
     ///
     /// # Panics
     ///
@@ -418,7 +420,7 @@ impl Changes {
     ///
     /// # Panics
     ///
-    /// If no reactor owns the type; if `bytes` does; if there are 2^32 resources of it.
+    /// If no reactor owns the type; if `bytes` panics; if there are 2^32 resources of the type.
     pub fn add<T: Resource>(&mut self, value: T) -> Result<Id<T>, Refused<T>> {
         match self.owned::<T>() {
             Ok((_, place)) => Ok(self.enter(place, None, value)),
@@ -430,12 +432,12 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// [`Refusal::NotOwner`]; [`Refusal::Taken`] if a resource has the key that these changes do
-    /// not remove. With the key and the resource.
+    /// With the key and the resource: [`Refusal::NotOwner`]; [`Refusal::Taken`] if a resource that
+    /// these changes do not remove has the key.
     ///
     /// # Panics
     ///
-    /// As [`add`](Self::add); if the key's `Hash` or `Eq` does.
+    /// As [`add`](Self::add); if the key's `Hash` or `Eq` panics.
     pub fn insert<T: Resource>(
         &mut self,
         key: T::Key,
@@ -504,7 +506,7 @@ impl Changes {
     ///
     /// # Panics
     ///
-    /// If no reactor owns the type; if `change`, `clone` or `bytes` does.
+    /// If no reactor owns the type; if `change`, `clone` or `bytes` panics.
     pub fn update<T: Resource + Clone>(
         &mut self,
         id: Id<T>,
@@ -523,7 +525,7 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// [`Refusal::NotOwner`] or [`Refusal::Gone`], with the new one.
+    /// [`Refusal::NotOwner`] or [`Refusal::Gone`], with the new resource.
     ///
     /// # Panics
     ///
@@ -541,7 +543,7 @@ impl Changes {
         Err(Refused { reason, value })
     }
 
-    /// Puts a new value in the place of one that is there.
+    /// Replaces the value of an existing resource.
     fn put<T: Resource>(&mut self, id: Id<T>, value: Box<T>) -> Result<(), Refusal> {
         let bytes = value.bytes();
         let (_, place) = self.owned::<T>()?;
@@ -567,8 +569,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Removes a resource. Its id and its key name nothing from then on. What it names, such as its
-    /// children, stays.
+    /// Removes a resource. Its id and its key then name no resource. Resources that it names, such
+    /// as its children, stay.
     ///
     /// # Errors
     ///
@@ -615,12 +617,12 @@ impl Changes {
         Ok(())
     }
 
-    /// Commits the changes: they are visible on this reactor at once, and on each other one from
-    /// its next turn on, whole. Commits of one owner become visible in their order.
+    /// Commits the changes. All of them are visible on this reactor at once, and on each other
+    /// reactor from its next turn on. Commits of one owner become visible in their order.
     ///
-    /// The result waits until all reactors have applied them; the commit does not depend on it.
-    /// What was replaced is destroyed by this reactor, in a later turn, when no transaction of any
-    /// reactor sees it. An empty commit is one too.
+    /// The returned future waits until all reactors have applied the commit; the commit takes
+    /// effect without it. This reactor destroys replaced resources in a later turn, when no
+    /// transaction of any reactor sees them. Empty changes make a commit too.
     ///
     /// Lock-free: it waits for no reactor. Cost: two allocations, one for each type, and a scan of
     /// a word for each reactor.
@@ -628,14 +630,14 @@ impl Changes {
     /// # Errors
     ///
     /// [`NotCommitted::Full`] and [`NotCommitted::Conflict`], with the changes. After the end of
-    /// the reactor, in a destructor of its thread's locals, it is always the second.
+    /// the reactor (in a destructor of a thread-local), always `Conflict`.
     ///
     /// # Panics
     ///
-    /// If the `Eq` of a key does; nothing is committed then.
+    /// If the `Eq` of a key panics; nothing is committed then.
     pub fn commit(mut self) -> Result<Committed, NotCommitted> {
         let Some(owned) = self.replica.owned.clone() else {
-            // Nothing could be changed here.
+            // No resource can have been changed here.
             return Ok(Committed::new(None, 0));
         };
         if self.replica.has_left() {

@@ -1,4 +1,4 @@
-//! What an owner does once nothing that is open now sees the past.
+//! Actions that an owner runs after all transactions that are open now.
 
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
@@ -11,7 +11,7 @@ use super::replica::{Replica, with_current};
 use super::table::Log;
 use crate::epoch::Garbage;
 
-/// The replica and what it owns, if it owns something.
+/// The replica, and the resources that it owns, if any.
 #[track_caller]
 fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
     let replica = with_current(|replica| replica.cloned()).expect(OUTSIDE);
@@ -19,12 +19,13 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
     (replica, owned)
 }
 
-/// Calls `action` on this reactor when every read transaction that any reactor has open now has
-/// ended: for what resources name and the program frees itself. It is ordered with commits: so does
-/// one that a reactor opens before it has applied the commits that came before.
+/// Calls `action` on this reactor when every read transaction that is open now, on any reactor, has
+/// ended. It is for memory and other things that resources name and the program frees itself. The
+/// call is ordered with commits: it also waits for transactions that a reactor opens before it has
+/// applied all earlier commits.
 ///
-/// It is called between polls, and its panics are contained. If the reactor stops before, it is
-/// called when the last reactor that may read has stopped, on that thread.
+/// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
+/// runs on the last reactor that may read, when that reactor has stopped.
 ///
 /// # Errors
 ///
@@ -73,8 +74,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(action: F) -> Result<(), Full<F>> {
 }
 
 /// Waits until this reactor may commit again after
-/// [`NotCommitted::Full`](crate::registry::NotCommitted::Full): until less is retired than the
-/// limit.
+/// [`NotCommitted::Full`](crate::registry::NotCommitted::Full).
 ///
 /// ```
 /// use rast_reactor::registry::room;
@@ -93,7 +93,8 @@ pub async fn room() {
     }
 }
 
-/// How many bytes this reactor has retired and not destroyed; zero if it owns no type.
+/// Returns how many bytes of replaced resources and commits this reactor has not destroyed yet;
+/// zero if it owns no type.
 ///
 /// # Panics
 ///

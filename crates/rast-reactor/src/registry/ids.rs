@@ -1,25 +1,26 @@
-//! Which ids of a type are free: runs of indices, each with the generation that it has next.
+//! The free ids of a type: runs of indices, each with the next generation of its indices.
 //!
 //! ```text
 //!   free   │ 17, one, generation 4 │ 900 to 1999, generation 1 │      from 2000 on: generation 0
 //!            given out first                 taken back last             never given out
 //! ```
 //!
-//! An index is given out again with a higher generation, so an id that was deleted names nothing
-//! for ever. Those that are taken back go behind the others, so all free indices are used in turn
-//! and their generations rise together. When there are many more runs than ids in use, neighbours
-//! become one run, which takes the highest generation of them. So the list is a small multiple of
-//! what is in use, and what a type had once costs nothing. The lowest indices then come first.
+//! An index is reused with a higher generation, so a deleted id never names a resource again.
+//! Returned indices go to the end of the list, so all free indices are used in turn and their
+//! generations rise together. If there are many more runs than ids in use, neighbouring runs are
+//! merged. The merged run takes the highest of their generations, and the list is sorted by index.
+//! So the size of the list is a small multiple of the number of ids in use.
 //!
-//! An index whose generations are used up is not given out again. There are 2^32 of each; a run
-//! skips some where its members differ, and members that differ by more than `SKIP` stay apart.
+//! An index has 2^32 generations; an index without further generations is not reused. A merge skips
+//! generations of some indices, so runs whose generations differ by more than `SKIP` are not
+//! merged.
 
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
 
-/// Runs that a list may have whatever is in use.
+/// Number of runs that a list may have, however few ids are in use.
 const SMALL: usize = 256;
-/// Generations that a member of a run skips at most, when runs become one.
+/// Maximum number of generations that an index skips in a merge.
 const SKIP: u32 = 1 << 16;
 
 /// Free indices next to each other.
@@ -27,7 +28,7 @@ const SKIP: u32 = 1 << 16;
 struct Run {
     begin: u32,
     len: u32,
-    /// What the next id of each has.
+    /// The generation of the next id of each index.
     generation: u32,
 }
 
@@ -40,10 +41,10 @@ impl Run {
 /// The ids of one type.
 pub(super) struct Ids {
     free: VecDeque<Run>,
-    /// How many indices were ever given out.
+    /// Number of indices that were ever used.
     span: u64,
     in_use: usize,
-    /// How many runs the last merge of neighbours has left, if it could not merge enough of them.
+    /// Number of runs after the last merge, if it could not merge enough of them.
     apart: usize,
 }
 
@@ -57,11 +58,11 @@ impl Ids {
         }
     }
 
-    /// Gives out an index with a generation that it never had.
+    /// Returns an index with a generation that it never had.
     ///
     /// # Panics
     ///
-    /// If there are 2^32.
+    /// If 2^32 indices are in use.
     pub(super) fn give(&mut self) -> (u32, u32) {
         let given = match self.free.front_mut() {
             Some(run) => {
@@ -84,7 +85,7 @@ impl Ids {
         given
     }
 
-    /// Takes an id back, which names nothing from now on.
+    /// Makes an id free. It never names a resource again.
     pub(super) fn take_back(&mut self, index: u32, generation: u32) {
         self.in_use -= 1;
         let Some(generation) = generation.checked_add(1) else {
@@ -107,8 +108,8 @@ impl Ids {
         }
     }
 
-    /// Makes neighbours one run. There are at most as many runs as ids in use then, and one more,
-    /// so a third as many ids are taken back before the next merge.
+    /// Merges neighbouring runs. Then there is at most one more run than ids in use, so a third as
+    /// many ids are returned before the next merge.
     #[cold]
     fn merge(&mut self) {
         let mut runs = Vec::from(core::mem::take(&mut self.free));

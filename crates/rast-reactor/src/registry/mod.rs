@@ -2,12 +2,12 @@
 //!
 //! Each type of [`Resource`] has one owner reactor, given by [`Resources::own`]. The owner
 //! [changes](change) copies and [commits](Changes::commit) them together. Every reactor has its own
-//! maps, so a [`read()`] is a look into memory of its thread, without a fence. The resources
-//! themselves are shared: they are never changed after their commit, and the owner destroys what
-//! was replaced when no open transaction of any reactor sees it.
+//! tables, so a [`read()`] accesses memory of its own thread, without a fence. The resources
+//! themselves are shared and never change after their commit. The owner destroys a replaced
+//! resource when no open transaction of any reactor sees it.
 //!
-//! A resource is named by an [`Id`] that stays when it changes. A parent names its children by the
-//! id of a list, [`Children`], so that a child that changes copies nothing else.
+//! An [`Id`] names a resource, and stays the same when the resource changes. A parent names its
+//! children by the id of a list, [`Children`], so a change of a child copies nothing else.
 //!
 //! ```
 //! use rast_reactor::registry::{Resource, Resources, change, read};

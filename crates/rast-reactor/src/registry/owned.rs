@@ -20,13 +20,15 @@ use crate::epoch::{Erased, Garbage, Retired, Writer};
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
 
-/// A parked reactor that is so many commits behind is woken, so that their nodes can be freed.
+/// A parked reactor that is this many commits behind is woken, so that the nodes of the commits can
+/// be freed.
 const LAG: u64 = 1024;
-/// The same for one that is behind at all, when the nodes have so many bytes.
+/// A parked reactor that is behind at all is woken when the nodes have this many bytes.
 const NODES_MAX: usize = 1 << 20;
-/// The last commit is kept until there is a later one: one with so many bytes gets a later one.
+/// The last commit is kept until there is a later one. If it has this many bytes, an empty commit
+/// follows.
 const LAST_MAX: usize = 64 << 10;
-/// What is destroyed in one turn at most, so that a turn stays short.
+/// Maximum number of values that are destroyed in one turn, so that a turn stays short.
 const PER_TURN: usize = 256;
 
 /// A resource that was committed.
@@ -55,9 +57,9 @@ impl<T: Resource> Vacant for Place<T> {
     }
 }
 
-/// What the owner has of a type.
+/// The owner's state of one type.
 pub(super) struct Estate<T: Resource> {
-    /// What was committed and not removed, by the indices of the ids.
+    /// The committed resources that were not removed, by the index of their id.
     places: Places<Place<T>>,
     pub(super) ids: Ids,
 }
@@ -76,7 +78,8 @@ impl<T: Resource> Estate<T> {
         (!place.is_vacant() && place.generation == id.generation).then_some(place.last)
     }
 
-    /// Puts a value into its place; retires what it replaces. A key is that of a new resource.
+    /// Stores a value and retires the one that it replaces. A key is given only with a new
+    /// resource.
     pub(super) fn put(
         &mut self,
         id: Id<T>,
@@ -118,7 +121,7 @@ impl<T: Resource> Estate<T> {
         self.ids.take_back(id.index, id.generation);
     }
 
-    /// Gives memory back, after far more was removed than is left.
+    /// Frees memory if far more resources were removed than are left.
     pub(super) fn fit(&mut self) {
         self.places.fit();
     }
@@ -146,7 +149,7 @@ impl<T: Resource> Place<T> {
     }
 }
 
-/// The places of a type, without the type.
+/// The owner's state of one type, without the type.
 pub(super) trait AnyEstate {
     /// Retires all resources.
     fn retire(&mut self, retired: &mut Retired);
@@ -166,7 +169,7 @@ impl<T: Resource> AnyEstate for Estate<T> {
     }
 }
 
-/// What is left of an owner: dropped when no reactor reads it.
+/// The resources of an owner that has ended, dropped when no reactor reads them.
 struct Remains(Vec<Garbage>);
 
 impl Drop for Remains {
@@ -183,16 +186,16 @@ pub(crate) struct Owned {
     /// By table; `None` if another reactor owns it.
     pub(super) estates: RefCell<Vec<Option<Box<dyn AnyEstate>>>>,
     pub(super) retired: RefCell<Retired>,
-    /// Of the commits that have a later one and are not freed yet.
+    /// Bytes of the commits that have a later one and are not freed yet.
     node_bytes: Cell<usize>,
-    /// Of the last commit, which stays.
+    /// Bytes of the last commit, which stays.
     last_bytes: Cell<usize>,
     limit: usize,
-    /// Each commit up to this one is applied everywhere.
+    /// All reactors have applied every commit up to this one.
     applied: Cell<u64>,
-    /// Tasks that wait for commits, by the numbers of these.
+    /// Tasks that wait for commits, by the number of the commit.
     waiting: RefCell<BTreeMap<(u64, u64), Waker>>,
-    /// Tasks that wait until less is retired.
+    /// Tasks that wait for room to commit.
     wants_room: RefCell<BTreeMap<u64, Waker>>,
     waits: Cell<u64>,
     is_collecting: Cell<bool>,
@@ -222,7 +225,7 @@ impl Owned {
         }
     }
 
-    /// Calls `f` with the places of a type that this reactor owns. No user code runs in it.
+    /// Calls `f` with the state of a type that this reactor owns. `f` runs no user code.
     pub(super) fn with_estate<T: Resource, R>(
         &self,
         table: usize,
@@ -241,7 +244,7 @@ impl Owned {
         self.writer.borrow().number()
     }
 
-    /// What is retired and not destroyed yet, in bytes.
+    /// Bytes that are retired and not destroyed yet.
     pub(super) fn retired_bytes(&self) -> usize {
         self.retired
             .borrow()
@@ -265,24 +268,26 @@ impl Owned {
         !self.waits_for_reactors() && !self.writer.borrow().has_nodes()
     }
 
-    /// Returns `true` if something happens when reactors are further.
+    /// Returns `true` if this owner waits for other reactors to apply commits or end transactions.
     fn waits_for_reactors(&self) -> bool {
         self.retired.borrow().first().is_some()
             || !self.waiting.borrow().is_empty()
             || !self.wants_room.borrow().is_empty()
     }
 
-    /// Once a turn: destroys what may be, wakes those whose commit is applied.
+    /// Once a turn: destroys values that no reactor can read, and wakes tasks whose commit is
+    /// applied.
     pub(super) fn turn(&self) {
         if !self.is_idle() {
             self.collect(PER_TURN);
         } else if self.last_bytes.get() > LAST_MAX {
-            // All reactors have applied it. An empty one takes its place in the list.
+            // All reactors have applied the last commit. An empty commit replaces it as the last
+            // node.
             self.push(Log::new(), 0);
         }
     }
 
-    /// Destroys up to `most` of what no reactor can read; user code.
+    /// Destroys up to `most` values that no reactor can read. Runs user code.
     pub(super) fn collect(&self, most: usize) {
         // A destructor may commit, and a commit collects.
         if self.is_collecting.replace(true) {
@@ -335,8 +340,7 @@ impl Owned {
         wake_all(ready.into_values());
     }
 
-    /// Before a sleep, and before the fence that comes with it. Returns whether there is something
-    /// to wait for.
+    /// Called before a sleep, before its fence. Returns `true` if this owner waits for something.
     pub(super) fn begin_wait(&self) -> bool {
         let waits = self.waits_for_reactors();
         if waits {
@@ -345,7 +349,7 @@ impl Owned {
         waits
     }
 
-    /// After the fence: whether something is to be done now.
+    /// Called after the fence of a sleep. Returns `true` if there is something to do now.
     pub(super) fn is_ready(&self) -> bool {
         let scan = self.writer.borrow().scan();
         let first = self.retired.borrow().first();
@@ -354,7 +358,7 @@ impl Owned {
         let is_applied = waiting
             .first_key_value()
             .is_some_and(|(&(n, _), _)| n <= scan.applied);
-        // With more room, those that wait for it may go on.
+        // Tasks that wait for room could continue.
         let frees = !self.wants_room.borrow().is_empty() && self.writer.borrow().may_free(scan);
         is_passed || is_applied || frees
     }
@@ -363,7 +367,7 @@ impl Owned {
         self.writer.borrow().end_wait();
     }
 
-    /// Whether a commit is applied everywhere.
+    /// Returns `true` if all reactors have applied a commit.
     fn is_applied(&self, number: u64) -> bool {
         if self.applied.get() < number {
             let scan = self.writer.borrow().scan();
@@ -390,7 +394,7 @@ impl Drop for Owned {
     }
 }
 
-/// Wakers are code of the user: a panic of one keeps none of the others from being woken.
+/// Wakes all, even if a waker, which is user code, panics.
 fn wake_all(wakers: impl Iterator<Item = Waker>) {
     for waker in wakers {
         quietly(|| waker.wake());
@@ -400,9 +404,9 @@ fn wake_all(wakers: impl Iterator<Item = Waker>) {
 /// Waits until a commit is applied by all reactors; made by
 /// [`Changes::commit`](crate::registry::Changes::commit).
 ///
-/// The commit is published, and dropping this changes nothing about it. A reactor that is parked or
-/// has stopped counts as having applied it, because it applies it before it runs another task. One
-/// that is blocked in a poll is waited for.
+/// The commit is already published, so dropping this future does not undo it. A reactor that is
+/// parked or has stopped counts as having applied the commit, because it applies it before it runs
+/// another task. A reactor that is blocked in a poll does not.
 #[must_use = "await it to know that all reactors have applied the commit, or drop it"]
 #[derive(Debug)]
 pub struct Committed {

@@ -1,33 +1,33 @@
-//! Values by the index of their id: a vector for the low indices, and a map for the few far ones.
+//! Values by the index of their id: a vector for the low indices, and a map for the few high ones.
 //!
 //! ```text
-//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector: at least a quarter of it has values when
-//!                                             it is made, an eighth before it is made smaller
+//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector: when it is made, a quarter of it or more
+//!                                             has values; below an eighth, it is made smaller
 //!   far   900000 ──► d                        a map: indices behind the vector
 //! ```
 //!
-//! The owner and each reactor have such a table. Indices are given out from the lowest on, so a
-//! table whose resources live is a vector. Where most were deleted, the vector ends after those
-//! that fill it to a quarter, and the others move to the map. So the memory of a table is a small
-//! multiple of what lives in it, whatever it had before, and a look-up at a low index is one
+//! The owner and each reactor have such a table. Indices are used from the lowest on, so a table
+//! from which few resources were deleted is a vector. If most were deleted, the vector is cut to a
+//! length at which a quarter of it is in use, and the higher values move to the map. So the memory
+//! of a table is a small multiple of its live values, and a lookup at a low index costs one
 //! comparison and one load.
 //!
 //! Rules:
 //!
 //! 1. A value of the map has an index that is not below the length of the vector.
-//! 2. The vector has at most `FILL` times as many places as there are values, and `SMALL` more,
-//!    when it is made longer; [`fit`](Places::fit) keeps it below twice that.
+//! 2. When the vector grows, its length is at most `FILL` times the number of values, plus `SMALL`.
+//!    [`fit`](Places::fit) keeps it below twice that.
 
 use std_alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-/// Places of the vector for each value, when it is made longer.
+/// Places of the vector per value, when it grows.
 const FILL: usize = 4;
-/// Places that a table may have whatever it holds.
+/// Number of places that a table may have, however few values it has.
 const SMALL: usize = 256;
 
-/// What a place holds: a value, or a mark that there is none.
+/// The content of a place: a value, or a mark that there is none.
 pub(super) trait Vacant {
     /// No value.
     const VACANT: Self;
@@ -39,7 +39,7 @@ pub(super) trait Vacant {
 pub(super) struct Places<V> {
     near: Vec<V>,
     far: HashMap<u32, V>,
-    /// How many places of the vector are not vacant.
+    /// Number of places of the vector that are not vacant.
     near_used: usize,
 }
 
@@ -52,7 +52,7 @@ impl<V: Vacant> Places<V> {
         }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.near_used + self.far.len()
     }
@@ -90,7 +90,8 @@ impl<V: Vacant> Places<V> {
         near.chain(self.far.into_values())
     }
 
-    /// Makes room for `more` values up to an index, which then come in any order at one cost.
+    /// Makes room for `more` values up to an index, which may then be added in any order at the
+    /// same cost.
     pub(super) fn reserve(&mut self, more: usize, index: u32) {
         let len = (index as usize).saturating_add(1);
         let most = (self.len() + more).saturating_mul(FILL) + SMALL;
@@ -119,7 +120,8 @@ impl<V: Vacant> Places<V> {
         }
     }
 
-    /// Puts a value in its place; returns what was there. A vacant one removes.
+    /// Stores a value, and returns the previous one. Storing a vacant value removes the previous
+    /// one.
     pub(super) fn put(&mut self, index: u32, value: V) -> V {
         let is_vacant = value.is_vacant();
         if !is_vacant {
@@ -144,8 +146,8 @@ impl<V: Vacant> Places<V> {
         self.put(index, V::VACANT)
     }
 
-    /// Gives memory back, if far fewer values are left than there were. Cost: nothing then, or a
-    /// look at each place, which as many removals as an eighth of the places have paid.
+    /// Frees memory if far fewer values are left than there were. Cost: a comparison, or a scan of
+    /// all places after as many removals as an eighth of the places.
     pub(super) fn fit(&mut self) {
         let most = self.near_used * 2 * FILL + 2 * SMALL;
         if self.near.len() > most {

@@ -10,19 +10,19 @@ use super::replica::{Replica, with_current};
 use super::resource::{Children, Id, Resource};
 use super::table::Table;
 
-/// What is said outside of a reactor.
+/// Message of a panic outside of a reactor.
 pub(super) const OUTSIDE: &str =
     "no reactor runs on this thread: use the registry in a task of a reactor";
 
 /// A read transaction: all resources as they were when it was opened.
 ///
-/// It sees each commit whole or not at all. It may be kept across awaits; commits that are applied
-/// meanwhile change nothing in it. While it is open, nothing that it sees is destroyed, on any
-/// reactor, so a transaction that is open for long keeps what commits replace. One that is open for
-/// over a second is reported; see
-/// [`Resources::on_long_read`](crate::registry::Resources::on_long_read).
+/// It sees each commit whole or not at all. It may be kept across awaits, and does not see commits
+/// that are applied meanwhile. Resources that it sees are not destroyed on any reactor while it is
+/// open, so a long transaction keeps the memory of replaced resources. A transaction that is open
+/// for over a second is counted, and passed to
+/// [`Resources::on_long_read`](crate::registry::Resources::on_long_read) if that is set.
 ///
-/// It stays on its thread:
+/// It is not `Send`:
 ///
 /// ```compile_fail,E0277
 /// fn moves<T: Send>() {}
@@ -37,7 +37,7 @@ pub struct Read {
 
 /// Opens a read transaction on the reactor that runs the caller.
 ///
-/// Several may be open, of one task or of many; each is closed by its own drop.
+/// A task may have several open; dropping a transaction closes it.
 ///
 /// Wait-free: some plain stores, and no fence or atomic read-modify-write.
 ///
@@ -111,9 +111,9 @@ impl Read {
 
     /// A resource by its id; `None` if it was deleted, or added later.
     ///
-    /// Wait-free. Cost: two comparisons, the slot of the id, the resource. An id that is far behind
-    /// the others, because most were deleted, and a resource that a commit has changed since, are
-    /// looked for in a map.
+    /// Wait-free. Cost: two comparisons, the load of the slot, and the load of the resource. A map
+    /// is searched if the index of the id is far above the others, because most were deleted, or if
+    /// a commit has changed a resource of the type since this transaction began.
     ///
     /// # Panics
     ///
@@ -126,12 +126,12 @@ impl Read {
 
     /// A resource by its key, with its id.
     ///
-    /// Cost: a hash and a search in a map of this reactor; a list of all keys of the same hash, if
-    /// the first of them is another key.
+    /// Cost: a hash and a search in a map of this reactor. If the first key with this hash is
+    /// another key, a list of all keys with the hash.
     ///
     /// # Panics
     ///
-    /// If no reactor owns the type; if the key's `Hash` or `Eq` does.
+    /// If no reactor owns the type; if the key's `Hash` or `Eq` panics.
     #[must_use]
     pub fn find<T, Q>(&self, key: &Q) -> Option<(Id<T>, &T)>
     where
@@ -141,7 +141,7 @@ impl Read {
         self.of().find(key)
     }
 
-    /// The children in a list, in order, without those that were deleted; none if the list was.
+    /// The children in a list, in order, without deleted ones; none if the list was deleted.
     ///
     /// # Panics
     ///
@@ -204,9 +204,9 @@ impl<'a, T: Resource> View<'a, T> {
         Some((id, unsafe { value.as_ref() }))
     }
 
-    /// All resources, in no order that means anything. Cost: a look at each place of the table,
-    /// which is a small multiple of the resources; a list of the indices that are far behind the
-    /// others, if there are such.
+    /// All resources, in no particular order. Cost: a scan of the table, whose length is a small
+    /// multiple of the number of resources, and a list of the indices that are far above the
+    /// others, if there are any.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &'a T)> + use<'a, T> {
         let (table, epoch) = (self.table, self.epoch);
         table.indices(epoch).filter_map(move |index| {

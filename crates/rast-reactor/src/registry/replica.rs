@@ -1,17 +1,18 @@
-//! All resources, as one reactor sees them, and what it does about them once a turn.
+//! All resources as one reactor sees them, and the steps of its turn that concern them.
 //!
 //! ```text
-//!   poll tasks ──► turn: follow, forget the past, publish, report, destroy ──► poll tasks
-//!                    └──► nothing to run: park (publish "parked", fence, look again) ──► sleep
+//!   poll tasks ──► turn: follow, prune old versions, publish, report, destroy ──► poll tasks
+//!                    └──► nothing to run: park (publish "parked", fence, check again) ──► sleep
 //!                                         unpark (publish "runs", fence, follow) ◄──────────┘
 //! ```
 //!
 //! Rules:
 //!
-//! 1. Between `park` and `unpark` no transaction is opened. A driver that runs user code while it
-//!    sleeps, such as a waker, may come to open one: `open` then ends the park first.
-//! 2. After `leave` no transaction is opened and no commit is applied: owners free what the reactor
-//!    would read. Changes that a thread-local keeps until then are the one way to try.
+//! 1. Between `park` and `unpark` no transaction is opened. If user code that runs in a sleeping
+//!    driver, such as a waker, opens one, `open` ends the park first.
+//! 2. After `leave` no transaction is opened and no commit is applied, because owners free the
+//!    resources that the reactor would read. Only `Changes` in a thread-local can try to open one
+//!    then.
 
 use core::any::TypeId;
 use core::cell::{Cell, RefCell};
@@ -37,15 +38,15 @@ use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
-/// What is told of long transactions.
+/// The callback for long transactions.
 pub(super) type Report = Arc<dyn Fn(&LongRead<'_>) + Send + Sync>;
 
-/// What all replicas of a set share.
+/// State that all replicas of a set share.
 pub(crate) struct Shared {
     pub(super) wakers: Arc<Wakers>,
     pub(super) limit: Duration,
     pub(super) report: Option<Report>,
-    /// By reactor.
+    /// The number of long transactions, by reactor.
     pub(super) long_reads: Box<[AtomicU64]>,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Typed {
     pub(super) address: *const (),
 }
 
-/// Whether transactions may be opened.
+/// The phase of a reactor; transactions may be opened in `Runs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Runs,
@@ -80,10 +81,10 @@ pub(crate) struct Replica {
     pub(super) shared: Arc<Shared>,
     clock: Arc<dyn Clock + Send + Sync>,
     types: Box<[Typed]>,
-    /// That of `reader`.
+    /// The epoch of `reader`.
     epoch: Cell<u64>,
     phase: Cell<Phase>,
-    /// The oldest epoch for which tables keep the past, if they keep any.
+    /// The oldest epoch for which tables keep old versions, if they keep any.
     past: Cell<Option<u64>>,
     open: RefCell<Transactions>,
     reader: RefCell<Reader<Log>>,
@@ -92,11 +93,11 @@ pub(crate) struct Replica {
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
-    /// That of the call of `enter` that the thread is in; null outside of one. Without a
-    /// destructor, so a read of it is one load.
+    /// The replica of the call of `enter` that the thread is in; null outside of one. It has no
+    /// destructor, so reading it is one load.
     static CURRENT: Cell<*const Replica> = const { Cell::new(core::ptr::null()) };
 }
-// The models' thread-locals know no `const`.
+// The thread-locals of the models have no `const` form.
 #[cfg(any(rast_loom, rast_shuttle))]
 primitive::thread_local! {
     static CURRENT: Cell<*const Replica> = Cell::new(core::ptr::null());
@@ -115,7 +116,8 @@ pub(super) fn with_current<R>(f: impl FnOnce(Option<&Rc<Replica>>) -> R) -> R {
     f(Some(&replica))
 }
 
-/// A poll of the task `origin` has ended: it is the task of what that left open.
+/// A poll of the task `origin` has ended: records it as the task of transactions that the poll left
+/// open.
 #[inline]
 pub(crate) fn polled(origin: &Origin) {
     with_current(|replica| {
@@ -149,9 +151,9 @@ impl Replica {
         }
     }
 
-    /// Calls `f` while this is the replica of the thread.
+    /// Calls `f` with this as the replica of the thread.
     pub(crate) fn enter<R>(self: &Rc<Self>, f: impl FnOnce() -> R) -> R {
-        /// Takes it away again, also in a panic.
+        /// Ends that, also after a panic.
         struct Leave;
         impl Drop for Leave {
             fn drop(&mut self) {
@@ -163,7 +165,7 @@ impl Replica {
         f()
     }
 
-    /// Others wake this reactor by `waker`.
+    /// Stores the waker with which others wake this reactor.
     pub(crate) fn woken_by(&self, waker: &Waker) {
         self.shared.wakers.set(self.reactor, waker);
     }
@@ -213,7 +215,7 @@ impl Replica {
         self.open.borrow_mut().close(place);
     }
 
-    /// Applies what was committed, and publishes that. No user code runs.
+    /// Applies new commits, and publishes how far it is. No user code runs.
     pub(super) fn follow(&self) {
         let oldest = self.open.borrow().oldest();
         let mut reader = self.reader.borrow_mut();
@@ -276,8 +278,8 @@ impl Replica {
         }
     }
 
-    /// Before a sleep: returns for how long at most, if `timeout` allows as much; zero if there is
-    /// something to do. [`unpark`](Self::unpark) comes after it.
+    /// Called before a sleep. Returns its maximum length, at most `timeout`; zero if there is
+    /// something to do. [`unpark`](Self::unpark) follows.
     ///
     /// It runs no user code and wakes no task of this reactor, unless it returns zero: the executor
     /// has already found that no task is ready.
@@ -311,7 +313,7 @@ impl Replica {
         }
     }
 
-    /// After a sleep, before anything runs.
+    /// Called after a sleep, before any task runs.
     pub(crate) fn unpark(&self) {
         if self.phase.get() != Phase::Parked {
             return;
@@ -329,7 +331,7 @@ impl Replica {
         self.follow();
     }
 
-    /// At the end of the reactor, by rule 2.
+    /// Called at the end of the reactor; see rule 2.
     pub(crate) fn leave(&self) {
         self.phase.set(Phase::Left);
         let oldest = self.open.borrow().oldest();

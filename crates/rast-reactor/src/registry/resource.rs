@@ -1,4 +1,4 @@
-//! What resources are, and how they name each other.
+//! The types of resources, and the ids by which they name each other.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -26,12 +26,14 @@ use std_alloc::vec::Vec;
 /// assert_eq!(Campaign { name: String::new() }.bytes(), size_of::<Campaign>());
 /// ```
 pub trait Resource: Send + Sync + 'static {
-    /// What resources of this type are found by, beside their ids: [`NoKey`] if by nothing.
+    /// The key by which resources of this type are found, in addition to their id; [`NoKey`] if
+    /// there is none.
     ///
     /// A key is shared by all reactors and dropped by the owner.
     type Key: Eq + Hash + Send + Sync + 'static;
 
-    /// How much memory it has, for the limit of what is retired: by default its size alone.
+    /// Returns the bytes of the resource, for the limit of replaced memory; by default the size of
+    /// `Self`.
     fn bytes(&self) -> usize
     where
         Self: Sized,
@@ -44,10 +46,10 @@ pub trait Resource: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoKey {}
 
-/// The stable name of a resource: it does not change when the resource does.
+/// The stable name of a resource: it stays the same when the resource changes.
 ///
-/// An id that was deleted names nothing ever after. One of another set of reactors may name
-/// another resource of the type.
+/// A deleted id never names a resource again. An id from another set of reactors may name another
+/// resource of the type.
 ///
 /// ```
 /// use rast_reactor::registry::Id;
@@ -72,14 +74,14 @@ impl<T> Id<T> {
         }
     }
 
-    /// The id as a number, for messages of the program.
+    /// Returns the id as a number, for messages and logs.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         (u64::from(self.generation) << 32) | u64::from(self.index)
     }
 
-    /// The id of a number that [`to_bits`](Self::to_bits) gave. Any other names no resource, or
-    /// another one of the type.
+    /// Returns the id of a number from [`to_bits`](Self::to_bits). Any other number gives an id
+    /// that names no resource, or another resource of the type.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self::new(bits as u32, (bits >> 32) as u32)
@@ -129,9 +131,9 @@ impl<T> fmt::Debug for Id<T> {
 
 /// A list of children: a resource of its own, which a parent names by its id.
 ///
-/// It holds stable ids, so a change of a child copies neither the list nor the parent. Adding or
-/// removing a child copies only the list. A child that was deleted may still be listed: `get` of
-/// its id then returns `None`, and `children` skips it. Deleting a parent or a list keeps the
+/// It has stable ids, so a change of a child copies neither the list nor the parent. Adding or
+/// removing a child copies only the list. A deleted child may still be listed: `get` of its id then
+/// returns `None`, and `children` skips it. Deleting a parent or a list does not delete the
 /// children.
 ///
 /// ```

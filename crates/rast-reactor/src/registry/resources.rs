@@ -1,4 +1,4 @@
-//! Which types of resources there are, and who owns them.
+//! The types of resources of a set of reactors, and their owners.
 
 use core::any::{TypeId, type_name};
 use core::fmt;
@@ -19,9 +19,9 @@ use crate::error::BuildError;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::AtomicU64;
 
-/// What an owner may have retired.
+/// Default limit of replaced memory per owner.
 const RETIRED_MAX: usize = 64 << 20;
-/// A transaction that is open for longer is reported.
+/// Default time after which an open transaction counts as long.
 const LONG: Duration = Duration::from_secs(1);
 
 /// A type of resources.
@@ -75,7 +75,7 @@ impl Resources {
         }
     }
 
-    /// Reactor `owner` alone changes resources of this type; all reactors read them.
+    /// Adds a type: only reactor `owner` changes its resources, and all reactors read them.
     pub fn own<T: Resource>(mut self, owner: usize) -> Self {
         self.kinds.push(Kind {
             id: TypeId::of::<T>(),
@@ -91,30 +91,31 @@ impl Resources {
         self
     }
 
-    /// When an owner has this many bytes of replaced resources and commits that some reactor may
-    /// still read, it refuses commits: 64 MiB by default.
+    /// Sets the limit of replaced resources and commits that some reactor may still read, in bytes;
+    /// 64 MiB by default. At the limit an owner rejects commits.
     ///
-    /// One commit may go beyond it by what it replaces itself.
+    /// One commit may exceed the limit by the resources that it replaces.
     pub fn retired_max(mut self, bytes: usize) -> Self {
         self.retired_max = bytes;
         self
     }
 
-    /// A read transaction that is open for longer is reported: one second by default. It counts
-    /// from the end of the first poll that leaves it open, by the reactors' clock.
+    /// Sets the time after which an open read transaction counts as long; one second by default.
+    /// The time starts at the end of the first poll that leaves the transaction open, by the
+    /// reactors' clock.
     pub fn long_read(mut self, limit: Duration) -> Self {
         self.long = limit;
         self
     }
 
-    /// What is called once with each transaction that is open for longer than the limit, on its
-    /// thread and between polls. Its panics are contained. By default they are only counted.
+    /// Sets a callback that gets each long transaction once, on its thread and between polls. Its
+    /// panics are contained. By default long transactions are only counted.
     pub fn on_long_read(mut self, report: impl Fn(&LongRead<'_>) + Send + Sync + 'static) -> Self {
         self.report = Some(crate::primitive::unsized_arc!(report));
         self
     }
 
-    /// What each reactor makes its replica of.
+    /// Returns what each reactor needs to make its replica.
     pub(crate) fn plans(self, reactors: usize) -> Result<(Vec<Plan>, Arc<Shared>), BuildError> {
         for (at, kind) in self.kinds.iter().enumerate() {
             if kind.owner >= reactors {
@@ -175,7 +176,7 @@ impl fmt::Debug for Resources {
     }
 }
 
-/// What a reactor makes its replica of, on its thread.
+/// What a reactor needs to make its replica, on its thread.
 pub(crate) struct Plan {
     reactor: usize,
     kinds: Vec<Kind>,

@@ -42,7 +42,7 @@ use super::places::{Places, Vacant};
 use super::resource::{Id, Resource};
 use crate::primitive::cell::UnsafeCell;
 
-/// What a table may keep of its past, or of keys, whatever it holds.
+/// Number of old versions, or of keys, for which a table may keep memory however few it has.
 const SMALL: usize = 256;
 
 /// A key, in memory of the owner.
@@ -56,9 +56,9 @@ pub(super) struct Op<T: Resource> {
     pub(super) id: Id<T>,
     /// `None`: the resource is removed.
     pub(super) value: Option<NonNull<T>>,
-    /// The key that is bound with a value, or removed without one; null if neither.
+    /// The key that is added with a value, or removed without one; null if neither.
     pub(super) key: *const Key<T::Key>,
-    /// Of the key.
+    /// The hash of the key.
     pub(super) hash: u64,
 }
 
@@ -125,11 +125,11 @@ struct State<T: Resource> {
     slots: Places<Slot<T>>,
     keys: HashTable<Named<T::Key>>,
     changed: u64,
-    /// By place: what was there, with the epoch from which on it is not.
+    /// By index: the old slots, each with the epoch in which it was replaced.
     old_slots: HashMap<u32, VecDeque<(u64, Slot<T>)>>,
-    /// Removed keys, likewise.
+    /// Removed keys, each with the epoch in which it was removed.
     old_keys: HashTable<(u64, Named<T::Key>)>,
-    /// What is in the past, with the epoch from which on it is, in that order.
+    /// All old slots and keys with these epochs, oldest first.
     past: VecDeque<(u64, Old<T::Key>)>,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct Table<T: Resource> {
 /// A table without its type.
 pub(super) trait AnyTable {
     fn apply(&self, ops: &dyn Any, epoch: u64, is_read: bool);
-    /// Forgets the past that no transaction of `oldest` or later sees.
+    /// Removes old slots and keys that no transaction of epoch `oldest` or later sees.
     fn prune(&self, oldest: u64);
     /// The address of the `Table<T>`.
     fn address(&self) -> *const ();
@@ -186,7 +186,7 @@ impl<T: Resource> State<T> {
         }
     }
 
-    /// Gives memory back, after far more was removed than is left.
+    /// Frees memory if far more was removed than is left.
     fn fit(&mut self) {
         self.slots.fit();
         let keys = self.keys.len();
@@ -195,7 +195,7 @@ impl<T: Resource> State<T> {
         }
     }
 
-    /// Gives the memory of a past back that is over.
+    /// Frees the memory of old slots and keys if none are left.
     fn forget(&mut self) {
         if self.past.is_empty() && self.past.capacity() > SMALL {
             self.past = VecDeque::new();
@@ -270,7 +270,7 @@ impl<T: Resource> State<T> {
         self.forget();
     }
 
-    /// The names of a hash.
+    /// The keys with a hash.
     #[inline(always)]
     fn named(&self, hash: u64) -> impl Iterator<Item = Candidate<T>> {
         let named = self.keys.iter_hash(hash);
@@ -279,7 +279,7 @@ impl<T: Resource> State<T> {
             .map(Named::candidate)
     }
 
-    /// The names of a hash that were removed after `epoch`.
+    /// The keys with a hash that were removed after `epoch`.
     fn once_named(&self, hash: u64, epoch: u64) -> impl Iterator<Item = Candidate<T>> {
         let old = self.old_keys.iter_hash(hash);
         old.filter(move |(until, named)| *until > epoch && named.hash == hash)
@@ -327,7 +327,8 @@ impl<T: Resource> Table<T> {
         self.hasher.hash_one(key)
     }
 
-    /// The resource of `id`, as a transaction of `epoch` sees it; the caller has that one open.
+    /// The resource of `id`, as a transaction of `epoch` sees it; the caller has this transaction
+    /// open.
     #[inline(always)]
     pub(super) fn get(&self, id: Id<T>, epoch: u64) -> Option<NonNull<T>> {
         self.with(|state| state.get(id, epoch))
@@ -345,7 +346,7 @@ impl<T: Resource> Table<T> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        // Nearly always the first one is the one, and nothing is removed that is still read.
+        // The first key with the hash is nearly always the right one, and no commit came since.
         let (first, is_new) = self.with(|state| (state.named(hash).next(), state.changed <= epoch));
         let Some(first) = first else {
             if is_new {
@@ -364,7 +365,7 @@ impl<T: Resource> Table<T> {
         }
     }
 
-    /// As [`find`](Self::find), by a look at all keys of the hash.
+    /// As [`find`](Self::find), by comparing all keys with the hash.
     ///
     /// # Safety
     ///
@@ -381,13 +382,13 @@ impl<T: Resource> Table<T> {
         });
         let mut candidates = candidates.into_iter();
         candidates.find_map(|candidate| {
-            // SAFETY: by the caller; these keys are there, or were removed after the transaction
-            // began.
+            // SAFETY: by the caller; these keys are in the table, or were removed after the
+            // transaction began.
             unsafe { self.compare(candidate, key, epoch) }
         })
     }
 
-    /// The resource of a candidate, if it is of this key and the transaction sees it.
+    /// The resource of a candidate, if it has this key and the transaction sees it.
     ///
     /// # Safety
     ///
