@@ -37,9 +37,10 @@
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
 //!    owner joins a span as soon as it arrives.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
-//! 6. A heap knows its own blocks by the addresses of its segments ([`page_map::OwnSegments`]). It
-//!    knows blocks of others by the segments of its open batches ([`page_map::RemoteSegments`]). A
-//!    block that returns is handled by the class in its mark. So fast paths read no slab.
+//! 6. A heap recognises its own blocks by the addresses of its segments
+//!    ([`page_map::OwnSegments`]), and blocks of others by the segments of its open batches
+//!    ([`page_map::RemoteSegments`]). A block that arrives has its class in its mark. So fast paths
+//!    read no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have length zero and the checks are not compiled.
@@ -232,7 +233,8 @@ pub(crate) fn arrived(block: *mut Block) -> ! {
     }
 }
 
-/// Ends the process because an address that arrived is no block of the heap, or none of that kind.
+/// Ends the process because an address that arrived is no block of the heap, or a block of another
+/// kind.
 #[cold]
 #[inline(never)]
 pub(crate) fn not_a_block(block: *mut Block) -> ! {

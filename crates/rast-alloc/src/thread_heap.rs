@@ -71,22 +71,22 @@ const BATCHES: usize = 8;
 /// Maximum number of arrived blocks that one slow path handles, if none of the requested class is
 /// among them.
 const MESSAGES_MAX: usize = 512;
-/// The minimum; a slow path stops there once it has found a block of the requested class. It is
-/// small so that the blocks are still in the first-level cache when they are allocated, and so that
-/// no call is long. With 64 or 128 calls took longer: `docs/performance.md`.
+/// The minimum: after so many, a slow path stops if it has found a block of the requested class. It
+/// is small so that the blocks are still in the first-level cache when they are allocated, and so
+/// that no call is long. With 64 or 128 calls took longer: `docs/performance.md`.
 const MESSAGES_MIN: usize = 16;
 /// Slow paths between two deliveries of all remote-free batches.
 const SLOW_CALLS: u32 = 64;
-/// How often a thread tries to claim its own heap from a thread that services it, which releases it
-/// after a system call.
+/// Number of tries of a thread to claim its own heap from a thread that services it. The servicing
+/// thread releases the heap after a system call.
 const CLAIM_TRIES: u32 = 1024;
-/// Number of tries before it yields between two.
+/// Number of tries before the thread yields between two tries.
 const SPINS: u32 = 64;
-/// Change of a heap's surplus that is not reported.
+/// A change of a heap's surplus is reported from this many bytes on.
 const UNREPORTED: i64 = 1 << 20;
-/// Maximum time in all that [`ThreadHeap::purge_others`] waits for threads that service heaps, in
-/// milliseconds. Servicing takes time linear in the unused memory of the heap. A servicing thread
-/// that `fork` did not copy never finishes.
+/// Maximum total time for which [`ThreadHeap::purge_others`] waits for threads that service heaps,
+/// in milliseconds. Servicing takes time linear in the unused memory of the heap. A servicing
+/// thread that `fork` did not copy never finishes.
 pub(crate) const SERVICE_WAIT_MS: u64 = 1000;
 
 /// The source of requests for heaps.
@@ -117,9 +117,9 @@ pub(crate) struct ThreadHeap {
     entry: Entry<Self>,
     place: Place<Self>,
     mailbox: CachePadded<Mailbox>,
-    /// Whether a decay pass has not yet returned all that it found unused.
+    /// `true` while a decay pass has not returned all memory that it found unused.
     is_purging: AtomicBool,
-    /// Whether the background thread found nothing left to return, and nothing happened since.
+    /// `true` if the background thread found nothing to return and the heap was not used since.
     is_settled: AtomicBool,
     /// The bytes allocated and freed until the last round of the background thread, which alone
     /// uses it.
@@ -150,7 +150,7 @@ impl ThreadHeap {
         Self::held_by(Ownership::new())
     }
 
-    /// Makes a heap that no thread enters.
+    /// Makes a placeholder heap that no thread enters.
     pub(crate) const fn none() -> Self {
         Self::held_by(Ownership::none())
     }
@@ -284,7 +284,8 @@ impl ThreadHeap {
 
     /// Allocates a zeroed block; null if the system has no memory. Only the holder calls it.
     pub(crate) fn allocate_zeroed(&self, layout: Layout) -> *mut u8 {
-        // A thread that only requests zeroed blocks has no other slow path.
+        // Called here too, because a thread that only requests zeroed blocks has no other slow
+        // path.
         if !matches!(Level::of(layout), Level::Class(class) if self.arena.has_first(class)) {
             self.slow_call(Level::of(layout).slot());
         }
@@ -440,7 +441,7 @@ impl ThreadHeap {
 
     /// Handles all arrived blocks.
     fn handle_all_messages(&self) {
-        // Large blocks have no list, so nothing ends it early.
+        // Large blocks have no list, so the call does not end early.
         while !self.handle_messages(usize::MAX, LARGE) {}
     }
 
@@ -501,7 +502,7 @@ impl ThreadHeap {
         unsafe { batch::check_header(link, size) };
     }
 
-    /// Reports an allocated block to the process, if the bytes in use changed by much.
+    /// Reports the bytes in use to the process-wide sum, if an allocation changed them by much.
     #[inline]
     fn report_allocated(&self, block: *mut u8, layout: Layout) {
         if !block.is_null()
@@ -545,8 +546,8 @@ impl ThreadHeap {
         true
     }
 
-    /// Releases the heap. Before that, delivers all batches, handles all arrived blocks, and purges
-    /// if a purge is requested. Only the holder calls it, outside.
+    /// Delivers all batches, handles all arrived blocks, purges if a purge is requested, and
+    /// releases the heap. Only the holder calls it, outside of a call.
     #[cold]
     pub(crate) fn leave(&self) {
         loop {
@@ -572,7 +573,7 @@ impl ThreadHeap {
         }
     }
 
-    /// Offers the heap to starting threads. It may be held at that time.
+    /// Offers the heap to starting threads. It may still be held.
     fn offer(&self) {
         // SAFETY: heaps are never unmapped, and the two static heaps without memory are never
         // released.
@@ -613,8 +614,8 @@ impl ThreadHeap {
     /// Makes a parked or abandoned heap, which the caller holds, the caller's own.
     fn enter_claimed(&self) {
         self.clear_settled();
-        // At its release the heap reported its exact use, which is too much once fast paths may
-        // free.
+        // At its release the heap reported its exact use. Fast paths may now free blocks, so the
+        // report must be a lower bound.
         self.arena.report();
         if self.ownership.enter_claimed() == Action::Purge {
             self.purge();
@@ -703,7 +704,7 @@ impl ThreadHeap {
     }
 }
 
-/// A bounded wait; it ends at once where the system has no clock.
+/// A bounded wait. Without a clock of the system it ends at once.
 struct Wait {
     start_ms: u64,
     wait_ms: u64,

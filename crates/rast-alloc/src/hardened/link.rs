@@ -55,9 +55,9 @@ pub(crate) fn begin() {
     }
 }
 
-/// Sets the highest bit, and in the second secret alone the next one. So with 64 bits neither a
-/// word mixed with an address, nor both mixed together, is a valid address; and a zero word is
-/// never consistent.
+/// Sets the highest bit, and in the second secret alone the next one. So on x86-64 neither a word
+/// mixed with an address, nor both mixed together, is a valid address. And a zero word is never
+/// consistent.
 const fn shaped(random: usize, index: usize) -> usize {
     random & (usize::MAX >> 2) | (2 + index) << (usize::BITS - 2)
 }
@@ -89,7 +89,7 @@ impl Keys {
         self.0.get(index).map_or(0, Cell::get)
     }
 
-    /// As [`mix`]; in a build that is not hardened, the link unchanged.
+    /// As [`mix`]; returns the link unchanged except in a hardened build.
     #[inline(always)]
     pub(crate) fn mix<T>(&self, link: *mut T) -> *mut T {
         if !HARDENED {
@@ -100,7 +100,7 @@ impl Keys {
         mixed.map_addr(opaque)
     }
 
-    /// As [`repeat`], behind a first word that [`mix`](Self::mix) gave.
+    /// As [`repeat`], for a first word from [`mix`](Self::mix).
     ///
     /// # Safety
     ///
@@ -133,12 +133,12 @@ pub(crate) fn mix<T>(link: *mut T) -> *mut T {
 /// ([`crate::remote_batch`]).
 #[inline(always)]
 pub(crate) fn point() -> u64 {
-    // Both secrets: with 32 bits one is too short, and a user of a block may learn the first one,
-    // but not the second.
+    // From both secrets: one of 32 bits is too short, and a user of a block may learn the first
+    // one, but not the second.
     (secret(1) as u64 ^ (secret(0) as u64).rotate_left(u32::BITS)) | 1
 }
 
-/// Seals a message: its second word says that it is one, and at which address.
+/// Seals a message: its second word is computed from its address and a secret.
 ///
 /// # Safety
 ///
@@ -189,7 +189,7 @@ unsafe fn differ<T>(block: *mut T) -> usize {
     first ^ unsafe { second(block).read() } ^ block.addr()
 }
 
-/// Makes the two words inconsistent.
+/// Makes the two words of a block inconsistent.
 ///
 /// # Safety
 ///

@@ -10,8 +10,8 @@
 //!
 //! Only the owner writes the marks of slabs' blocks, and other threads rarely read them.
 //!
-//! If a span is divided differently, marks of its former blocks are left as they are; they are
-//! never "in use".
+//! If a span is divided in another way, the marks of its former blocks stay as they are; none of
+//! them is "in use".
 
 use crate::block::Block;
 use crate::geometry::{self, HARDENED, SEGMENT};
@@ -25,7 +25,7 @@ const MARKS: usize = if HARDENED { SEGMENT / PLACE } else { 0 };
 
 /// Free.
 pub(crate) const FREED: u8 = 0xff;
-/// Free, with its whole slab.
+/// Free, in a slab that was closed.
 pub(crate) const GONE: u8 = 0xfd;
 /// The bit of a span in transit to its owner, in addition to its slot.
 const POSTED: u8 = 0x80;
@@ -56,7 +56,7 @@ pub(crate) const fn slot_posted(mark: u8) -> usize {
 // No slot in use has the value of a posted one, and no posted one that of a free block.
 const _: () = assert!(SLOTS <= (GONE ^ POSTED) as usize && GONE < FREED);
 
-/// Returns `true` if a block may start here at all.
+/// Returns `true` if the address is one at which a block may start.
 #[inline(always)]
 pub(crate) fn is_place<T>(block: *mut T) -> bool {
     block.addr().is_multiple_of(PLACE)
@@ -67,7 +67,7 @@ pub(crate) const fn start(segment: usize) -> usize {
     segment.wrapping_add(geometry::MARKS)
 }
 
-/// Where the mark of a place is, if that lies in a segment.
+/// The address of the mark of a place, if the place lies in a segment.
 // Computed from the address, not from a reference to all marks, so that a load and a store share
 // the computation.
 #[inline(always)]
@@ -122,14 +122,14 @@ impl<'a> Mark<'a> {
         self.0.swap(mark, Ordering::Relaxed)
     }
 
-    /// Returns `true` if a block of this slot is in use there.
+    /// Returns `true` if the mark is that of a block in use with this slot.
     #[inline(always)]
     pub(crate) fn is_live(self, slot: usize) -> bool {
         self.read() == live(slot)
     }
 }
 
-/// Records that a block that was never in use, or not as this one, will be in a list.
+/// Records that a new block, or a block of a new size, will be in a list.
 #[inline]
 pub(crate) fn prepare(block: *mut Block) {
     Mark::of(block).write(FREED);

@@ -1,5 +1,5 @@
-//! The page map: which units of the address space are segments, and of which heap. So a pointer can
-//! be checked before its segment's header is read.
+//! The page map: which units of the address space are segments, and of which heap. With it a
+//! pointer can be checked before its segment's header is read.
 //!
 //! | entry | the unit is |
 //! | --- | --- |
@@ -9,9 +9,9 @@
 //! | [`MANY`] | a segment of a thread's heap that was made when all numbers were used |
 //!
 //! Each unit, which is as long as a segment, has two bytes: 64 MiB of address space on x86-64, of
-//! which a page is touched for each 8 GiB that contain segments. A heap knows its own blocks by one
-//! load from here, if not by a load from a table of its own ([`OwnSegments`]). So it does not touch
-//! their headers, each of which is on a page of its own.
+//! which a page is touched for each 8 GiB that contain segments. A heap recognises its own blocks
+//! by one load from its table [`OwnSegments`], or else by one load from the page map. So it does
+//! not touch the headers of segments, each of which is on a page of its own.
 
 use core::cell::Cell;
 use core::ptr;
@@ -101,8 +101,8 @@ const OWN_ENTRIES: usize = if HARDENED { 256 } else { 0 };
 /// block's segment is in it, unless another segment replaced it. Of length zero except in a
 /// hardened build.
 ///
-/// With [`OWN_ENTRIES`] entries two segments share an entry if they are a multiple of so many
-/// segments apart: 1 GiB with segments of 4 MiB.
+/// With [`OWN_ENTRIES`] entries two segments share an entry if their distance is a multiple of 1
+/// GiB (256 segments of 4 MiB).
 struct SegmentTable<const PLACES: usize>([Cell<usize>; PLACES]);
 
 impl<const PLACES: usize> SegmentTable<PLACES> {
@@ -329,13 +329,14 @@ pub(crate) fn note(address: usize, unit: u16) -> bool {
     true
 }
 
-/// What is at an address: [`NONE`] also where no block may start.
+/// The entry of an address; [`NONE`] also if no block may start there.
 ///
-/// One comparison finds what the table does not reach, and such addresses.
+/// One comparison finds both addresses that the table does not cover and addresses at which no
+/// block may start.
 #[inline(always)]
 pub(crate) fn at(address: usize) -> u16 {
     match TABLE.get(unit_of(address)) {
-        // Relaxed: as for [AH1]; of an address that is no block's any answer will do. [AH2]
+        // Relaxed: as for [AH1]; for an address without a block any value will do. [AH2]
         Some(place) => place.load(Ordering::Relaxed),
         None => NONE,
     }
