@@ -1,8 +1,8 @@
 //! Values by the index of their id: a vector for the low indices, and a map for the few far ones.
 //!
 //! ```text
-//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector: at least a quarter of it has values when
-//!                                             it is made, an eighth before it is made smaller
+//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector, of at most four places for each value of
+//!                                             the table when it is made, eight later
 //!   far   900000 ──► d                        a map: indices behind the vector
 //! ```
 //!
@@ -16,7 +16,9 @@
 //!
 //! 1. A value of the map has an index that is not below the length of the vector.
 //! 2. The vector has at most `FILL` times as many places as there are values, and `SMALL` more,
-//!    when it is made longer; [`fit`](Places::fit) keeps it below twice that.
+//!    when it is made longer; [`fit`](Places::fit) makes it shorter beyond twice that. Both count
+//!    the values of the map too, so a value that comes and goes does not lengthen and shorten the
+//!    vector in turn.
 
 use std_alloc::vec::Vec;
 
@@ -147,7 +149,7 @@ impl<V: Vacant> Places<V> {
     /// Gives memory back, if far fewer values are left than there were. Cost: nothing then, or a
     /// look at each place, which as many removals as an eighth of the places have paid.
     pub(super) fn fit(&mut self) {
-        let most = self.near_used * 2 * FILL + 2 * SMALL;
+        let most = self.len() * 2 * FILL + 2 * SMALL;
         if self.near.len() > most {
             self.fit_slow();
         }
@@ -238,6 +240,31 @@ mod tests {
         }
         places.fit();
         check(&places, &Model::new());
+    }
+
+    #[test]
+    fn a_value_that_comes_and_goes_moves_no_others() {
+        const LEFT: u32 = 1_000;
+        let mut places = Places::new();
+        for index in 0..9 * LEFT {
+            places.put(index, Some(u64::from(index)));
+        }
+        for index in 0..8 * LEFT {
+            places.take(index);
+            places.fit();
+        }
+        let mut changes = 0;
+        let mut len = places.near().len();
+        for index in 0..8 * LEFT {
+            for value in [Some(0), None] {
+                places.put(index, value);
+                places.fit();
+                changes += usize::from(places.near().len() < len);
+                len = places.near().len();
+            }
+        }
+        assert_eq!(changes, 0, "the vector became shorter");
+        assert_eq!(places.len(), LEFT as usize);
     }
 
     #[test]
