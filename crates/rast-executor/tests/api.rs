@@ -316,6 +316,8 @@ fn nested_waiting_is_refused_with_a_message() {
 #[test]
 fn the_wait_from_a_wake_up_to_the_poll_is_measured() {
     let clock = ManualClock::new();
+    // A task stores zero where its wake-up is not measured, so a wake-up at zero counts as later.
+    clock.advance(Nanos::from_millis(1));
     let builder = Runtime::builder().workers(1).watch(None);
     let runtime = builder.clock(clock.clone()).build().unwrap();
     let (release, gate) = mpsc::channel::<()>();

@@ -324,8 +324,10 @@ impl<G: Graph> Builder<G> {
     /// turn of `P` handles one message of each edge, unless [`batch_of`](Self::batch_of) says
     /// otherwise; what a handler sends is on its way when it has returned.
     ///
-    /// A resharding, a drain and a stop wait for the handler that is running. So a handler that
-    /// never returns keeps the other processors at their workers, and the graph from its end.
+    /// A drain and a stop wait for the handler that is running. A resharding waits for it too, and
+    /// goes on between two handlers only, if their worker is the last one that reaches the epoch:
+    /// with handlers of a second, a decision may take ten of them. A handler that never returns
+    /// keeps the other processors at their workers, and the graph from its end.
     /// If there are more workers than cores, those without work sleep at once, as under
     /// `WaitStrategy::Park`.
     ///

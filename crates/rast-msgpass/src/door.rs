@@ -39,7 +39,7 @@ use std::time::Instant;
 
 use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::{self, Queue};
 use crate::sampling::{SharedDraw, UNMEASURED};
@@ -214,6 +214,9 @@ impl<M> Door<M> {
     /// Puts a message into a reserved place.
     fn push(&self, sent: u64, message: M) -> Result<(), Closed<M>> {
         let entry = Entry { sent, message };
+        // Release fence: pairs with IN5. The claim of the push, which the close reads, may not
+        // become visible before the place is counted. [IN6]
+        fence(Ordering::Release);
         self.queue.push(entry).map_err(|queue::Closed(entry)| {
             self.release(1);
             self.closed(entry.message)
@@ -332,17 +335,26 @@ impl<M> Door<M> {
 
     /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
     /// its place in the list. `None` in `message` once it was taken.
+    ///
+    /// A wake-up that took the task out of the list before this poll is used up by it. One that
+    /// comes between the look that succeeds and the end of the poll is for another place, and is
+    /// passed on.
     pub fn poll_send(
         &self,
         message: &mut Option<M>,
         task: &mut Task,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Closed<M>>> {
+        if !self.tasks.holds(task.number) {
+            task.number = None;
+        }
         for has_entered in [false, true] {
             let sent = message.take().expect("a send is polled until it is done");
             match self.try_send_at(task.sent, sent) {
                 Ok(()) => {
-                    self.leave(task);
+                    if self.leave(task) {
+                        self.wake_tasks(1);
+                    }
                     return Poll::Ready(Ok(()));
                 }
                 Err(TrySendError::Closed(closed)) => {
@@ -385,11 +397,11 @@ impl<M> Door<M> {
 
     /// Puts a message into a place that is held.
     pub fn send_held(&self, message: M) -> Result<(), Closed<M>> {
-        // Relaxed: in the word, the place is no longer held before the message is in the queue.
-        // The push publishes this too, and the door is spent for no thread that sees it closed
-        // after the push.
+        let sent = self.draw();
+        // Relaxed: the fence in `push` orders it: a thread that closes the door after the push
+        // sees that the place is no longer held.
         self.count.fetch_sub(HELD, Ordering::Relaxed);
-        self.push(self.draw(), message)
+        self.push(sent, message)
     }
 
     /// Frees a place that is held.

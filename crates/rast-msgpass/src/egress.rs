@@ -253,11 +253,11 @@ impl Wake for sharder::Handle {
 ///
 /// Dropped, it drops each message by itself. The panic of a destructor is contained: the ring's own
 /// drop would end the process at a second one.
-pub(crate) struct LaneRing<M>(Consumer<M>);
+pub(crate) struct LaneRing<M>(Consumer<M>, Option<Lost>);
 
 impl<M> LaneRing<M> {
     pub(crate) fn new(ring: Consumer<M>) -> Self {
-        Self(ring)
+        Self(ring, None)
     }
 
     /// Drops the messages. Returns how many, or zero if their sender is gone: it has ended, and
@@ -276,12 +276,15 @@ impl<M> LaneRing<M> {
 
 impl<M> Drop for LaneRing<M> {
     fn drop(&mut self) {
-        self.clear();
+        let dropped = self.clear();
+        if let Some(lost) = &self.1 {
+            lost(dropped);
+        }
     }
 }
 
 /// Counts messages that a receiver dropped.
-pub(crate) type Lost = Box<dyn Fn(u64) + Send>;
+pub(crate) type Lost = Arc<Box<dyn Fn(u64) + Send + Sync>>;
 
 /// The rings into one lane, before their receiver is handed out.
 pub(crate) struct LaneParts<M> {
@@ -399,7 +402,6 @@ pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     listener: Option<Arc<EventCount>>,
     /// What a task had put in as the waker.
     task: Option<task::Waker>,
-    lost: Option<Lost>,
     measured: Option<Measured>,
 }
 
@@ -419,12 +421,14 @@ pub(crate) mod sealed {
 const TURN: usize = 32;
 
 impl<M, W: Wake> EgressReceiver<M, W> {
-    pub(crate) fn new(parts: LaneParts<M>, wake: W) -> Self {
+    pub(crate) fn new(mut parts: LaneParts<M>, wake: W) -> Self {
+        for ring in &mut parts.rings {
+            ring.1 = Some(Arc::clone(&parts.lost));
+        }
         let mut receiver = Self::with_rings(parts.rings, parts.lane, parts.burst, wake);
         receiver.number = parts.number;
         receiver.waiting = parts.waiting;
         receiver.first = parts.first;
-        receiver.lost = Some(parts.lost);
         receiver.measured = parts.measured;
         receiver
     }
@@ -432,7 +436,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     /// Makes the receiver of the one lane of an edge from its rings. For models.
     #[doc(hidden)]
     pub fn from_rings(rings: Vec<Consumer<M>>, lane: Arc<Lane>, burst: usize, wake: W) -> Self {
-        let rings = rings.into_iter().map(LaneRing).collect();
+        let rings = rings.into_iter().map(LaneRing::new).collect();
         Self::with_rings(rings, lane, burst, wake)
     }
 
@@ -455,7 +459,6 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             strategy: WaitStrategy::Park,
             listener: None,
             task: None,
-            lost: None,
             measured: None,
         }
     }
@@ -543,7 +546,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
                 break;
             };
             let mut wanted = (max - total).min(TURN - self.turn);
-            let (LaneRing(ring), pace) = &mut self.rings[slot];
+            let (LaneRing(ring, _), pace) = &mut self.rings[slot];
             if let Some(measured) = &mut self.measured {
                 measured.look(slot, ring, &self.lane, &mut wanted);
             }
@@ -585,7 +588,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         self.collect();
         if self.lane.is_ended() {
             // A panic may have kept a sender from its announcement.
-            for (slot, (LaneRing(ring), _)) in self.rings.iter().enumerate() {
+            for (slot, (LaneRing(ring, _), _)) in self.rings.iter().enumerate() {
                 if !ring.is_empty() {
                     self.ready[slot / 64] |= 1 << (slot % 64);
                 }
@@ -779,10 +782,6 @@ impl<M, W: Wake> Drop for Freed<'_, M, W> {
 
 impl<M, W: Wake> Drop for EgressReceiver<M, W> {
     fn drop(&mut self) {
-        let lost: u64 = self.rings.iter_mut().map(|(ring, _)| ring.clear()).sum();
-        if let Some(count) = &self.lost {
-            count(lost);
-        }
         // The rings close first, so that a woken sender sees it.
         self.rings.clear();
         self.waiting.look(self.number, true, |sender| {

@@ -50,6 +50,8 @@ const SLOW: Nanos = Nanos::from_micros(5);
 pub(crate) trait AnyInstance: Send {
     /// Records the note of a wake-up.
     fn on_wake(&mut self, note: Option<u32>);
+    /// Publishes each message at once from now on: a handler may block.
+    fn set_prompt(&mut self);
     /// Runs one turn of the instance.
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
     /// Calls `on_stop`, because the graph has ended.
@@ -114,6 +116,8 @@ struct Rhythm {
     /// Whether the last publication woke no other worker.
     is_local: bool,
     is_slow: bool,
+    /// Whether each message is published at once: a handler may block.
+    is_prompt: bool,
     /// Messages of the turn.
     messages: u64,
 }
@@ -152,7 +156,8 @@ impl Rhythm {
 
     /// Records the duration of the turn.
     fn measured(&mut self, turn: Nanos) {
-        self.is_slow = turn.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
+        let is_slow = turn.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
+        self.is_slow = self.is_prompt || is_slow;
     }
 }
 
@@ -248,6 +253,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 chunk: 1,
                 is_local: true,
                 is_slow: false,
+                is_prompt: false,
                 messages: 0,
             },
             next: Next::Again,
@@ -701,6 +707,10 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             Some(input) => self.make_ready(input),
             None => (self.is_new, self.is_called) = (true, true),
         }
+    }
+
+    fn set_prompt(&mut self) {
+        (self.rhythm.is_prompt, self.rhythm.is_slow) = (true, true);
     }
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress {

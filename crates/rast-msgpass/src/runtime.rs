@@ -54,6 +54,7 @@ impl Controller for Runtime {
         if self.places.is_dedicated(shard) {
             // Its handlers may block before the end of the round.
             cx.set_prompt();
+            instance.set_prompt();
         }
         self.shared
             .trace

@@ -254,7 +254,11 @@ impl<M, W: Wake> SharedReceiver<M, W> {
                 None => parker.park(),
                 Some(deadline) => {
                     if !parker.park_deadline(deadline) && Instant::now() >= deadline {
-                        return Err(RecvTimeoutError::Elapsed);
+                        drop(receiving);
+                        return self.try_recv().map_err(|error| match error {
+                            TryRecvError::Empty => RecvTimeoutError::Elapsed,
+                            TryRecvError::Closed(by) => RecvTimeoutError::Closed(by),
+                        });
                     }
                 }
             }

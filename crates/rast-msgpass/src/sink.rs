@@ -24,6 +24,9 @@ use crate::sharder::{self, ShardId};
 /// senders that wait are woken. A flush has nothing to do: what `start_send` accepted is in the
 /// door. A clone has a reservation of its own.
 ///
+/// A sink that is ready and sends nothing keeps its place from all other senders. So many idle
+/// sinks as the door has room for stop them.
+///
 /// A drain waits for no reservation: the sink is closed then, and says so at the next
 /// `poll_ready`.
 ///

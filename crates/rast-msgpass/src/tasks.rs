@@ -18,7 +18,7 @@
 use core::task::Waker;
 use std::collections::VecDeque;
 
-use crate::primitive::panics::quietly;
+use crate::primitive::panics::{discard, quietly};
 use crate::primitive::sync::Mutex;
 
 /// What a task waits in.
@@ -89,7 +89,7 @@ impl Tasks {
         };
         mark();
         drop(list);
-        drop(before);
+        discard(before);
     }
 
     /// Returns `true` if the task is in the list: it has entered and was not woken since.
@@ -106,7 +106,9 @@ impl Tasks {
         let mut list = self.list.lock();
         let entry = list.find(own).and_then(|at| list.waiting.remove(at));
         drop(list);
-        entry.is_none()
+        let was_woken = entry.is_none();
+        discard(entry);
+        was_woken
     }
 
     /// Wakes so many of the tasks, those first that entered first; streams and sinks among them do

@@ -535,7 +535,7 @@ impl Wiring {
                 burst: burst.max(1),
                 lost: {
                     let shared = Arc::clone(&self.shared);
-                    Box::new(move |lost| shared.count_undelivered(id, lost))
+                    Arc::new(Box::new(move |lost| shared.count_undelivered(id, lost)))
                 },
                 measured,
             })));

@@ -345,11 +345,13 @@ impl EventCount {
         let mut done = attempt();
         while done.is_none() {
             if strategy.is_awake(&backoff) {
-                if deadline.is_past() {
-                    return None;
-                }
                 backoff.snooze();
+                // Before the attempt: one that fails after the deadline is the last.
+                let is_last = deadline.is_past();
                 done = attempt();
+                if is_last {
+                    break;
+                }
                 continue;
             }
             let key = self.prepare();
@@ -359,6 +361,9 @@ impl EventCount {
                 break;
             }
             let notified = self.sleep(&key, deadline);
+            // Before the attempt, and also after a wake-up: continuous wake-ups must not extend the
+            // deadline.
+            let is_last = deadline.is_past();
             // The key is kept during the attempt: if that panics, the wake-up is passed on.
             done = attempt();
             if notified {
@@ -368,8 +373,7 @@ impl EventCount {
                 // attempt.
                 drop(key);
             }
-            // Also after a wake-up: continuous wake-ups must not extend the deadline.
-            if deadline.is_past() {
+            if is_last {
                 break;
             }
         }

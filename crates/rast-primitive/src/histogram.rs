@@ -142,7 +142,12 @@ impl<const P: u32> Histogram<P> {
     /// Returns the least value; zero if there is none.
     #[must_use]
     pub const fn min(&self) -> u64 {
-        if self.count == 0 { 0 } else { self.min }
+        // In a copy of a live histogram the largest value may be older than the least one.
+        match self.count {
+            0 => 0,
+            _ if self.min < self.max => self.min,
+            _ => self.max,
+        }
     }
 
     /// Returns the largest value; zero if there is none.
@@ -263,11 +268,13 @@ impl<const P: u32> LiveHistogram<P> {
     /// Counts a value. Only the writer may call it.
     #[inline]
     pub fn record(&self, value: u64) {
-        self.counts[bucket(value, P)].add(1);
+        // The bucket last, and read first: a value that a reader counts is in the others too, as
+        // far as these plain loads and stores keep their order.
         let [sum, max, min] = &self.others;
         sum.set(sum.get().saturating_add(value));
         raise(max, value);
         raise(min, u64::MAX - value);
+        self.counts[bucket(value, P)].add(1);
     }
 
     /// Returns a copy of what was counted so far. It allocates the copy.

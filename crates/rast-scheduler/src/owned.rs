@@ -179,9 +179,12 @@ impl Owned {
 
     /// Passes the task to its status word; returns the `Owned` if a flag asks for a step.
     ///
-    /// Only the role of `home`, which keeps an entry for the task in its store, may call it.
+    /// # Safety
+    ///
+    /// `home` is the address of the `Shared` in an `Arc`, and this call is given one reference to
+    /// it. The caller has the role of `home`, and keeps an entry for the task in its store.
     #[inline]
-    pub(crate) fn wait(self, home: *const ()) -> Option<Self> {
+    pub(crate) unsafe fn wait(self, home: *const ()) -> Option<Self> {
         // SAFETY: the holder of the `Owned` writes; the thread that claims the waiting task reads.
         self.header().home.with_mut(|word| unsafe { *word = home });
         let this = ManuallyDrop::new(self);

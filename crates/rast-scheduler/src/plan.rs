@@ -167,7 +167,9 @@ impl Plan {
             }
             self.credit = CREDIT;
         }
-        if let Some(task) = task.wait(Arc::as_ptr(shared).cast()) {
+        // SAFETY: only `Shared` calls the plan, so `S` is `Shared`. The credit is references to it,
+        // and one of them goes with the task. The caller has the role.
+        if let Some(task) = unsafe { task.wait(Arc::as_ptr(shared).cast()) } {
             return Some(task);
         }
         // The task may already be woken; then it is in a front queue of this role, and stays alive

@@ -74,7 +74,7 @@ impl TaskHandle {
     }
 
     /// Ends the task before its next step: its body is dropped by the worker that would have run
-    /// it.
+    /// it. If the scheduler closes meanwhile, this call drops the body.
     ///
     /// A step that is running ends first.
     ///
@@ -124,7 +124,7 @@ impl TaskHandle {
 unsafe fn arrive(task: Owned) {
     let home = task.header().home();
     // SAFETY: a waiting task has a reference to its home, which passed to the caller with the right
-    // to move it.
+    // to move it. The home is a `Shared`: `Owned::wait` requires it.
     let home = unsafe { Arc::<Shared>::from_raw(home.cast()) };
     // A rejected post ends the task: its scheduler was dropped.
     let _ = home.post(task);

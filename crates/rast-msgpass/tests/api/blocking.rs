@@ -225,3 +225,70 @@ fn in_a_test_it_is_a_processor_like_any_other() {
         Err(BuildError::Blocking { threads: 9, .. })
     ));
 }
+
+/// Handles two kinds of messages in one turn: one that it answers, and one that blocks until the
+/// answer has arrived.
+struct Both {
+    begins: Receiver<()>,
+    arrived: Receiver<u64>,
+    answered: Option<u64>,
+}
+
+struct Ask(u64);
+struct Block;
+
+graph! {
+    graph TwoWays {
+        processors { both: Both }
+        edges {
+            ingress -> both: Ask [cap = 4];
+            ingress -> both: Block [cap = 4];
+            both -> egress: u64 [cap = 4];
+        }
+    }
+}
+
+impl Process<TwoWays> for Both {}
+impl Receive<TwoWays, Ingress, Ask> for Both {
+    fn receive(&mut self, Ask(number): Ask, cx: &mut Cx<'_, TwoWays, Self>) {
+        if number == 0 {
+            self.begins.recv_timeout(LONG).expect("all is sent");
+        }
+        cx.to::<Egress>().send(number);
+        self.answered = Some(number);
+    }
+}
+impl Receive<TwoWays, Ingress, Block> for Both {
+    fn receive(&mut self, _: Block, _: &mut Cx<'_, TwoWays, Self>) {
+        let mut arrived = None;
+        while arrived != self.answered {
+            let next = self.arrived.recv_timeout(LONG);
+            arrived = Some(next.expect("the answer is on its way"));
+        }
+        self.answered = None;
+    }
+}
+
+#[test]
+fn what_a_handler_sent_is_on_its_way_before_the_next_one_blocks() {
+    let (begin, begins) = channel();
+    let (arrive, arrived) = channel();
+    let both = Both {
+        begins,
+        arrived,
+        answered: None,
+    };
+    let app = TwoWays::builder(both).blocking::<Both>(1).start().unwrap();
+    let mut answers = app.egress::<Both, u64>(0);
+    let (asks, blocks) = (app.ingress::<Both, Ask>(), app.ingress::<Both, Block>());
+    // The first turn blocks until there is a message of each kind for the next one.
+    asks.send(Ask(0)).unwrap();
+    asks.send(Ask(1)).unwrap();
+    (0..2).for_each(|_| blocks.send(Block).unwrap());
+    begin.send(()).unwrap();
+    for number in [0, 1] {
+        assert_eq!(answers.recv_timeout(LONG).unwrap(), number);
+        arrive.send(number).unwrap();
+    }
+    app.drain(LONG).unwrap();
+}

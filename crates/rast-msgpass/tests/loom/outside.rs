@@ -185,7 +185,7 @@ fn a_held_place_that_is_freed_wakes_a_task() {
         let sink = thread::spawn(move || theirs.free_held());
         let (rings, waker) = rings();
         let mut cx = Context::from_waker(&waker);
-        let (mut message, mut task) = (Some(2), None);
+        let (mut message, mut task) = (Some(2), Task::default());
         let sent = door.poll_send(&mut message, &mut task, &mut cx);
         sink.join().unwrap();
         if sent.is_pending() {
@@ -194,5 +194,45 @@ fn a_held_place_that_is_freed_wakes_a_task() {
         }
         assert_eq!(door.len(), 1);
         assert_eq!(door.pop(), Some(2));
+    });
+}
+
+/// A task that takes a place while another task is woken for it, and is then woken itself before
+/// its poll ends, passes that wake-up on.
+#[test]
+fn a_wake_up_at_the_end_of_a_poll_is_passed_on() {
+    model::model(|| {
+        let door = Arc::new(Door::<u32>::new(1));
+        door.try_send(0).unwrap();
+        let (first_rings, first_waker) = rings();
+        let (mut first_message, mut first_task) = (Some(1), Task::default());
+        let (_, second_waker) = rings();
+        let (mut second_message, mut second_task) = (Some(2), Task::default());
+        let mut first_cx = Context::from_waker(&first_waker);
+        let first = door.poll_send(&mut first_message, &mut first_task, &mut first_cx);
+        let mut second_cx = Context::from_waker(&second_waker);
+        let second = door.poll_send(&mut second_message, &mut second_task, &mut second_cx);
+        assert!(first.is_pending() && second.is_pending());
+        assert_eq!(door.pop(), Some(0));
+        door.release(1);
+        assert_eq!(first_rings.0.load(Ordering::SeqCst), 1);
+
+        let theirs = Arc::clone(&door);
+        let other = thread::spawn(move || {
+            let mut first_cx = Context::from_waker(&first_waker);
+            let first = theirs.poll_send(&mut first_message, &mut first_task, &mut first_cx);
+            if theirs.pop().is_some() {
+                theirs.release(1);
+            }
+            first.is_ready()
+        });
+        // Polled without a wake-up, as by another branch of its task.
+        let second = door.poll_send(&mut second_message, &mut second_task, &mut second_cx);
+        let first = other.join().unwrap();
+        while door.pop().is_some() {
+            door.release(1);
+        }
+        assert!(first || first_rings.0.load(Ordering::SeqCst) > 1);
+        drop(second);
     });
 }

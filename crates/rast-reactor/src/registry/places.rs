@@ -1,22 +1,23 @@
 //! Values by the index of their id: a vector for the low indices, and a map for the few high ones.
 //!
 //! ```text
-//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector: when it is made, a quarter of it or more
-//!                                             has values; below an eighth, it is made smaller
+//!   near  │ 0: a │ 1: b │ 2: - │ 3: c │        a vector: at most four places per value of the table
+//!                                             when it is made, and at most eight later
 //!   far   900000 ──► d                        a map: indices behind the vector
 //! ```
 //!
 //! The owner and each reactor have such a table. Indices are used from the lowest on, so a table
-//! from which few resources were deleted is a vector. If most were deleted, the vector is cut to a
-//! length at which a quarter of it is in use, and the higher values move to the map. So the memory
-//! of a table is a small multiple of its live values, and a lookup at a low index costs one
-//! comparison and one load.
+//! from which few resources were deleted is a vector. If most were deleted, the vector is cut to
+//! four places or fewer per value, and the higher values move to the map. So the memory of a table
+//! is a small multiple of its live values, and a lookup at a low index costs one comparison and one
+//! load.
 //!
 //! Rules:
 //!
 //! 1. A value of the map has an index that is not below the length of the vector.
 //! 2. When the vector grows, its length is at most `FILL` times the number of values, plus `SMALL`.
-//!    [`fit`](Places::fit) keeps it below twice that.
+//!    [`fit`](Places::fit) makes it shorter beyond twice that. Both count the values of the map too,
+//!    so adding and removing one value again and again does not change the length each time.
 
 use std_alloc::vec::Vec;
 
@@ -149,7 +150,7 @@ impl<V: Vacant> Places<V> {
     /// Frees memory if far fewer values are left than there were. Cost: a comparison, or a scan of
     /// all places after as many removals as an eighth of the places.
     pub(super) fn fit(&mut self) {
-        let most = self.near_used * 2 * FILL + 2 * SMALL;
+        let most = self.len() * 2 * FILL + 2 * SMALL;
         if self.near.len() > most {
             self.fit_slow();
         }
@@ -240,6 +241,31 @@ mod tests {
         }
         places.fit();
         check(&places, &Model::new());
+    }
+
+    #[test]
+    fn a_value_that_comes_and_goes_moves_no_others() {
+        const LEFT: u32 = 1_000;
+        let mut places = Places::new();
+        for index in 0..9 * LEFT {
+            places.put(index, Some(u64::from(index)));
+        }
+        for index in 0..8 * LEFT {
+            places.take(index);
+            places.fit();
+        }
+        let mut changes = 0;
+        let mut len = places.near().len();
+        for index in 0..8 * LEFT {
+            for value in [Some(0), None] {
+                places.put(index, value);
+                places.fit();
+                changes += usize::from(places.near().len() < len);
+                len = places.near().len();
+            }
+        }
+        assert_eq!(changes, 0, "the vector became shorter");
+        assert_eq!(places.len(), LEFT as usize);
     }
 
     #[test]

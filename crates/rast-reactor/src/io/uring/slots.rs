@@ -22,7 +22,8 @@
 //! A free slot keeps the memory of its lists for the next operation. After a burst, when far fewer
 //! operations are left than there are slots, most of the free slots are given back, and the lowest
 //! indices are taken first from then on, so that the table can end with the last operation. A slot
-//! that is made at an index again begins at a generation that no slot given back has reached.
+//! that is made at an index again begins at a generation that no slot given back has reached, as
+//! far as 32 bits tell.
 
 use core::any::Any;
 use core::task::Waker;
@@ -105,6 +106,8 @@ pub(crate) struct Slots {
     floor: u32,
     /// So many more operations end before the next look at where the table can end.
     looks_in: usize,
+    /// At this index and above there is no free slot.
+    high: usize,
 }
 
 /// The most operations: numbers above it are for the ring itself.
@@ -163,20 +166,24 @@ impl Slots {
         );
         wakers.append(&mut slot.wakers);
         self.free.push(key.index() as u32);
+        self.high = self.high.max(key.index() + 1);
         let used = self.slots.len() - self.free.len();
         let most = 8 * used + SMALL;
         self.looks_in = self.looks_in.saturating_sub(1);
-        if self.made > most || (self.looks_in == 0 && self.slots.len() > most) {
+        if self.looks_in == 0 && self.slots.len() > most {
+            self.give_back(2 * used + SMALL / 2);
+            self.end_table();
+        } else if self.made > most {
             self.give_back(2 * used + SMALL / 2);
         }
     }
 
-    /// Keeps the first `most` slots, and those that have an operation. Cost: a look at each index,
-    /// for which as many slots were made, or a quarter as many operations have ended, since the
-    /// last time.
+    /// Keeps the first `most` slots, and those that have an operation. Cost: a look at each index
+    /// up to the highest one at which an operation has ended since the last time.
     #[cold]
     fn give_back(&mut self, most: usize) {
-        for place in self.slots.iter_mut().skip(most) {
+        let high = core::mem::replace(&mut self.high, most);
+        for place in self.slots.iter_mut().take(high).skip(most) {
             let Some(slot) = place.take_if(|slot| slot.is_free) else {
                 continue;
             };
@@ -186,6 +193,12 @@ impl Slots {
                 self.floor = slot.generation;
             }
         }
+    }
+
+    /// Ends the table after its last slot, and has the lowest indices taken first. Cost: a look at
+    /// each index, for which a quarter as many operations have ended since the last time.
+    #[cold]
+    fn end_table(&mut self) {
         let last = self.slots.iter().rposition(Option::is_some);
         self.slots.truncate(last.map_or(0, |last| last + 1));
         self.slots.shrink_to_fit();
