@@ -7,10 +7,10 @@
 //!   Low     ───►  [ l l l ]  ◄───  class 2 (3): h m l  bit 2   ┘
 //! ```
 //!
-//! A task of policy p runs on the threads of classes p and above. The source has each thread sleep
-//! on the bits of all its policies; then a wake-up for an urgent task may pick the one thread that
-//! could have run the next slow one. Here a thread sleeps on the bit of its class, and a wake-up
-//! goes to the lowest class that has a thread asleep.
+//! A task of policy p runs on the threads of classes p and above. In the source each thread sleeps
+//! on the bits of all its policies. So a wake-up for an urgent task may wake the only thread that
+//! could have run the next slow task. Here a thread sleeps on the bit of its class, and a push
+//! wakes a thread of the lowest class that may run the task and has a sleeper.
 //!
 //! Rules, under the lock of the queues:
 //!
