@@ -47,23 +47,25 @@ pub fn order() {
 ///
 /// ```
 /// use rast_primitive::asymmetric;
-/// use rast_primitive::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use rast_primitive::sync::atomic::{AtomicBool, Ordering};
 ///
 /// static BUSY: AtomicBool = AtomicBool::new(false);
 /// static STOP: AtomicBool = AtomicBool::new(false);
 ///
 /// // Often.
-/// BUSY.store(true, Relaxed);
+/// BUSY.store(true, Ordering::Relaxed);
 /// asymmetric::order();
-/// let may_go_on = !STOP.load(Relaxed);
-/// BUSY.store(false, Relaxed);
-/// assert!(may_go_on);
+/// if !STOP.load(Ordering::Relaxed) {
+///     // Work.
+/// }
+/// BUSY.store(false, Ordering::Release);
 ///
 /// // Seldom: at least one of the two threads sees what the other stored, if there is such a
 /// // barrier.
-/// STOP.store(true, Relaxed);
-/// let is_stopped = asymmetric::barrier() && !BUSY.load(Relaxed);
-/// # let _ = is_stopped;
+/// STOP.store(true, Ordering::Relaxed);
+/// if asymmetric::barrier() && !BUSY.load(Ordering::Acquire) {
+///     // The other thread is not at work, and will not begin.
+/// }
 /// ```
 #[must_use = "false: there was no fence"]
 pub fn barrier() -> bool {
