@@ -16,8 +16,8 @@
 //!
 //! 1. A value of the map has an index that is not below the length of the vector.
 //! 2. When the vector grows, its length is at most `FILL` times the number of values, plus `SMALL`.
-//!    [`fit`](Places::fit) makes it shorter beyond twice that. Both count the values of the map too,
-//!    so adding and removing one value again and again does not change the length each time.
+//!    [`fit`](Places::fit) makes it shorter beyond twice that. Both count the values of the map
+//!    too, so adding and removing one value repeatedly does not change the length each time.
 
 use std_alloc::vec::Vec;
 
