@@ -13,8 +13,8 @@ use crate::ingress::{IngressPort, IngressSender};
 
 impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
     /// Chooses the replica for a key by the user's hash function: equal keys get the same replica,
-    /// that of [`consistent_replica_of`](crate::consistent_replica_of). In a program with one more
-    /// replica, few keys get another one.
+    /// that of [`consistent_replica_of`](crate::consistent_replica_of). If one replica is added to
+    /// `n`, about one key in `n + 1` moves to it, and no other key moves.
     ///
     /// [`key`](Self::key) is cheaper, for keys that are numbers.
     ///

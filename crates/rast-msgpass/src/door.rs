@@ -10,16 +10,14 @@
 //!   S3 notify the shard                         R3 notify waiting senders
 //! ```
 //!
-//! 1. The count never exceeds the capacity: it is raised by compare-exchange,
-//!    not added to and taken back, so a refused sender never makes another one
-//!    see a full door that has room.
-//! 2. Closing closes the queue. A push after that gives the message back, and
-//!    its sender undoes the reservation: what `try_send` took is in the queue.
-//! 3. A place that a sink has reserved and sends nothing by yet is counted twice, among the places
-//!    and among the held ones. Both counts are in one word.
-//! 4. A closed door whose places are all held stays empty for ever: a held place is sent by only
-//!    after it is no longer held, and then the queue refuses the message. So an idle sink holds
-//!    no drain up.
+//! 1. The count never exceeds the capacity, because it is raised by compare-exchange. So a
+//!    rejected sender never makes a door with room look full.
+//! 2. Closing closes the queue. A later push returns the message, and its sender undoes the
+//!    reservation. So every message that `try_send` accepted is in the queue.
+//! 3. A place that a sink has reserved before it has a message counts twice: as a place, and as a
+//!    held place. Both counts are in one word.
+//! 4. A closed door whose places are all held stays empty: a sink sends only after its place is no
+//!    longer held, and then the queue rejects the message. So an idle sink delays no drain.
 //!
 //! A task that waits for room enters a list under a lock, and then sets a bit of the word:
 //!

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each sending instance has a ring of its own into each lane, so egress is
-//! SPSC throughout. A bit per ring says where to look; `notified` says whether
+//! SPSC throughout. A bit per ring says where to look; `notified` is true if
 //! the waker was called since the receiver last found the lane empty.
 //!
 //! No message is overlooked:
@@ -24,15 +24,15 @@
 //! `notified` is changed by read-modify-writes alone, so its changes are in
 //! one order, and each reads what the one before it wrote.
 //!
-//! 1. If A3 comes before B1, then B1 reads from it, at once or through others
-//!    between, sees A2 by that, and B2 finds the bit.
-//! 2. If A3 comes after B1, it finds false and calls the waker, unless another
-//!    sender set it after B1, and that one called the waker.
+//! 1. If A3 comes before B1, then B1 reads its value, directly or through later swaps. So B1 sees
+//!    A2, and B2 finds the bit.
+//! 2. If A3 comes after B1, it finds false and calls the waker, unless another sender set it after
+//!    B1; then that sender called the waker.
 //!
-//! A bit that is found is taken by a swap, which sees A1.
+//! The receiver takes a bit by a swap, which sees A1.
 //!
-//! A receiver that blocks waits on an event count, which has an argument of its
-//! own; it is notified at each announcement, which costs a fence and a load.
+//! A receiver that blocks waits on an event count, which has its own argument. Each announcement
+//! notifies it, which costs a fence and a load.
 //!
 //! The receiver that makes room in a ring wakes the senders that wait for room:
 //! see [`Waiting`].

@@ -1,13 +1,12 @@
 //! The receiving half of an edge, as one instance of its receiver owns it.
 //!
-//! It knows the types of the sender and of the message, so that one dynamic
-//! call delivers a whole batch and each message is a direct call of the
-//! handler.
-//! A message that is measured is the last of its batch, so that its handling ends with the batch.
-//! A message is taken out before its handler runs, and its slot returns with a
-//! quarter of the others or when the batch ends: see [`Pace`].
-//! Panics are caught once for the whole batch. What was in hand then is lost,
-//! and the batch goes on behind it.
+//! It knows the types of the sender and of the message, so one dynamic call delivers a whole batch,
+//! and each message is a direct call of the handler.
+//! A measured message is the last of its batch, so its handling ends with the batch.
+//! A message is taken out before its handler runs. Its slot is released with a quarter of the
+//! others or when the batch ends: see [`Pace`].
+//! Panics are caught once per batch. The message whose handler panicked is lost, and the batch
+//! continues with the next one.
 
 use core::any::Any;
 use core::marker::PhantomData;

@@ -6,14 +6,13 @@
 //!   entries   [ m0 ] [ m1 ] [ m2 ] [ m3 ]      messages in the order of sending
 //! ```
 //!
-//! A sender holds nothing per receiver. What it sends is kept in entries,
-//! chained by target, and goes to each inbox by one exchange for the chain:
-//! when the chunk ends, when there are many entries, or when two targets meet
-//! in one place of the table.
+//! A sender has no memory per receiver. Its messages are kept in entries, chained by target. One
+//! exchange pushes a chain to its inbox: when the chunk ends, when there are many entries, or when
+//! two targets meet in one place of the table.
 //!
-//! What an inbox has no room for stays here, in order; the sender of a bounded
-//! edge does not run until it is gone. So a message that was accepted finds
-//! room, whatever other senders do, and no step looks at all targets.
+//! Messages that an inbox has no room for stay here, in order, and the sender of a bounded edge
+//! does not run until all are pushed. So every accepted message gets room, and no step checks all
+//! targets.
 
 use std::collections::VecDeque;
 

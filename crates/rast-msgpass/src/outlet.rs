@@ -4,27 +4,26 @@
 //!   Core.outs ─► [ Out<Line> | Out<Job> | Out<Ack> | ... ]   one per edge that leaves
 //!                     │
 //!                     ├─ way: a ring per receiver, or an outbox for their inboxes
-//!                     ├─ burst: what this invocation has sent of it
-//!                     └─ credit of requests, or tokens of those to be answered
+//!                     ├─ used: how much of its burst this invocation has sent
+//!                     └─ credit (requests), or requests held by tokens (answers)
 //! ```
 //!
 //! Rules:
-//! 1. On a bounded edge `send` counts against the burst of the invocation. An
-//!    invocation starts only while the outlet does not gate its sender: then
-//!    it finds room.
-//! 2. Whether it gates is known without a look at all targets: a target that
-//!    runs short of room, or of credit, is counted when that happens.
-//! 3. On an unbounded edge, what finds no room waits beside the ring, in order,
-//!    until the receiver has made room. One that is past the ceiling is given up
-//!    at once, and stops the graph.
-//! 4. A request is sent only within the credit of its reply edge, and reserves
-//!    a slot there until the answer, or its waiver, has been taken out.
-//! 5. An answer is sent only for a request in hand, or by its ticket, so a slot is
-//!    reserved for it. In an inbox that slot may not have returned yet: the answer
-//!    waits at its sender until it has.
-//! 6. The handling of an answer may go beyond the credit, up to the slots for
-//!    answers: twice the credit. Near that only the answers of the target
-//!    itself are handled, so that one request per answer always fits.
+//! 1. On a bounded edge `send` counts against the burst of the invocation. An invocation starts
+//!    only while no outlet that it sends on gates, so each `send` within the burst finds room.
+//! 2. An outlet notes a target when it runs short of room or credit. So it knows whether it gates
+//!    without a check of all targets.
+//! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
+//!    has made room. If as many wait as the edge's ceiling, `send` gives its message up and stops
+//!    the graph.
+//! 4. A request is sent only within the credit of its reply edge. It reserves a slot there until
+//!    its answer or waiver has been taken out.
+//! 5. A handler answers the request that it handles, or one whose token it has; the answer has a
+//!    reserved slot. An inbox may release this slot some time after its message was taken out;
+//!    until then the answer waits at its sender.
+//! 6. The handler of an answer may send requests beyond the credit, up to twice the credit: the
+//!    number of slots for answers. If a target is near that limit, only its answers are handled, so
+//!    that each handler of an answer can send one request.
 
 mod answers;
 mod faults;
@@ -50,41 +49,39 @@ use crate::waiting::Waiting;
 /// it, the note is the number of an input that got messages.
 pub(crate) const ROOM: u32 = 1 << 31;
 
-/// What a send, or a flush, has to tell: bits.
+/// The result of a send or a flush, as bits.
 pub(crate) type News = u8;
-/// It is the first message since the last flush.
+/// The message is the first since the last flush.
 pub(crate) const FIRST: News = 1;
 /// The outlet gates its sender now.
 pub(crate) const GATES: News = 2;
 /// The outlet keeps messages that found no room.
 pub(crate) const KEEPS: News = 4;
-/// It went to another thread.
+/// The message goes to another thread.
 pub(crate) const REMOTE: News = 8;
 
 /// An outlet whose message type is not known.
 pub(crate) trait Outlet: Send {
-    /// Returns whether the sender may not run.
+    /// Returns `true` if the sender may not run.
     fn gates(&self) -> bool;
-    /// Returns whether the sender may not run for want of room, which the
-    /// handling of answers does not bring.
+    /// Returns `true` if the sender may not run because room is short. Handling answers makes no
+    /// room.
     fn lacks_room(&self) -> bool;
-    /// Returns whether it keeps messages that found no room.
+    /// Returns `true` if it keeps messages that found no room.
     fn keeps(&self) -> bool;
-    /// Returns whether its messages without room are returned or dropped: it never gates.
+    /// Returns `true` if messages without room are returned or dropped, so it never gates.
     #[cfg(feature = "testing")]
     fn is_lossy(&self) -> bool;
-    /// Returns whether a target owes so many answers that asking it once more has
-    /// to wait until one has come.
+    /// Returns `true` if a target owes so many answers that another request must wait for one.
     fn is_at_limit(&self, target: usize) -> bool;
     /// As `is_at_limit`, for any target except the given one.
     fn is_other_at_limit(&self, target: Option<usize>) -> bool;
-    /// Looks again at the targets that lacked room.
+    /// Checks the targets that lacked room again.
     fn look(&mut self) -> News;
-    /// Has the sender woken when the first target that lacks room has some; a
-    /// `look` must follow.
+    /// Enters the wait list of the first target that lacks room; a `look` must follow.
     fn wait(&mut self, cx: &mut WorkerCx<'_>);
-    /// Returns whether the first target that lacks room is another than that at
-    /// which the sender waits: then no wake-up of the sender is certain.
+    /// Returns `true` if the sender does not wait at the first target that lacks room, so that it
+    /// may not be woken.
     fn waits_elsewhere(&self) -> bool;
     /// Publishes what was sent, counts it, and wakes the receivers.
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
@@ -92,13 +89,13 @@ pub(crate) trait Outlet: Send {
     fn answered(&mut self, target: usize);
     /// Gives back the credit of one request of a target.
     fn waive(&mut self, target: usize) -> News;
-    /// Keeps a request of a target, to be answered by its ticket.
+    /// Keeps a request of a target, to be answered by the ticket.
     fn keep(&mut self, target: usize, since: Instant) -> Ticket;
     /// Waives the requests whose tickets were dropped.
     fn waive_dropped(&mut self) -> News;
     /// Waives all requests that are kept; their tickets are void.
     fn waive_kept(&mut self) -> News;
-    /// Gives up what found no room, at the end.
+    /// Gives up the messages without room, at the end.
     fn abandon(&mut self);
 }
 
@@ -113,7 +110,7 @@ pub(crate) enum Way<M> {
     Buffers(Buffers<M>),
 }
 
-/// Who takes messages out at the other end.
+/// The receivers at the other end.
 pub(crate) enum Receivers {
     /// The shards from `first` on; `note` names their input.
     Shards { first: usize, note: u32 },
@@ -161,12 +158,12 @@ pub(crate) struct Out<M> {
     sender: usize,
     /// On an edge to egress: messages that found no room, as counted.
     spilled: usize,
-    /// The target at which it entered the list last.
+    /// The target whose wait list it entered last.
     waits_at: usize,
     cursor: usize,
 }
 
-/// What an outlet is made of, beside its queues.
+/// The parts of an outlet, beside its queues.
 pub(crate) struct Parts {
     pub(crate) shared: Arc<Shared>,
     pub(crate) edge: usize,
@@ -264,7 +261,7 @@ impl<M: Send + 'static> Out<M> {
         found
     }
 
-    /// Counts one message; returns false when the burst is used up.
+    /// Counts one message; returns `false` if it exceeds the burst.
     #[inline]
     fn count_burst(&mut self, invocation: u64) -> bool {
         self.begin(invocation);
@@ -272,7 +269,7 @@ impl<M: Send + 'static> Out<M> {
         self.used <= self.burst
     }
 
-    /// Begins to count anew if this is another invocation, and ends what was granted.
+    /// Resets the count if this is another invocation, and ends a grant.
     #[inline]
     fn begin(&mut self, invocation: u64) {
         self.end_grant();
@@ -282,7 +279,7 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Takes what was granted and not sent out of the counts.
+    /// Subtracts granted messages that were not sent from the counts.
     #[inline]
     fn end_grant(&mut self) {
         let granted = core::mem::take(&mut self.granted);

@@ -1,4 +1,4 @@
-//! What becomes of a processor whose handler panicked: the policies, and the life of a processor.
+//! Policies for a processor whose handler panicked, and the life of a processor.
 //!
 //! `docs/supervision.md` of the repository has the states and their transitions. What needs no
 //! type of a processor is here; `instance/life.rs` makes, begins and drops processors.
