@@ -1,7 +1,7 @@
 //! The queue for items of any type, in nodes that the queue allocates.
 //!
-//! The halves share one allocation with the stack, the spare blocks and a count of the halves; the
-//! half that is dropped last frees it.
+//! The producers and the consumer share one allocation with the stack, the spare blocks and their
+//! count; the last one dropped frees it.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! The half that pops.
+//! The consumer handle.
 
 use core::fmt;
 use core::iter::{self, FusedIterator};

@@ -1,4 +1,4 @@
-//! The half that pushes.
+//! The producer handle.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
