@@ -213,8 +213,9 @@ where
 ///
 /// # Errors
 ///
-/// [`Full`] with the closure if 65,536 tasks of the policy are queued. The handle returns
-/// [`CallError::Panicked`] with the payload, or [`CallError::Stopped`].
+/// [`Full`] with the closure if as many tasks of the policy are queued as the pool's capacity,
+/// 65,536 by default. The handle returns [`CallError::Panicked`] with the payload, or
+/// [`CallError::Stopped`].
 ///
 /// # Panics
 ///

@@ -51,8 +51,8 @@ const CAPACITY: usize = 65_536;
 /// A task that has waited for so long goes before the others.
 const OLD: Nanos = Nanos::from_secs(1);
 
-/// How soon a task of a [`Pool`] is to run. A policy's tasks run on the threads of its class and of
-/// those above.
+/// How soon a task of a [`Pool`] is to run. The threads of its class and of less urgent (higher)
+/// classes run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// A request waits for it. All threads run it.

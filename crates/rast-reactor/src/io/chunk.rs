@@ -1,4 +1,4 @@
-//! Buffers of a reactor that receives take: one memory for all connections.
+//! Buffers of a reactor for receives, shared by all its connections.
 //!
 //! ```text
 //!   memory  │ 0 │ 1 │ 2 │ ... │ number - 1 │      `bytes` each
@@ -6,9 +6,8 @@
 //!   free ──a receive takes it──► chunk of the user ──dropped──► free
 //! ```
 //!
-//! With io_uring the free ones are in a ring that the kernel takes them from; with readiness they
-//! are in a list. A chunk that finds none free has memory of its own, so a task that keeps all
-//! chunks delays no other.
+//! With io_uring the kernel takes free chunks from a ring; with readiness they are in a list. If
+//! none is free, a chunk has memory of its own, so a task that keeps all chunks delays no other.
 
 use core::cell::RefCell;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Faults on purpose: what the system may do to an operation and seldom does.
+//! Injected faults: rare results that the system may give an operation.
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "some are of io_uring alone")

@@ -7,23 +7,25 @@
 //!                                                                   its queue still has
 //! ```
 //!
-//! Each reactor counts its active requests. A count above `high` turns the reactor away: the kernel
-//! gives new connections to the sockets of the other reactors. A count below `low` opens it again.
-//! If every reactor is turned away, none of them accepts, and connections wait in the queues.
+//! The program is a BPF program, which chooses the socket of a new connection (`steer.rs`).
+//!
+//! Each reactor counts its active requests. A count above `high` closes the reactor to new
+//! connections (it is turned away), and a count below `low` opens it again. A reactor that is
+//! turned away still accepts what its queue has, while another one is open. If all are turned away,
+//! none of them accepts, and connections wait in the queues.
 //!
 //! The original RAST design closes the socket of a reactor that has too many requests. The kernel
-//! resets the connections in the queue of a socket that is closed. Here a socket stays open as long
-//! as the group: the socket of a listener that is dropped goes to another reactor, which accepts
-//! from it too.
+//! resets the connections in the queue of a closed socket. Here a socket stays open as long as the
+//! group: if its listener is dropped, another reactor accepts from it too.
 //!
-//! Where the kernel takes no program, all reactors accept from one socket, and a reactor that is
+//! Where the kernel has no such program, all reactors accept from one socket, and a reactor that is
 //! turned away does not accept.
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `seats` | the reactor of the seat | whether its listener accepts; a listener that is dropped leaves its seat empty |
-//! | `sockets` | a reactor that makes a listener | in the order in which they began to listen, which the program counts by |
-//! | `orphans` | a listener that is dropped, and the next one that looks | sockets that no listener has |
+//! | `seats` | the reactor of the listener | one per listener: open, turned away, or empty after the listener was dropped |
+//! | `sockets` | a reactor that makes a listener | in the order in which they began to listen; the program names a socket by its index here |
+//! | `orphans` | a dropped listener adds, the next one that accepts takes | sockets that no listener has |
 //! | `changes` | each change that a waiting reactor must see | compared under the lock with what the waiter saw |
 //! | `wakers` | tasks that wait for a connection | woken by the next change |
 

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! An operation owns its buffer and returns it with its result. Dropping its future requests its
-//! cancellation; the driver keeps the buffer until the kernel is done with it. A read that is
-//! dropped loses no bytes, and an accept that is dropped closes a connection that came late.
+//! cancellation; the driver keeps the buffer until the kernel is done with it. Dropping a read
+//! loses no bytes. A connection that arrives for a dropped accept is closed.
 //!
 //! A socket belongs to the reactor on whose thread it was made, and stays there.
 //!
 //! # Panics
 //!
-//! What makes a socket or a file panics outside of a reactor.
+//! Making a socket or a file panics outside of a reactor.
 
 mod backend;
 mod buffer;

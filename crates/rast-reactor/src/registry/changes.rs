@@ -268,9 +268,9 @@ fn seal<T: Resource>(
 
 /// Changes to resources of one owner, which become visible together.
 ///
-/// They begin with a transaction: they read and copy the resources as of that moment. Nothing is
-/// visible before [`commit`](Self::commit); dropping them undoes all. If two of them change the
-/// same resource, the second commit is rejected.
+/// They see the resources as of the moment they began, and copy one when they first change it.
+/// Nothing is visible before [`commit`](Self::commit); dropping them undoes all. If another commit
+/// has changed one of the resources since they began, the commit is rejected.
 ///
 /// A panic of user code in one of these calls leaves the changes as they were before the call.
 ///

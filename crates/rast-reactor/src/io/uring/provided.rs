@@ -1,4 +1,4 @@
-//! The ring of free buffers that the kernel takes receives' memory from.
+//! The ring of free buffers from which the kernel takes memory for receives.
 //!
 //! ```text
 //!   entries  │ address, length, id │ ... │      a power of two, at the begin of a page

@@ -2,13 +2,13 @@
 //!
 //! Rules:
 //!
-//! 1. The memory of an operation lives until its last completion: its future has it, or, once that
-//!    was dropped, its slot. What is in flight when the ring is closed is cancelled and waited
-//!    for; what does not end in time is leaked with its memory.
-//! 2. A slot has its descriptor, so a number that an entry names is not closed before the entry's
-//!    last completion, and no other file can get it.
+//! 1. The memory of an operation lives until its last completion: its future owns it, or its slot
+//!    if the future was dropped. Closing the ring cancels operations in flight and waits for them;
+//!    one that does not end in time is leaked with its memory.
+//! 2. A slot keeps its descriptor open until the last completion, so no other file can get the
+//!    number that the entry names.
 //! 3. No code of the user runs while the ring is borrowed: wakers are woken and values dropped
-//!    after it, and their panics are contained.
+//!    afterwards, and their panics are contained.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};

@@ -14,16 +14,15 @@
 //! |---|---|---|
 //! | `generation` | `free` | number of earlier uses of the slot, so that their `user_data` finds no operation |
 //! | `is_in_flight` | start, last completion | the kernel may use the operation's memory |
-//! | `is_abandoned` | abandon | what completes is cleaned up: descriptors closed, buffers given back |
+//! | `is_abandoned` | abandon | completions are cleaned up: descriptors closed, buffers given back |
 //! | `fd` | start, last completion | keeps the descriptor's number from being used again |
 //! | `keep` | abandon, last completion | the memory of an operation whose future was dropped |
-//! | `results` | completions | what was not taken yet |
+//! | `results` | completions | results not taken yet |
 //!
-//! A free slot keeps the memory of its lists for the next operation. After a burst, when far fewer
-//! operations are left than there are slots, most of the free slots are given back, and the lowest
-//! indices are taken first from then on, so that the table can end with the last operation. A slot
-//! that is made at an index again begins at a generation that no slot given back has reached, as
-//! far as 32 bits tell.
+//! A free slot keeps the memory of its lists for the next operation. When far fewer operations are
+//! left than slots, most free slots are freed. From then on the lowest indices are taken first, so
+//! that the table can shrink to the last operation. A new slot begins at the greatest generation
+//! of the freed slots (modulo 2^32), so a stale `user_data` finds no operation.
 
 use core::any::Any;
 use core::task::Waker;
