@@ -48,11 +48,11 @@ pub enum PanicPolicy {
 ///
 /// All calls for one shard happen one after the other, each seeing what the
 /// earlier ones wrote, whatever threads they are on.
-/// Every call is contained: a panic in it is recorded, and one in a call that
-/// belongs to a shard and its holder is answered by [`on_panic`](Self::on_panic).
-/// The other two are [`before_turn`](Self::before_turn), which its worker then
-/// leaves out, and [`report`](Self::report), whose shard says nothing that time.
-/// With `panic = "abort"` there is nothing to contain and the process ends.
+/// A worker catches and records every panic of these calls. Then [`on_panic`](Self::on_panic)
+/// decides what follows, with three exceptions. After a panic of
+/// [`before_turn`](Self::before_turn) its worker never calls it again. After one of
+/// [`report`](Self::report) the shard has no figures in that epoch. After one of `on_panic` the
+/// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
 /// A call that takes long delays the shards of its own worker and no others;
 /// while it lasts no resharding can complete.

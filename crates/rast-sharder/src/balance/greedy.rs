@@ -45,8 +45,9 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// Fills one worker after the other up to the average load: the default
 /// balancer.
 ///
-/// The decision costs O((shards + pairs that talk) × log shards), in slices, and counts only the
-/// shards that were used in this window or a few before, about 20 for one that took a whole worker.
+/// A decision costs O((s + p) × log s) for s active shards and p pairs of them that talk, in
+/// slices. A shard is active in the windows in which it is used, and for some after: at most 20 if
+/// it took a whole worker.
 /// Memory is in proportion to shards, workers and pairs that talk, and is kept for the next
 /// decision.
 ///

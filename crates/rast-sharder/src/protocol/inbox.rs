@@ -2,8 +2,8 @@
 //! that the waker passes to the shard.
 //!
 //! ```text
-//!   ring of a sending worker, made at its first mark        bits, for other threads and
-//!                                                            marks that found the ring full
+//!   ring of a sending worker, made at its first mark        bits without notes, for other threads
+//!                                                            and if a sender keeps too many marks
 //!   slot   63   62            32 31             0           ┌ flag ┐ ┌ words ──────────┐
 //!          ┌───┬────────────────┬────────────────┐          │ 0, 1 │ │ a bit per shard │
 //!          │lap│ shard          │ note           │          └──────┘ └─────────────────┘
@@ -16,7 +16,7 @@
 //! | slot | the sending worker, when `head` shows that it is free | the receiving worker |
 //! | head | the receiving worker | the sending worker, when the ring seems full |
 //! | words | any thread, to set a bit; the receiving worker, to clear all | the receiving worker |
-//! | flag | any thread, after it set a bit; the receiving worker, before it clears the words, and if it finds a bit before it sleeps | the receiving worker |
+//! | flag | set by any thread after it set a bit; cleared by the receiving worker before it clears the words, and set again if it finds a bit before it sleeps | the receiving worker |
 //!
 //! The lap bit of a slot changes with each write, so one load shows whether the slot is new, and
 //! sending a mark is one store.
