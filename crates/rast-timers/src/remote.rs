@@ -19,15 +19,15 @@
 //!
 //! 1. The state leaves ARMED once, by a compare-exchange. So exactly one of firing, cancelling and
 //!    dropping with the owner happens, and the cancelling thread knows at once which.
-//! 2. Commands only save work: a Cancel lets the owner drop a value before its deadline, so that
-//!    cancelled timers with far deadlines do not accumulate. The state alone decides.
+//! 2. A Cancel command only saves work: it lets the owner drop a value before its deadline, so that
+//!    cancelled timers with far deadlines do not accumulate. The state alone decides what fires.
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
 //!    `close` Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
 //!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
-//!    until a time at or before the new deadline. Then either the owner still rests until that
-//!    time, or it sees the Arm when the rest ends. The wake-up is not skipped while [`BACKLOG`]
-//!    commands or more are queued; then a Cancel, too, wakes a resting owner.
+//!    until a time at or before the new deadline: it sees the Arm when that rest ends. The wake-up
+//!    is not skipped while [`BACKLOG`] commands or more are queued; then a Cancel, too, wakes a
+//!    resting owner.
 //! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
 //!    cancelled, or dropped with the owner.
 //!
