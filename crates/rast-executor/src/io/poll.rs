@@ -18,9 +18,9 @@ use crate::wakers::wake;
 /// A driver that polls sockets: with it, a [`LocalExecutor`](crate::LocalExecutor) runs tasks that
 /// use [`io`](crate::io).
 ///
-/// It sleeps in the poll if there is a socket, and in a [`Parker`] otherwise. A busy executor looks
-/// at the poll once a turn. The poll counts in milliseconds, so a sleep of the executor may be late
-/// by one while there is a socket.
+/// It sleeps in the poll if there is a socket, and in a [`Parker`] otherwise. A busy executor
+/// checks the sockets once in 64 polls of tasks. The system's poll counts in milliseconds, so a
+/// sleep of the executor may be late by one while there is a socket.
 ///
 /// ```
 /// use rast_executor::io::{PollDriver, UnixStream};
