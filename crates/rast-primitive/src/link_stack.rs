@@ -62,7 +62,7 @@ pub unsafe trait Linked {
 /// // SAFETY: 1. Only the link is written.
 /// unsafe impl Linked for Node {
 ///     unsafe fn set_next(mut node: NonNull<Self>, next: *mut Self) {
-///         // SAFETY: by the caller the node is alive and its own.
+///         // SAFETY: 1 of `set_next`: the node is alive and belongs to the caller.
 ///         unsafe { node.as_mut() }.next = next;
 ///     }
 /// }
