@@ -32,8 +32,5 @@ mod storms;
 mod supervision;
 #[path = "testing/timings.rs"]
 mod timings;
-#[cfg(feature = "tracing")]
-#[path = "testing/traces.rs"]
-mod traces;
 #[path = "testing/ward.rs"]
 mod ward;

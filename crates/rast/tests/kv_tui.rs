@@ -1,5 +1,5 @@
 //! The screen of `kv --tui`, drawn into memory.
-#![cfg(all(feature = "msgpass", not(rast_loom)))]
+#![cfg(all(feature = "msgpass", feature = "timers", not(rast_loom)))]
 #![allow(dead_code, reason = "the parts offer what the whole example uses")]
 
 #[path = "../examples/kv/screen.rs"]

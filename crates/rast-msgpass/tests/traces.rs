@@ -1,4 +1,8 @@
 //! Spans and events of a graph, as a subscriber gets them.
+//!
+//! A program of its own: `tracing` keeps for the whole process whether an event has a subscriber,
+//! and a test without one may be the first to reach an event.
+#![cfg(all(feature = "testing", feature = "tracing", not(rast_loom)))]
 
 use core::fmt;
 use core::time::Duration;
