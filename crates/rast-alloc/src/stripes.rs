@@ -1,4 +1,4 @@
-//! Stripes: a table of values that is extended on demand, of which a thread claims one that no
+//! Stripes: a table of values that is extended on demand. A thread claims a value that no other
 //! thread holds.
 //!
 //! ```text
@@ -8,10 +8,10 @@
 //!
 //! 1. A place is filled once and never emptied while the stripes are shared, so reading needs no
 //!    protection.
-//! 2. A value is entered when all known ones are held. So there are as many as threads were ever
-//!    inside at once.
+//! 2. A value is added when all known ones are held. So there are as many values as the greatest
+//!    number of threads that held one at the same time.
 //! 3. Values that find no place are in a list ([`crate::registry`]). So no thread waits for a
-//!    place: not if more threads are inside than there are places, and not in the child of a
+//!    place: not if more threads hold a value than there are places, and not in the child of a
 //!    `fork`, where stripes stay held forever.
 
 use core::ptr::{self, NonNull};

@@ -33,8 +33,8 @@ pub enum OnPanic {
 /// How often and when a processor is replaced whose handler panicked; for
 /// [`Builder::restart`](crate::Builder::restart).
 ///
-/// Restarts are counted over a time. The first in that time waits for the first delay, each
-/// further one for twice the delay before, up to the longest. One panic more than the limit
+/// Restarts are counted over a period. The first restart in a period waits for the first delay,
+/// each further one for twice the previous delay, up to the longest. One panic more than the limit
 /// retires the processor, or stops the graph.
 ///
 /// ```

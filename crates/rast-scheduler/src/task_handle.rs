@@ -22,8 +22,9 @@ impl core::error::Error for Finished {}
 
 /// A handle of a task: wakes, signals and aborts it, from any thread, at any time.
 ///
-/// It does not keep the task from ending. Once the task is finished, also because its scheduler was
-/// dropped, every call returns [`Finished`]. A handle keeps the task's memory, but not its body.
+/// A handle does not keep the task from ending, nor its body from being dropped; it only keeps the
+/// task's memory. Once the task is finished, also because its scheduler was dropped, `wake`,
+/// `signal` and `abort` return [`Finished`].
 ///
 /// All calls are lock-free, except that a call that finds a sleeping worker takes that worker's
 /// parking lock for some instructions and makes a system call.

@@ -11,8 +11,8 @@
 //!   costs one load, and [`ManualClock`] for tests. [`ThreadClock`] counts only while its thread
 //!   runs.
 //! - [`TscClock`]: the processor's counter as a clock; its [`Interval`] contains the true time.
-//! - [`Tick`]: a word in which a loop publishes its last clock reading. It is one of the
-//!   [`Guard`]s, from which a timer sees that little time has passed.
+//! - [`Tick`]: a word in which a loop publishes its last clock reading. A tick is a [`Guard`]: a
+//!   timer that finds the word unchanged knows that little time has passed.
 //! - [`PeriodicTimer`]: the time since the last call.
 //! - [`StartFinishTimer`]: the total duration of pairs of calls, with an error bound.
 //! - `LatencyHistogram` (feature `histogram`): percentiles of pairs, cheap enough for production.
@@ -73,13 +73,14 @@
 //! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
 //! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
 //! - Waiting: never early, and a call at τ + δ past the deadline fires.
-//! - Counter: the interval contains what the reference clock shows, under two assumptions that each
-//!   anchor (a comparison of the two) tests; the clock never runs backwards.
+//! - Counter: the interval contains the time of the reference clock, under two assumptions. Each
+//!   anchor, which is a comparison of counter and reference clock, tests both assumptions. A
+//!   `TscClock` never runs backwards.
 //! - Stores: a value is due at its deadline and not before, and values leave in deadline order
 //!   (except by `expire_unordered`). A stale handle names nothing. A panic in a callback loses one
 //!   value.
-//! - Remote: each accepted value is fired, cancelled, or dropped with its owner, exactly one of
-//!   these, and a cancel returns at once which.
+//! - Remote: each accepted value is fired, cancelled, or dropped with its owner, exactly once. A
+//!   cancel returns at once whether it cancelled the value.
 //!
 //! - Progress: timers and stores belong to one thread. A tick is read with one load; publishing is
 //!   a load and a `fetch_max`. Each store documents its cost, and allocates only when it grows.
@@ -96,10 +97,9 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): [`MonotonicClock`], [`BootClock`] and [`ThreadClock`] on Linux
-//!   and Android (brings `libc` there), [`TscClock`], [`Ticker`],
-//!   [`at_site!`]. Without it the crate is `no_std` with
-//!   `alloc`.
+//! - `std` (default): [`MonotonicClock`], [`TscClock`], [`Ticker`] and [`at_site!`] on all
+//!   platforms; [`BootClock`] and [`ThreadClock`] on Linux and Android, where it brings `libc`.
+//!   Without `std` the crate is `no_std` with `alloc`.
 //! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
 //!
 //! Runs on every platform of `rast-primitive`, which provides the 64-bit atomics.

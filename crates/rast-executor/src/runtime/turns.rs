@@ -2,9 +2,11 @@
 //!
 //! One turn:
 //!
-//! 1. Move the tasks from other threads to their list.
+//! 1. Move the tasks from other threads to this worker's lists: those of normal priority to the
+//!    list from outside, the others to the lists of their priorities.
 //! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
-//!    worker: its queued tasks are taken if it is in the same poll as at the last check.
+//!    worker. If the other worker is in the same poll as at the last check, take queued tasks and
+//!    the newest task from it.
 //! 3. Take the newest task, at most 3 times in a row and then not for 32 turns; else the next of
 //!    the queue; else search.
 //! 4. Run it.

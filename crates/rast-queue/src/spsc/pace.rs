@@ -1,6 +1,6 @@
 //! Decides when a `pop` that finds the ring empty pauses, so that the producer gets ahead.
 //!
-//! `wait` is the same for batches.
+//! The module `wait` does the same for pops of batches.
 //!
 //! A consumer that is faster than its producer catches up with it. From then on each of its checks
 //! moves the cache line of the tail away from the producer, and each transfer of a line brings only

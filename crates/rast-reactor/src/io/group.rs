@@ -101,14 +101,15 @@ struct Shared {
 /// the reactors that are open, at random. Elsewhere, or where the kernel takes no BPF program, the
 /// listeners share one socket.
 ///
-/// A reactor is turned away by more than `high` active requests, and opened again by fewer than
-/// `low`: see [`Watermarks`] and [`Requests`]. While it is turned away it accepts the connections
-/// that its socket has queued. If all reactors are turned away, none accepts: up to 4,096
+/// New connections are turned away from a reactor when it has more than `high` active requests,
+/// until it has fewer than `low`: see [`Watermarks`] and [`Requests`]. In the meantime it accepts
+/// only the connections that its own socket has already queued; where the listeners share one
+/// socket, it accepts none. If all reactors are turned away, none accepts. Then up to 4,096
 /// connections wait in the queue of each socket, or fewer if the system says so.
 ///
 /// The sockets are closed with the last clone and the last listener, which resets the connections
-/// that were not accepted. No other event loses one: the socket of a listener that is dropped is
-/// accepted from by another reactor of the group.
+/// that were not accepted. Nothing else resets a queued connection: when a listener is dropped,
+/// another reactor of the group accepts from its socket.
 ///
 /// ```
 /// use rast_reactor::io::{ListenerGroup, Watermarks};

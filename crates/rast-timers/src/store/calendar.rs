@@ -27,24 +27,25 @@
 //! | `span` | the width of X in time, 0 without X: `at` lies in X if `at ^ cursor < span` |
 //! | `lane_last` | the greatest deadline that was appended to the lane |
 //! | `late_last` | the greatest deadline in `late` since it was last empty |
-//! | `bar` | a value inserted before this time goes to `late`; equals `cursor`, unless the cursor has gone back |
+//! | `bar` | every value in `late` is before this time; equals `cursor`, unless the cursor has gone back |
 //! | `moved` | the values of `late` from `cursor` to this time have moved to the lists; equals `cursor`, unless the cursor has gone back |
 //! | `wake` | no step has work to do before this time |
 //!
-//! 1. A value at `at ≥ cursor` is in list s of level l: l is the highest digit in which `at` and
-//!    `cursor` differ, s that digit of `at`. Lower levels are earlier, and so are lower lists of
-//!    one level.
+//! 1. A value at `at ≥ cursor` is in list s of level l, except by rules 3, 4 and 7: l is the
+//!    highest digit in which `at` and `cursor` differ, s that digit of `at`. Lower levels are
+//!    earlier, and so are lower lists of one level.
 //! 2. The cursor moves only to the start of the earliest list, or to a time before it; so rule 1
 //!    holds without moving a value.
-//! 3. While X is being split, the cursor is at its start. The levels below X's contain only values
-//!    from X, and a value inserted in X's range is appended to X. So values with the same deadline
-//!    stay in order.
+//! 3. While X is being split, the cursor is at the start of X. The levels below the level of X
+//!    contain only values that were moved from X. A value inserted in the range of X is appended to
+//!    X. So values with the same deadline stay in order.
 //! 4. The lane is sorted. A value in the lane was inserted before the values elsewhere that have
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
 //! 6. A slot is retired when its generations are used up.
-//! 7. The cursor goes back if a step's `now` is more than `BACK` before it. First the lists whose
-//!    digit no longer differs are joined. Then the values of `late` at or after the cursor move to
+//! 7. The cursor goes back if a step's `now` is more than `BACK` before it. First the lists of all
+//!    levels below the highest digit in which the old and the new cursor differ are joined to one
+//!    list of this level. Then the values of `late` at or after the cursor move to
 //!    the lists in order, one value per step. Until that is done no list is read, and `cursor <=
 //!    moved <= bar`. Meanwhile values from `moved` to `bar` are inserted in `late`, so that values
 //!    with the same deadline stay in order.
