@@ -7,9 +7,9 @@
 //!              +------ Faults ------+-------------> compile_error! at the tokens of each mistake
 //! ```
 //!
-//! A declaration with mistakes is repaired where the intention is clear, and loses its faulty
-//! entries otherwise. The rest is still written, so code that uses the graph adds no errors of its
-//! own about a missing type. The checks that need values, like `burst` past `cap`, are constants in
+//! The parser repairs a mistake in a declaration if the intention is clear, and otherwise drops the
+//! faulty entry. It still writes the rest, so code that uses the graph causes no further errors
+//! about missing types. Checks that need values, such as `burst` above `cap`, are constants in
 //! rast-msgpass.
 
 mod check;

@@ -1,9 +1,9 @@
 //! A typed graph of message processors that spreads itself over threads.
 //!
-//! [`graph!`] declares processors and the messages that go between them; the
-//! declaration is the only way for a message to go, and a send that it does not
-//! allow does not compile. A running graph moves processors between threads by
-//! measured load and traffic: each is a shard of rast-sharder.
+//! [`graph!`] declares processors and the messages that go between them. A send
+//! that the declaration does not allow does not compile. Each processor is a shard
+//! of rast-sharder, so a running graph moves processors between threads by
+//! measured load and traffic.
 //!
 //! # When to use
 //!
@@ -16,7 +16,7 @@
 //!
 //! Parts that come and go by the thousand (use an async runtime or an actor
 //! library); handlers that block, unless they run on workers of their own; a
-//! request that wants its answer in the next line.
+//! handler that needs the answer to a request before it continues.
 //!
 //! # Example
 //!
@@ -70,13 +70,13 @@
 //!
 //! - A handler runs only while every bounded edge that it sends on has room for
 //!   the edge's burst at each receiver, so [`Port::send`] never waits and never
-//!   fails within the burst (1 unless declared). Past it `send` panics and says
-//!   what to declare; [`Port::try_send`] goes on while there is room and then
-//!   gives the message back.
-//! - A handler sends on all edges that leave its processor, unless the edge that
-//!   it handles declares `sends = (Job, Line)`: the others may be full then, and
-//!   with `sends = ()` it never waits. `send` on an edge that is not listed
-//!   panics, and `try_send` takes the room that there is.
+//!   fails within the burst (1 unless declared). A `send` past the burst panics and
+//!   says what to declare; [`Port::try_send`] sends while there is room, and otherwise
+//!   returns the message.
+//! - A handler may send on all edges that leave its processor, unless the edge of
+//!   its message declares `sends = (Job, Line)`. Then only the listed edges must
+//!   have room, and with `sends = ()` the handler never waits for room. `send` on an
+//!   edge that is not listed panics, and `try_send` uses the room that there is.
 //! - An edge with `route = any` needs room at one receiver, and
 //!   [`any`](Port::any) finds one with room.
 //! - A cycle of bounded edges, each sent on by the handlers of the one before,
@@ -92,49 +92,47 @@
 //!   edge.
 //! - The handler of a request answers it by [`Port::send`], or takes its
 //!   [`ReplyTo`] by [`Cx::reply_to`], to be kept in the processor's state and
-//!   answered later. One that does neither, and a token that is dropped, gives
-//!   the client its credit back without an answer.
+//!   answered later. If the handler does neither, or a token is dropped, the client
+//!   gets its credit back without an answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
 //!   many threads and tasks receive from one lane.
 //! - Handlers that [block](Builder::blocking) run on workers of their own.
-//! - A thread [asks](IngressSender::ask) by a message that carries the way back of its answer:
-//!   [`Ask`].
+//! - A thread outside sends a request by [`IngressSender::ask`]; its message, an [`Ask`], contains
+//!   the slot for the answer.
 //! - A [`Viewer`] reads counts, histograms, report and assignment, and draws the graph, from any
 //!   thread.
 //!
 //! # Time
 //!
-//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a
-//!   time, which arrives from [`Timer`]; [`Cx::wake_at`] asks for a ping. Never
-//!   early. A drain or a stop cancels them and counts them.
-//! - [`Builder::clock`] sets the one clock for all of it.
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later
+//!   time; the message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping. None of them
+//!   is early. A drain or a stop cancels timers and counts them.
+//! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
 //!
 //! # Guarantees
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending,
 //!   each once. What is accepted is handled, or counted in the [`Report`] and
 //!   offered to [`Builder::on_undelivered`].
-//! - Handlers of one instance run one after the other, each seeing what the
-//!   earlier ones wrote, whatever threads they are on.
-//! - After [`Builder::start`] a message allocates nothing, except in unbounded
-//!   edges and at ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock
-//!   for each pair, which is held for the time of a move; the first message of a pair allocates its
-//!   `cap` slots. Other edges of up to [`PAIRS_MAX`]
-//!   pairs of instances are
-//!   single-producer rings owned by their ends: no lock and no atomic
-//!   read-modify-write. Others have one inbox per receiver: one read-modify-write
-//!   for each chunk of a pair.
+//! - Handlers of one instance run one after the other. Each sees what the earlier
+//!   ones wrote, also on another thread.
+//! - After [`Builder::start`] a message allocates nothing, except in unbounded edges and at
+//!   ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock for each
+//!   pair, and the lock is held for the time of a move; the first message of a pair allocates the
+//!   pair's `cap` slots. Other edges of up to [`PAIRS_MAX`] pairs of instances are single-producer
+//!   rings owned by their ends: no lock and no atomic read-modify-write. Others have one inbox per
+//!   receiver: one read-modify-write for each chunk of a pair.
 //! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: a sender wakes the receiver,
 //!   and a receiver that makes room wakes the sender. The arguments are in
 //!   `docs/algorithms/msgpass.md` of the repository, the models in
 //!   `tests/loom.rs`.
-//! - A panic in a handler costs the message in hand and is reported. [`OnPanic`] says for each
-//!   processor what follows, or [`Restart`] with a factory. With `panic = "abort"` a panic ends
-//!   the process.
+//! - A panic in a handler loses the message that it handles, and is reported. For each processor,
+//!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
+//!   ends the process.
 //! - [`Handle::drain`] handles everything that was accepted and has processors
-//!   [flush](Process::flush), upstream first, or says what it could not;
+//!   [flush](Process::flush), upstream first, or returns an error that says what is left;
 //!   [`Handle::stop`] ends a graph between two messages. Both give the processors'
 //!   states back: [`Report::take_states`].
 //!

@@ -1,4 +1,4 @@
-//! A core per thread: reactors that call each other, and what a service needs at its edge.
+//! One thread per core: reactors that call each other, with I/O, locks and limits for services.
 //!
 //! # What is here
 //!
@@ -9,19 +9,19 @@
 //! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
 //! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
-//!   and [`retry`] runs the scope again after one was refused.
+//!   and [`retry`] runs the scope again after a deadlock was refused.
 //! - [`registry`]: resources that one reactor changes and all read, without a fence.
 //! - [`Lane`] and [`fire_at`]: timers for equal timeouts and for callbacks, beside the executor's
 //!   sleeps.
-//! - [`Gate`], [`Limiter`], [`Breaker`]: how many at once, how many per second, and whether at all.
+//! - [`Gate`], [`Limiter`], [`Breaker`]: limit how many tasks run at once and how many begin per
+//!   second, and stop calls to a service that fails.
 //! - [`all_results`]: several futures at once in one task.
 //!
 //! # When to use it, and when not
 //!
 //! Use it where each piece of state has one thread that writes it, and tasks on other threads ask
 //! that thread. State that stays on a thread needs no lock.
-//! Where tasks have no home, a runtime whose workers steal from each other spreads load by itself:
-//! `rast-executor`.
+//! Where any thread may run a task, use `rast-executor`, whose workers steal tasks from each other.
 //!
 //! # Example
 //!
@@ -41,26 +41,26 @@
 //!
 //! # Guarantees
 //!
-//! - A closure that was sent to a reactor is called or dropped there, once; if that reactor has
-//!   stopped, it is dropped by its sender. Its caller learns which.
-//! - Calls from one reactor to another that have not begun are at most 1,024. A call that waits for
-//!   its turn delays only its caller, and calls nested in each other cannot deadlock.
+//! - A closure that was sent to a reactor is called or dropped there, once. If that reactor has
+//!   stopped, the sender drops the closure. The caller learns what happened.
+//! - From one reactor to another at most 1,024 calls are sent and not begun. A call that waits for
+//!   a credit delays only its caller, and calls nested in each other cannot deadlock.
 //! - A panic stays in its task or call, and its caller gets the payload.
-//! - Giving a call up, by dropping its future, is always sound: what has not begun is dropped, what
-//!   has begun ends at its next await.
+//! - Dropping the future of a call is always sound: a call that has not begun is dropped, and a
+//!   running call ends at its next await.
 //! - At most 65,536 tasks of a policy are queued in the pool, unless its builder sets another
-//!   capacity. None is overtaken for ever: a task that has waited for one second goes before the
-//!   others on the threads that may run it.
+//!   capacity. No task waits forever behind others: one that has waited for a second goes before
+//!   the others on the threads that may run it.
 //! - A wait for a lock is refused if, and only if, it would be part of a deadlock.
-//! - A commit of resources is seen whole, by transactions that begin after it was applied; what a
-//!   transaction sees is not destroyed while it is open.
+//! - A transaction sees all of a commit that was applied before the transaction began, and nothing
+//!   of a later one. What a transaction sees is not destroyed while it is open.
 //!
 //! Progress: a call takes locks that no thread holds for more than some instructions.
 //!
 //! # Features and platforms
 //!
 //! - `io` (default): [`io`]; brings `mio`, `socket2`, and on Linux `io-uring` and `libc`.
-//! - `futures-io`, `tokio`, `hyper`: those of [`executor`].
+//! - `futures-io`, `tokio`, `hyper`: as in [`executor`].
 //!
 //! Runs where std has threads; threads are bound to cores where `core_affinity` can.
 //! How it works, with the arguments: `docs/algorithms/reactor.md` of the repository.

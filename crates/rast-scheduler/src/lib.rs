@@ -52,15 +52,15 @@
 //!   Several signals may be received as one.
 //! - A deadline never fires early. It is exact to the nanosecond of the clock; its lateness depends
 //!   on the system and on the running steps.
-//! - A call through a handle of a finished task returns [`Finished`], from any thread, also after
-//!   the scheduler was dropped.
+//! - To wake, signal or abort a finished task through its handle returns [`Finished`], from any
+//!   thread, also after the scheduler was dropped.
 //! - A ready task runs before another one of its priority in the same queue runs twice. A worker
 //!   checks deadlines and posts after at most [`batch`](Builder::batch) steps. [`Priority`]
 //!   documents how long a low one waits.
 //! - Panics are caught, and returned by a join. [`Scheduler::stop`] returns the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
-//!   which takes its parking lock for some instructions. A thread that is suspended during a
-//!   wake-up delays at most the worker that it wakes; elsewhere it delays no other task. A step
+//!   which takes the worker's parking lock for some instructions. A thread that is suspended during
+//!   a wake-up delays at most the worker that it wakes; elsewhere it delays no other task. A step
 //!   that blocks delays no other task while another worker is free.
 //! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
 //!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing

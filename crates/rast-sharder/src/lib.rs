@@ -1,9 +1,9 @@
-//! Shards over workers: who owns which shard, moved while running.
+//! Runs shards on workers, and moves shards between workers by measured load.
 //!
 //! A [`Sharder`] runs the code of a [`Controller`] for each of a fixed number
 //! of shards on a fixed number of threads. Each shard belongs to one worker at
-//! a time, so its state is plain `&mut`; from epoch to epoch measured loads
-//! decide which worker that is, and only what must move moves.
+//! a time, so its state is plain `&mut`. In each epoch the measured loads
+//! decide which worker has which shard; most shards stay where they are.
 //!
 //! # When to use
 //!
@@ -82,19 +82,19 @@
 //!
 //! # Guarantees
 //!
-//! - A shard is run by one worker at a time; calls for it see what earlier
-//!   ones wrote.
+//! - A shard is run by one worker at a time; each call for a shard sees what
+//!   earlier calls for it wrote.
 //! - No thread waits for another inside the protocol: a call that takes long
 //!   delays the shards of its own worker, and the next epoch, and nothing else.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
 //!   soon as the running calls return.
-//! - Panics of user code are contained, recorded and answered by policy; a
+//! - Panics of user code are contained and recorded, and a policy decides what follows; a
 //!   balancer that panics or returns nonsense leaves the assignment in force.
 //!   With `panic = "abort"` the first panic ends the process instead.
 //! - `run` gives the controller and every shard's state back.
 //! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.
-//!   What wakes a worker that sleeps takes that worker's parking lock for some
-//!   instructions and enters the system; everything else is lock-free.
+//!   A call that wakes a sleeping worker takes that worker's parking lock for some
+//!   instructions and makes a system call; everything else is lock-free.
 //! - No lost wake-up: see `docs/algorithms/sharder.md` and its loom models.
 //!
 //! # Features

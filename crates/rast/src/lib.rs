@@ -2,9 +2,9 @@
 //! low, steady latency: databases, ad servers, trading systems, game back ends.
 //!
 //! At its top is a typed graph of message processors.
-//! Worker threads run the processors and move them between each other while the graph runs, so
-//! that load is even and processors that talk a lot share a core.
-//! Each crate beneath is useful alone, and this one re-exports them all: it holds no code.
+//! Worker threads run the processors. While the graph runs, processors move between workers, so
+//! that the load is even and processors that exchange many messages share a core.
+//! Each crate beneath is useful alone. This crate re-exports them all, and contains no code.
 //!
 //! # The tower
 //!
@@ -28,8 +28,8 @@
 //! `conflate`, only the newest value per key; `executor`, an async runtime, and on it `reactor`, a
 //! core per thread.
 //!
-//! A crate knows the one directly beneath it and re-exports all that is below, so
-//! `rast_sharder::queue` and `rast::queue` are the same crate and versions cannot drift apart.
+//! Each crate depends on the crate directly beneath it and re-exports all crates below. So
+//! `rast_sharder::queue` and `rast::queue` are the same crate, in one version.
 //!
 //! # Pick a crate
 //!
@@ -40,12 +40,12 @@
 //! | to time every message without a clock reading for each, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
 //! | many small tasks that wait for deadlines, wake-ups and signals | `rast-scheduler` | [`scheduler::Scheduler`] |
-//! | of fast updates only the newest per key | `rast-conflate` | [`conflate::Conflator`] |
+//! | only the newest of many fast updates per key | `rast-conflate` | [`conflate::Conflator`] |
 //! | a thread per core, calls between them, a background pool, locks and guards | `rast-reactor` | [`reactor::Reactors`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
 //! | an unbounded queue with one thread on a side, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
-//! | allocation figures that stay true when another thread frees | `rast-alloc` | [`alloc::RastAlloc`] |
+//! | allocation statistics that stay correct when another thread frees the memory | `rast-alloc` | [`alloc::RastAlloc`] |
 //! | parking, event counts and tagged pointers that loom can check | `rast-primitive` | [`primitive::Parker`], [`primitive::EventCount`], [`primitive::TaggedPtr`] |
 //! | several of these under one name | `rast` | the [features](#features) below |
 //!
@@ -54,8 +54,8 @@
 //! - The work is a plain data-parallel loop: a fork-join pool is simpler.
 //! - The program waits for thousands of mostly idle peers: an async runtime fits better, such as
 //!   [`executor`] with its feature `io`.
-//! - Processors are created and wired while the program runs: the graph is fixed at compile time,
-//!   which is what lets the compiler refuse a send that no edge allows.
+//! - Processors are created and connected while the program runs: the graph is fixed at compile
+//!   time, so that the compiler can reject a send for which no edge is declared.
 //!
 //! # Example
 //!
@@ -124,9 +124,9 @@
 //!
 //! # Guarantees
 //!
-//! - Misuse by safe code does not compile, or is an error value that hands the item back.
-//! - Nothing that was accepted is lost; what could not be delivered is counted in the report.
-//! - Everything is bounded, or says in its name or its docs that it is not.
+//! - Misuse by safe code does not compile, or returns an error that contains the item.
+//! - No accepted item is lost silently: a message that is not handled is counted in the report.
+//! - Everything is bounded; an unbounded type or option says so in its name or its docs.
 //! - No lock and no allocation on a hot path, unless an item's docs say when.
 //! - Every atomic ordering is argued beside the operation and has a row in `docs/verification.md`,
 //!   with the loom model that fails when it is weakened, or the reason why none can.
@@ -171,7 +171,7 @@
 //! Linux on x86-64 is tested; aarch64, macOS and Windows are in the public CI file.
 //! Without `std` the features `alloc`, `queue` and `timers` need only an allocator, and
 //! `tests/no-std` links them so.
-//! The least supported Rust version is 1.91; it moves only with a minor release.
+//! The minimum supported Rust version is 1.91; only a minor release raises it.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
