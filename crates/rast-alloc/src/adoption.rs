@@ -4,23 +4,23 @@
 //!   top │ heap, count │ ─► heap ─► heap ─► null
 //! ```
 //!
-//! It is a Treiber stack, so that a search for a heap does not visit those in use. Heaps are never
+//! It is a Treiber stack, so that a search for a heap does not visit heaps in use. Heaps are never
 //! unmapped, so the link of a heap that another thread has just popped may still be read. Every
 //! change increments the count, so the compare-exchange of the reader then fails.
 //!
-//! A heap on the stack is only an offer: the thread that pops it must claim its mailbox. So a heap
-//! that is in use may be offered. But each heap that no thread holds must be offered, except a
-//! parked one (rule 3):
+//! A heap on the stack is only an offer: the thread that pops it must claim the heap's mailbox. So
+//! a heap that is in use may be offered. But each heap that no thread holds must be offered, except
+//! a parked one (rule 3):
 //!
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.
 //! 2. A thread that releases a heap first releases it, then offers it. A thread that pops an offer
 //!    first clears the flag, then tries to claim the heap. Both change the flag by a swap. If the
-//!    offer's swap is first, the popping thread sees that the heap was released. If it is second,
-//!    the offering thread finds the flag cleared and pushes the heap.
+//!    offer's swap is first, the popping thread sees that the heap was released. If the offer's
+//!    swap is second, the offering thread finds the flag cleared and pushes the heap.
 //! 3. A heap that is parked for its thread is not offered. A thread that ends the parking first
-//!    records that, then offers the heap. If the thread that pops the offer finds the heap held by
-//!    another thread, it drops the offer. By the fences, that other thread sees that the parking
+//!    records the end, then offers the heap. If the thread that pops the offer finds the heap held
+//!    by another thread, it drops the offer. By the fences, that other thread sees that the parking
 //!    has ended, and offers the heap when it releases it.
 
 use core::ptr;

@@ -9,7 +9,8 @@
 //!   4 MiB    │     block     │░░░░░░ 10 MiB ░░░░░░│    grown in place: the cached range follows it
 //! ```
 //!
-//! 1. Adjacent ranges are joined, so that all that a growing block freed serves the next one.
+//! 1. Adjacent ranges are joined, so that the ranges which a growing block has freed can serve its
+//!    next size.
 //! 2. A heap caches at most [`BYTES`] in [`RANGES`] ranges. Further ranges go to the pool for all
 //!    threads ([`crate::pool`]), or to the system if the pool is full. A heap that requested no
 //!    range since the last decay tick puts ranges into the pool first.

@@ -23,12 +23,12 @@
 //!
 //! 1. The two fences are the pair of [`asymmetric::order`] and [`asymmetric::barrier`]: at least
 //!    one of the two threads sees what the other stored. If the owner entered before, the other
-//!    thread sees `is_inside` and leaves the heap alone. If it enters after, it sees the request,
-//!    and the call takes the slow path.
+//!    thread sees `is_inside` and leaves the heap alone. If the owner enters after, it sees the
+//!    request, and the call takes the slow path.
 //! 2. The slow path clears the request by a compare-exchange; the other thread takes the heap by
-//!    one. So only one of them gets it.
+//!    another. So only one of the two threads gets the heap.
 //! 3. No two requests are equal. So a thread that is preempted between its load of `is_inside` and
-//!    its compare-exchange takes the heap only if its state has not changed meanwhile.
+//!    its compare-exchange takes the heap only if the state has not changed meanwhile.
 //! 4. While the state is in use or a request, the mailbox counts as held. The thread that took the
 //!    heap is its holder, and releases it as any holder does. The owner then claims the mailbox, as
 //!    for a heap that it parked itself.

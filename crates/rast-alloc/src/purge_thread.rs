@@ -15,8 +15,8 @@
 //! 2. The call that found the surplus first leaves its heap, and then starts the thread, through
 //!    the C library and with all signals blocked. The thread allocates nothing, takes no lock and
 //!    uses no thread-local, so that the loader may hold its locks while it stops the thread.
-//! 3. It ends before `RastAlloc::set_purge_delay(None)` returns, and before its library is unloaded
-//!    or the process has ended.
+//! 3. The thread ends before `RastAlloc::set_purge_delay(None)` returns, and before its library is
+//!    unloaded or the process has ended.
 
 use core::ffi::c_void;
 use core::ptr;

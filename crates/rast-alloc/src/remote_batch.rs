@@ -17,7 +17,8 @@
 //! header.
 //!
 //! In a hardened build the word with the count also contains a seal: a keyed digest of the count,
-//! the distances and the batch header's address. The owner checks it before it follows any of them.
+//! the distances and the batch header's address. The owner checks the seal before it follows a
+//! distance.
 //!
 //! The freeing thread writes only to batch headers. The owner reads one cache line for thirteen
 //! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of one. To

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | 0-2 | state, see [`State`] |
 //! | 3 | RUNNING: a consumer runs the key; only that consumer takes values for its handler |
-//! | 4 | DIRTY: another consumer cleared the key's mark while it ran; the running one sets it again |
+//! | 4 | DIRTY: another consumer cleared the key's mark while the key ran; the running consumer sets the mark again |
 //! | 5 | DEFERRED: a consumer keeps the key until its pace allows the next handling, and has a pin |
 //! | 6 | OWNED: the only handle of the key exists |
 //! | 8-31 | number of pins: threads that use the key, handles, deferrals |

@@ -13,11 +13,11 @@
 //! Rules. A superfluous mark costs a check; a missing mark loses a value.
 //!
 //! 1. A producer publishes its value by a read-modify-write, fences, and then goes from the leaf to
-//!    the root: it tests each bit on the way and sets those that are clear. It always goes on to
-//!    the root, so that it does not depend on another producer.
+//!    the root: it tests each bit on the way and sets those that are clear. The producer always
+//!    goes on to the root, so that it does not depend on another producer.
 //! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
 //! 3. A consumer that finds a word empty clears its bit in the level above, fences, and loads the
-//!    word again. If it is not empty, the consumer sets the bit again.
+//!    word again. If the word is not empty, the consumer sets the bit again.
 //!
 //! Testing before setting is sound by the store-buffer argument. Consider the fence of the producer
 //! (1) and that of the consumer that cleared the bit (2 or 3). If the producer's is first, the

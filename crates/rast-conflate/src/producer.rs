@@ -174,8 +174,6 @@ where
     /// # Errors
     ///
     /// If the conflator is closed, or full. The error contains the value, as in `put`.
-    ///
-    /// If the conflator is closed, or full. The value comes back.
     pub fn put_key(&mut self, key: &K, value: V) -> Result<(), PutError<V>>
     where
         K: Clone,

@@ -9,12 +9,13 @@
 //!
 //! Rules:
 //!
-//! 1. One word decides. A ring before the begin of a sleep is found by that begin, and the sleep
-//!    does not happen. A ring after it finds where the thread sleeps, and ends that sleep.
-//! 2. Both ends of a sleep are left a token, in the parker or in the poll, so a ring between the
-//!    begin and the call that sleeps is not lost.
-//! 3. A ring publishes what was written before it: the end of the sleep reads the word that it
-//!    wrote.
+//! 1. One word decides. If the bell rings before a sleep begins, the thread finds that when it
+//!    begins to sleep, and does not sleep. A later ring finds where the thread sleeps, and ends the
+//!    sleep.
+//! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring between the
+//!    begin of a sleep and the call that sleeps is not lost.
+//! 3. A ring publishes what was written before it: the end of the sleep reads the word that the
+//!    ring wrote.
 
 use core::fmt;
 use core::task::Waker;

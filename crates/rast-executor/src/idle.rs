@@ -24,10 +24,9 @@
 //!   the worker sees the new epoch; or after it, and N5 sees the worker in the list.
 //! - **C** (a queued task is seen): by the fences N2 and S3, either S4 sees the task, or N3 sees
 //!   that the worker is not active, and B applies. If N3 returns because a worker searches, that
-//!   worker will find the task, or go through S2 to S4 itself. If it ends its search with another
-//!   task as the last searcher, it checks again and wakes a worker (`found`). If it is not the
-//!   last, it queues its other tasks before it ends its search, so that S4 of a later searcher sees
-//!   them.
+//!   worker will find the task, or go through S2 to S4 itself. If it is the last searcher and finds
+//!   another task, it checks again and wakes a worker (`found`). If it is not the last searcher, it
+//!   queues its other tasks before it ends its search, so that S4 of a later searcher sees them.
 //! - **D** (no deadlock): if all workers sleep, all queues are empty. A queued task has a notifier,
 //!   to which C applies.
 //!

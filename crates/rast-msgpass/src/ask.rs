@@ -76,9 +76,9 @@ impl<A> Slot<A> {
 /// A request `M` from outside of the graph, which is answered by an `A`: the message of an edge
 /// from ingress.
 ///
-/// [`IngressSender::ask`] sends it and waits for the answer. The handler takes it apart and answers
-/// by the [`Reply`]: at once, or later, from any processor or thread. If the `Reply` is dropped,
-/// the handler panics, or the graph ends, the asking thread gets an error.
+/// [`IngressSender::ask`] sends it and waits for the answer. The handler takes the `Ask` apart and
+/// answers by the [`Reply`]: at once, or later, from any processor or thread. If the `Reply` is
+/// dropped, the handler panics, or the graph ends, the asking thread gets an error.
 ///
 /// An ask costs an allocation, the send to the door, and the wake-up of the asking thread.
 ///

@@ -1,5 +1,5 @@
-//! A queue per pair of instances under a lock, for edges whose rule a ring cannot keep: a sender
-//! that drops the oldest message, and capacity in bytes.
+//! A queue under a lock for each pair of instances, for edges whose rule a ring cannot keep: to
+//! drop the oldest message, or to bound the bytes.
 //!
 //! ```text
 //!   sender                      Mutex                          receiver

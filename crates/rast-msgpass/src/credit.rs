@@ -182,8 +182,6 @@ impl Credit {
 ///
 /// If `replicas` is zero, or more than `u32::MAX`.
 ///
-/// When `replicas` is zero, or more than `u32::MAX`.
-///
 /// ```
 /// use rast_msgpass::replica_of;
 ///
@@ -206,7 +204,7 @@ pub const fn replica_of(key: u64, replicas: usize) -> usize {
 ///
 /// # Panics
 ///
-/// When `replicas` is zero, or more than `u32::MAX`.
+/// If `replicas` is zero, or more than `u32::MAX`.
 ///
 /// ```
 /// use rast_msgpass::consistent_replica_of;

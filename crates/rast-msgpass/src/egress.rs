@@ -635,26 +635,27 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         None
     }
 
-    /// Has `waker` called when the lane may have got messages, once until
-    /// [`drain`](Self::drain) or [`try_recv`](Self::try_recv) finds it empty;
-    /// also when the lane ends. It is called at once for what may be there.
+    /// Registers `waker`, which is called when the lane may have messages, and when it has ended.
+    /// After a call it is not called again until [`drain`](Self::drain) or
+    /// [`try_recv`](Self::try_recv) finds the lane empty. It is also called at once, because
+    /// messages may be queued already.
     ///
-    /// It is called by the graph's workers between two turns, so it must be
-    /// short: write to an event descriptor, unpark a thread.
+    /// The graph's workers call it between two turns, so it must be short: write to an event
+    /// descriptor, unpark a thread.
     ///
-    /// It takes the place of an earlier one. A panic of it is in the report, and keeps no other
-    /// lane from being told.
+    /// It replaces an earlier waker. A panic of the waker is recorded in the report, and other
+    /// lanes are still notified.
     pub fn set_waker(&mut self, waker: impl Fn() + Send + Sync + 'static) {
         let waker: Waker = Arc::new(Box::new(waker));
         self.replace_waker(Arc::clone(&waker));
         waker();
     }
 
-    /// Receives, or has the task woken when something may be there; also when the lane ends. For
-    /// any runtime.
+    /// Receives, or registers the task, which is woken when the lane may have messages or has
+    /// ended. For any runtime.
     ///
-    /// The task takes the place of a [waker](Self::set_waker). Polled by one task, it replaces
-    /// nothing and takes no lock.
+    /// The task takes the place of a [waker](Self::set_waker). Further polls by the same task
+    /// replace nothing and take no lock.
     ///
     /// # Errors
     ///

@@ -453,21 +453,21 @@ impl<G: Graph> Handle<G> {
         self.run.report()
     }
 
-    /// Lets everything that was accepted be handled, then stops.
+    /// Waits until every accepted message was handled, then stops the graph.
     ///
-    /// Ingress closes and pings end; what is in the graph goes on, until all
-    /// that was sent has been handled, and no message to egress waits for room. Then
-    /// processors are asked to [`flush`](crate::Process::flush), upstream first. Blocking, at
-    /// most about `deadline` and the time of the handlers under way.
+    /// Ingress closes and pings end. Handlers run until every message that was sent has been
+    /// handled, and no message to egress waits for room. Then processors are asked to
+    /// [`flush`](crate::Process::flush), upstream first. Blocking, for at most about `deadline`
+    /// plus the time of the running handlers.
     ///
     /// # Errors
     ///
-    /// [`DrainError`] when the graph could not come to rest, or messages that were accepted
-    /// reached no handler, because their processor was retired; it says why, and the report in
-    /// it what was lost. At once, where a handler of the same graph calls.
+    /// [`DrainError`] if the graph could not come to rest, or if accepted messages reached no
+    /// handler because their processor was retired. The error says why, and its report says what
+    /// was lost. If a handler of the same graph calls, the error is returned at once.
     ///
-    /// With `Ok` each message reached its handler. The report says which handlers panicked with
-    /// one in hand, and what left by a lane without a receiver.
+    /// With `Ok` each message reached its handler. The report says which handlers panicked, and how
+    /// many messages left by a lane without a receiver.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
         let stages = stages::<G>();
         let (mut settled, mut blocked) = (Err(DrainCause::Handler), None);

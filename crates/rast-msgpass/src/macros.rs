@@ -51,8 +51,8 @@
 /// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
 ///
 /// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
-/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). From ingress a sender chooses
-/// itself, and to egress `drop_newest` and `reject` are the ones that there are.
+/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). At ingress the sender chooses by
+/// its call. An edge to egress accepts only `drop_newest` and `reject`.
 ///
 /// `bytes = N` bounds what waits between a pair by the [`Weight`](crate::Weight) of the messages,
 /// in addition to `cap`; it goes with `reject`, `drop_newest`, `drop_oldest` or none of them, and
@@ -60,16 +60,16 @@
 /// pair of instances, however many there are. A queue allocates its `cap` slots, each of the size
 /// of a message and a word, with its first message. `high` has the receiver take the messages of
 /// this edge first: a turn handles up to a batch of each `high` edge, and then of the others a
-/// sixteenth of a batch, or all if the `high` edges are empty; they are looked at again after 8
-/// messages. Without such an edge a processor has no cost for it.
+/// sixteenth of a batch, or all if the `high` edges are empty; the `high` edges are checked again
+/// after 8 messages. Without such an edge a processor has no cost for it.
 ///
-/// A processor that begins by itself, by a ping, a timer or `on_start`, says `[source]`.
-/// One to which no edges lead from ingress or from a source does not compile.
+/// A processor that begins by itself, by a ping, a timer or `on_start`, is declared with
+/// `[source]`. A processor to which no edges lead from ingress or from a source does not compile.
 ///
 /// Documentation comments may be above every entry.
 ///
 /// The graph's type gets `PROCESSORS`, `EDGES`, `builder(..)` (one argument per
-/// processor, in order; replicas by anything that iterates over them), `dot()`
+/// processor, in order; for replicas an iterator over them), `dot()`
 /// and `mermaid()`. A number of replicas outside of the declared bounds is
 /// [`BuildError::Replicas`](crate::BuildError::Replicas).
 ///

@@ -7,8 +7,8 @@
 //!     └─ waker ──►  Line: the receivers that wait  ──► wakes the first of them
 //! ```
 //!
-//! A receiver takes the lock for a look at the lane. The lane calls its waker once until a look
-//! finds it empty (`egress.rs`), and the waker wakes one receiver. So the receivers wake each
+//! A receiver takes the lock and checks the lane: a *look*. The lane calls its waker once until a
+//! look finds it empty (`egress.rs`), and the waker wakes one receiver. So the receivers wake each
 //! other:
 //!
 //! 1. A receiver that takes a message while others wait looks whether there is more, under the
@@ -130,11 +130,11 @@ impl<M, W: Wake> End<M, W> {
 /// Receives messages of type `M` that leave the graph on one lane, beside other receivers of the
 /// same lane: from [`EgressReceiver::share`].
 ///
-/// Each message goes to one receiver. Clone it for each thread or task; one clone may also be
-/// used by several at a time. The order of each sending instance is kept in the order in which
-/// messages are taken. The lane ends for all receivers when the graph has ended and everything was
-/// taken. When the last receiver is dropped before, what is sent counts as undelivered and holds
-/// no thread up.
+/// Each message goes to one receiver. Clone it for each thread or task; one clone may also be used
+/// by several at a time. The order of each sending instance is kept in the order in which messages
+/// are taken. The lane ends for all receivers when the graph has ended and everything was taken. If
+/// the last receiver is dropped earlier, later messages count as undelivered, and no sender waits
+/// for room.
 ///
 /// A message costs what it costs a single receiver, and a lock that all receivers share;
 /// [`recv_many`](Self::recv_many) takes it once for many messages. Where one thread keeps up,

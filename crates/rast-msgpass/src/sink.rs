@@ -19,16 +19,16 @@ use crate::sharder::{self, ShardId};
 /// Sends messages of type `M` to one instance of a processor, as a `Sink` of futures-sink: from
 /// [`IngressSender::sink`] or [`IngressPort::sink`].
 ///
-/// Bound to no runtime. It is ready when it has reserved room in the door, so a full door slows
-/// the task that sends. The reservation returns when the sink is closed or dropped, and other
-/// senders that wait are woken. A flush has nothing to do: what `start_send` accepted is in the
-/// door. A clone has a reservation of its own.
+/// It works with any runtime. The sink is ready when it has reserved room in the door, so a full
+/// door slows the task that sends. The reservation returns when the sink is closed or dropped, and
+/// other senders that wait are woken. A flush has nothing to do: what `start_send` accepted is in
+/// the door. A clone has a reservation of its own.
 ///
-/// A sink that is ready and sends nothing keeps its place from all other senders. So many idle
-/// sinks as the door has room for stop them.
+/// A sink that is ready and sends nothing keeps its place from all other senders. So as many idle
+/// sinks as the door has places stop all other senders.
 ///
-/// A drain waits for no reservation: the sink is closed then, and says so at the next
-/// `poll_ready`.
+/// A drain does not wait for reservations. It closes the sink, whose next `poll_ready` returns
+/// [`Closed`].
 ///
 /// The error is [`Closed`]; it has the message that `start_send` was given.
 ///

@@ -9,8 +9,9 @@
 //!    that came before it entered is not missed: the look finds what the wake-up was for.
 //! 2. A wake-up takes a task out of the list. The task has to look, or to pass the wake-up on: a
 //!    future that is dropped wakes the next task.
-//! 3. A stream or a sink may live on and be polled no more, for example after `select!` chose
-//!    another branch. Then it does neither. So a wake-up that meets one also wakes the next task.
+//! 3. A stream or a sink may be kept without being polled, for example after `select!` chose
+//!    another branch. Then it neither looks nor passes the wake-up on. So a wake-up of a stream or
+//!    a sink also wakes the next task.
 //!
 //! Wakers are cloned, called and dropped outside of the lock, because they are user code. A panic
 //! of a waker is contained: it belongs to its task alone.

@@ -16,8 +16,8 @@
 //!
 //! [`TestCx`] runs one processor of a graph alone.
 //!
-//! It does not show handlers of several workers at the same time: one turn ends before the next one
-//! starts, so within a turn everything happens in the order of one thread.
+//! A test graph does not run handlers of several workers at the same time: one turn ends before the
+//! next one starts, so within a turn everything happens in the order of one thread.
 //!
 //! ```
 //! use rast_msgpass::testing::for_each_seed;

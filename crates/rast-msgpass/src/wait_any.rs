@@ -84,11 +84,11 @@ impl WaitAny {
         self
     }
 
-    /// Waits until a receiver has a message, or will never get one again, and returns its place
-    /// in the list; of several the next in turn. Blocking.
+    /// Waits until a receiver has a message, or will never get one again, and returns its index in
+    /// the list. Of several such receivers it returns the next one in turn. Blocking.
     ///
     /// It takes the place of the [waker](EgressReceiver::set_waker) of each receiver in the list.
-    /// Costs a look at each.
+    /// Cost: one check of each receiver.
     ///
     /// # Panics
     ///

@@ -12,8 +12,9 @@
 //! receiver, a sender takes the list that it is in, and wakes the other senders of that list, which
 //! enter again.
 //!
-//! In S3 below, the sender may find room at that receiver, and none at another one. Then it enters
-//! again before it goes idle, because only a wait at a receiver without room ends by a wake-up.
+//! In S3 below, the sender may find room at that receiver, and none at another one. Then the sender
+//! enters again before it goes idle, because only a wait at a receiver without room ends by a
+//! wake-up.
 //!
 //! No wake-up is lost:
 //!
@@ -133,7 +134,7 @@ impl Waiting {
 /// check finds W, or W saw that check's head, and the same argument applies again; the number of
 /// messages is finite.
 ///
-/// A sender on the same worker needs no fence: it acts before or after.
+/// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     quarter: u32,

@@ -93,7 +93,7 @@ impl ClassEvent {
 
     /// Wakes up to `most` threads that sleep in `class`, in the order in which they fell asleep.
     ///
-    /// A system call on Linux, even if no thread sleeps; so call it only if a thread is known to
+    /// A system call on Linux, even if no thread sleeps; so call this only if a thread is known to
     /// wait.
     ///
     /// # Panics

@@ -71,7 +71,7 @@ const fn largest(bucket: usize, part_bits: u32) -> u64 {
 ///
 /// # Panics
 ///
-/// `P` above 16 does not compile: the buckets would be more than values that are told apart.
+/// `P` above 16 does not compile.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram<const P: u32> {
     counts: Box<[u64]>,
@@ -231,7 +231,8 @@ impl<const P: u32> fmt::Debug for Histogram<P> {
 /// two threads write at the same time, values may be lost, without undefined behaviour.
 ///
 /// [`record`](Self::record) is wait-free: loads and stores of the writer's own words, four pairs of
-/// them. [`read`](Self::read) takes no lock; values that are counted meanwhile may be in it or not.
+/// them. [`read`](Self::read) takes no lock; values that are recorded meanwhile may be missing from
+/// the result.
 ///
 /// ```
 /// use rast_primitive::LiveHistogram;

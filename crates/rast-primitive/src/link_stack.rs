@@ -46,7 +46,7 @@ pub unsafe trait Linked {
 /// it accepts no node.
 ///
 /// It does not own its nodes: nodes that are left when it is dropped are leaked. Any thread may
-/// call any function, except where it says otherwise. Nothing is allocated.
+/// call any function, unless its documentation says otherwise. Nothing is allocated.
 ///
 /// # Examples
 ///

@@ -161,8 +161,8 @@ impl<C: Clock> Limiter<C> {
 
     /// Waits until the tokens are available, and takes them: first come, first served.
     ///
-    /// Cancel-safe: a dropped wait has taken none. It sleeps in the executor, whose clock must run
-    /// at the rate of the limiter's.
+    /// Cancel-safe: a dropped wait has taken none. The wait sleeps in the executor, whose clock
+    /// must run at the rate of the limiter's clock.
     ///
     /// # Errors
     ///

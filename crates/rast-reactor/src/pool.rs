@@ -15,12 +15,13 @@
 //! Rules, under the lock of the queues:
 //!
 //! 1. A thread that is about to sleep is counted in `asleep` of its class.
-//! 2. A push takes one of them from `asleep` to `picked` for each task, while there is one that may
-//!    run it, and wakes as many after the lock.
+//! 2. For each task, a push moves one sleeping thread that may run the task from `asleep` to
+//!    `picked`, if there is one. After it has released the lock, it wakes as many threads.
 //! 3. A thread that is awake again takes itself from `picked`, or if that is zero from `asleep`. So
-//!    the two are together the threads that are in their sleep, whichever of them woke up.
+//!    the sum of the two counts is the number of threads that sleep, whichever of them woke up.
 //! 4. A thread sleeps only if it found no task that it may run, and reads the event's word under
-//!    that lock. So a later push sees it in `asleep`, and the wake-up changes the word it read.
+//!    that lock. So a later push sees the thread in `asleep`, and the wake-up changes the word that
+//!    the thread read.
 
 use core::fmt;
 use core::time::Duration;
@@ -265,10 +266,10 @@ impl Pool {
         }
     }
 
-    /// Queues a call. Any thread may; takes a lock for some instructions, and a system call if a
-    /// thread sleeps that may run it.
+    /// Queues a call, from any thread. Takes a lock for some instructions, and makes a system call
+    /// if a thread that may run the call sleeps.
     ///
-    /// Dropping the handle gives the call up if it has not begun.
+    /// Dropping the handle cancels the call if it has not begun.
     ///
     /// # Errors
     ///

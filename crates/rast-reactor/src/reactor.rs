@@ -46,9 +46,10 @@ impl Reactor {
 
     /// Calls `begin` on the reactor's thread and runs its future there, which need not be `Send`.
     ///
-    /// There is no bound on how many tasks are spawned so; [`reactor_task`](crate::reactor_task)
-    /// has one. After [`Reactors::stop`](crate::Reactors::stop) began, what threads outside of the
-    /// reactors spawn is dropped, and the handle returns
+    /// The number of tasks that are spawned in this way has no bound; calls by
+    /// [`reactor_task`](crate::reactor_task) have one. After
+    /// [`Reactors::stop`](crate::Reactors::stop) has begun, the closure of a thread outside of the
+    /// reactors is dropped, and the handle returns
     /// [`CallError::Stopped`](crate::CallError::Stopped).
     ///
     /// Cost: an allocation, the locks of two lists of tasks, an exchange, a wake-up if the reactor

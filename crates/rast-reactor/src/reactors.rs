@@ -187,15 +187,15 @@ impl Reactors {
         Some(seat.tasks.count().0)
     }
 
-    /// Stops the reactors: refuses tasks from other threads, gives those that are there `grace` to
-    /// end by themselves, drops the others on their threads, and returns what did not end.
+    /// Stops the reactors: rejects tasks from other threads, gives the existing ones `grace` to end
+    /// by themselves, drops the others on their threads, and returns those that did not end.
     /// Blocking until then.
     ///
-    /// Tasks may spawn and call each other until the grace is over. A reactor that stays in one
-    /// poll for ten milliseconds after it counts as blocked, and is not waited for. One that drops
-    /// its tasks does if no task is dropped for a second. What is queued in the pool is
-    /// cancelled. On a thread of one of these reactors there is no grace, and that
-    /// reactor counts as blocked.
+    /// Tasks may spawn and call each other during the grace period. A reactor that stays in one
+    /// poll for ten milliseconds after the grace period counts as blocked, and the stop does not
+    /// wait for it. A reactor that drops its tasks counts as blocked if no task is dropped for a
+    /// second. Queued calls of the pool are cancelled. On a thread of one of these reactors there
+    /// is no grace period, and that reactor counts as blocked.
     ///
     /// ```
     /// use rast_reactor::Reactors;
@@ -384,14 +384,14 @@ impl Builder {
         self
     }
 
-    /// Has the reactors spin: one that has nothing to run looks at its driver again and again, and
+    /// Makes the reactors spin: a reactor without a ready task checks its driver repeatedly, and
     /// never sleeps.
     ///
-    /// It saves the call of the system that sleeps and the time until the system runs the thread
-    /// again, which is most of the time of a request over a single connection. The cost is the
-    /// whole core of each reactor, also while there is no request, so use it with
-    /// [`cores`](Self::cores) of their own: two reactors that spin on one core take turns by the
-    /// system's slices, which are milliseconds. [`stop`](Reactors::stop) ends such reactors as any.
+    /// This saves the system call that sleeps, and the time until the system runs the thread again.
+    /// That is most of the time of a request over a single connection. The cost is the whole core
+    /// of each reactor, also while there is no request. So use it with [`cores`](Self::cores) of
+    /// their own: two reactors that spin on one core take turns in the system's time slices, which
+    /// are milliseconds. [`stop`](Reactors::stop) ends spinning reactors as any others.
     ///
     /// ```
     /// use rast_reactor::{Reactors, reactor_task};

@@ -44,8 +44,8 @@ impl Retry {
         self
     }
 
-    /// Runs `attempt`. If it returns an error and a wait of its scope was a deadlock, waits and
-    /// runs it once more.
+    /// Runs `attempt`. If it returns an error and a wait of its scope was refused because of a
+    /// deadlock, waits and runs it once more.
     ///
     /// The first attempt is dropped before the wait, and its guards with it.
     ///

@@ -129,11 +129,10 @@ impl fmt::Debug for LaneSleep {
 }
 
 /// Calls `f` on this reactor at `at`, by the clock of [`now`](rast_executor::now), or soon after.
-/// It cannot be cancelled; what is not due when the reactor ends is dropped there, each contained
-/// if it panics.
+/// It cannot be cancelled. A closure that is not due when the reactor ends is dropped there.
 ///
-/// It runs between the polls of tasks, so it is to be short: spawn a task for more. Its panics are
-/// contained.
+/// The closure runs between the polls of tasks, so it must be short; spawn a task for more work.
+/// Panics of the closure and of its drop are contained.
 ///
 /// # Panics
 ///

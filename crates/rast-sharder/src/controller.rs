@@ -46,12 +46,11 @@ pub enum PanicPolicy {
 
 /// The user's code, called by the workers.
 ///
-/// All calls for one shard happen one after the other, each seeing what the
-/// earlier ones wrote, whatever threads they are on.
-/// A worker catches and records every panic of these calls. Then [`on_panic`](Self::on_panic)
-/// decides what follows, with three exceptions. After a panic of
-/// [`before_turn`](Self::before_turn) its worker never calls it again. After one of
-/// [`report`](Self::report) the shard has no figures in that epoch. After one of `on_panic` the
+/// All calls for one shard run one after the other. Each sees what the earlier calls wrote, also on
+/// another thread. A worker catches and records every panic of these calls. Then
+/// [`on_panic`](Self::on_panic) decides what follows, with three exceptions. After a panic of
+/// [`before_turn`](Self::before_turn) its worker never calls it again. After a panic of
+/// [`report`](Self::report) the shard has no figures in that epoch. After a panic of `on_panic` the
 /// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
 /// A call that takes long delays the shards of its own worker and no others;
@@ -129,13 +128,13 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (shard, load, out);
     }
 
-    /// Tells the state of `shard` what a waker said: called before the turn that the wake-up
-    /// brings, once for each [`WorkerCx::wake`], in the order of one worker's calls while the
-    /// shard stays with its holder.
+    /// Passes the note of a wake-up to the state of `shard`: called before the turn that the
+    /// wake-up causes, once for each [`WorkerCx::wake`], in the order of one worker's calls while
+    /// the shard stays with its holder.
     ///
-    /// `None` means any number of notes: the wake-up came by [`Handle::wake`]. Then the
-    /// turn looks at everything. So does the turn after [`on_acquire`](Self::on_acquire),
-    /// because notes are lost when a shard moves; this is not called for it.
+    /// `None` means any number of notes, because the wake-up came by [`Handle::wake`]. Then the
+    /// turn must check everything. So must the turn after [`on_acquire`](Self::on_acquire), because
+    /// notes are lost when a shard moves; `on_wake` is not called for that turn.
     ///
     /// [`Handle::wake`]: crate::Handle::wake
     fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {

@@ -95,7 +95,7 @@ impl WorkerCx<'_> {
     ///
     /// For a shard of this worker it is a push to a vector, without an atomic operation. For a
     /// shard of another worker it is two loads and a store, a read-modify-write if the shard is
-    /// about to move, and a system call if that worker is seen asleep. A worker that is just
+    /// about to move, and a system call if the call finds that worker asleep. A worker that is just
     /// falling asleep is woken at the end of this worker's round: after at most 16 turns, about 20
     /// µs, or the current turn.
     ///

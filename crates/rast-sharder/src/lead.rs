@@ -11,8 +11,9 @@
 //! one slice per round, between the turns of its own shards. A stop may come at any point and drops
 //! the work. A failure of user code ends the decision and keeps the assignment.
 //!
-//! The first four stages cost what the used shards cost, and what the balancer takes. Check and
-//! Copy are for decisions that move shards; Copy makes the table for readers outside.
+//! The cost of the first four stages grows with the number of used shards, and includes the
+//! balancer's own time. Check and Copy are for decisions that move shards; Copy makes the table for
+//! readers outside.
 
 mod changes;
 

@@ -44,7 +44,7 @@ pub struct ShardLoad {
 /// The frozen figures of one epoch, given to the balancer.
 ///
 /// Only shards that were used in their window have figures; the load of every other shard is zero.
-/// So the cost of making and of reading a view follows the shards that were used:
+/// So the cost of making and of reading a view grows with the number of used shards:
 ///
 /// ```text
 ///   used     (shard 7, load) (shard 2, load)          one entry per used shard

@@ -44,14 +44,14 @@ impl Receive<App, Split, Word> for Count {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // One argument per processor; replicas by anything that iterates over them.
+    // One argument per processor; for replicas, an iterator over them.
     let handle = App::builder(Split, (0..4).map(|_| Count::default())).start()?;
     let lines = handle.ingress::<Split, String>();
     let mut counts = handle.egress::<Count, Seen>(0);
 
     lines.send("a rose is a rose".to_owned())?;
     lines.send("is a rose".to_owned())?;
-    // Closes the doors in, waits until everything that was accepted has been handled.
+    // Closes the ingress, and waits until every accepted message has been handled.
     let report = handle.drain(Duration::from_secs(10))?;
 
     let mut seen = HashMap::new();

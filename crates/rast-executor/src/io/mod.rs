@@ -11,7 +11,7 @@
 //! operation and the wait is not lost.
 //!
 //! A socket belongs to the executor that runs the code that makes it, and may be awaited on any
-//! executor while that one lives. It is a [`Runtime`](crate::Runtime), or a
+//! executor while that one lives. That executor is a [`Runtime`](crate::Runtime), or a
 //! [`LocalExecutor`](crate::LocalExecutor) whose driver is a [`PollDriver`].
 
 mod datagram;

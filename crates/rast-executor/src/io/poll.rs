@@ -54,7 +54,7 @@ impl PollDriver {
     ///
     /// # Errors
     ///
-    /// What the system says: it may have no room for a poll.
+    /// The system's error, for example if it has no room for a poll.
     pub fn new() -> io::Result<Self> {
         let reactor = Arc::new(Reactor::new()?);
         let parker = Parker::new();

@@ -84,7 +84,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the system says; an error of one connection leaves the listener as it was.
+    /// The system's error; an error of one connection leaves the listener as it was.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accept = |socket: &mio::net::TcpListener| socket.accept();
         let (socket, address) = self.0.run(Reading, accept).await?;
@@ -138,11 +138,11 @@ impl TcpStream {
         Ok(Self(source))
     }
 
-    /// Takes a connection of std over.
+    /// Converts a connection of std.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///

@@ -28,11 +28,11 @@ impl UnixListener {
         Source::new(mio::net::UnixListener::bind(path)?).map(Self)
     }
 
-    /// Takes a listener of std over.
+    /// Converts a listener of std.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -89,11 +89,11 @@ impl UnixStream {
         Source::new(mio::net::UnixStream::connect(path)?).map(Self)
     }
 
-    /// Takes a connection of std over.
+    /// Converts a connection of std.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///

@@ -37,12 +37,12 @@ const KEPT: usize = 16;
 /// panics while it has one prints the seed and the last turns. The
 /// [module](crate::testing) has an example.
 ///
-/// Handlers are those of the program, contained as on threads: what panics in one is in the
-/// [`Report`], and the test goes on. A wait of the [`handle`](Self::handle)'s doors and lanes
-/// would block for ever, as no other thread acts: use [`send`](Self::send),
-/// [`feed`](Self::feed), [`collect`](Self::collect) and `try_recv`.
+/// Handlers run as in the program. A panic of a handler is contained and recorded in the
+/// [`Report`], and the test continues. A wait of the [`handle`](Self::handle)'s doors and lanes
+/// would block for ever, as no other thread acts: use [`send`](Self::send), [`feed`](Self::feed),
+/// [`collect`](Self::collect) and `try_recv`.
 ///
-/// Dropped, it stops the graph.
+/// Dropping it stops the graph.
 pub struct TestGraph<G: Graph> {
     handle: Handle<G>,
     driver: Driver,
@@ -230,8 +230,8 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// As a closure of [`watch`](Self::watch) did in the turn. The same holds for all that gives
-    /// turns.
+    /// If a closure of [`watch`](Self::watch) panicked in the turn. The same holds for all calls
+    /// that give turns.
     pub fn step(&mut self) -> bool {
         self.driver.step()
     }
@@ -313,12 +313,12 @@ impl<G: Graph> TestGraph<G> {
         self.run_until_idle();
     }
 
-    /// Sends a message to a processor without replicas. Where its door is full it makes steps
-    /// until there is room.
+    /// Sends a message to a processor without replicas. If the door is full, it makes steps until
+    /// there is room.
     ///
     /// # Errors
     ///
-    /// `Full` when none is left before there is room, or `Closed`, with the message.
+    /// `Full` if no step is left before there is room, or `Closed`, with the message.
     ///
     /// # Panics
     ///
@@ -533,13 +533,13 @@ impl<G: Graph> TestGraph<G> {
         self.handle.metrics()
     }
 
-    /// Lets everything that was accepted be handled, as [`Handle::drain`], and ends the graph.
-    /// Feeds and collectors act meanwhile; the clock moves to the time of each restart.
+    /// Runs until every accepted message was handled, as [`Handle::drain`] does, and ends the
+    /// graph. Feeds and collectors act meanwhile; the clock moves to the time of each restart.
     ///
     /// # Errors
     ///
-    /// As [`Handle::drain`]; [`DrainCause::Deadline`](crate::DrainCause::Deadline) where no step
-    /// was left, or after a million steps.
+    /// As [`Handle::drain`]; [`DrainCause::Deadline`](crate::DrainCause::Deadline) if no step was
+    /// left, or after a million steps.
     ///
     /// # Panics
     ///

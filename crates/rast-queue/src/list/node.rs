@@ -19,8 +19,8 @@
 //!
 //! `internal` wraps at 2^`INTERNAL_BITS`, and the counts in the words at that or a multiple of it.
 //! `internal` is in the upper bits, so its overflow never changes the sources. When no source is
-//! left, it is the number of references that threads have, at most one per thread. So it is then
-//! zero exactly when no thread has one, however often the counts have wrapped.
+//! left, `internal` is the number of references that threads have, at most one per thread. So it is
+//! then zero exactly when no thread has a reference, however often the counts have wrapped.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};

@@ -27,7 +27,7 @@
 //! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each
 //!    item, and then its state. If the iterator of a batch ends early or panics, the producer
 //!    writes VOID to the slots that are left, because the consumer cannot pass an unwritten slot.
-//! 3. The consumer owns a slot from when it loads a state of this round until it publishes a head
+//! 3. The consumer owns a slot from its load of a state of this round until it publishes a head
 //!    past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
 //!    happens before the producer's first. A producer that stores `limit` has acquired that head,

@@ -23,7 +23,7 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -81,7 +81,7 @@ enum Kind {
 pub struct File(Kind, Stays);
 
 impl File {
-    /// Takes a file of std over.
+    /// Converts a file of std.
     ///
     /// # Panics
     ///
@@ -104,7 +104,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What the system says; the buffer is returned too.
+    /// The system's error; the buffer is returned too.
     pub async fn read_at<B: BufferMut + Send>(&self, buffer: B, at: u64) -> (io::Result<usize>, B) {
         if let Err(error) = check(at, 0) {
             return (Err(error), buffer);
@@ -135,7 +135,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What the system says; the buffer is returned too.
+    /// The system's error; the buffer is returned too.
     pub async fn write_at<B: Buffer + Send>(&self, buffer: B, at: u64) -> (io::Result<usize>, B) {
         self.write_from(buffer, 0, at).await
     }
@@ -181,7 +181,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn sync_all(&self) -> io::Result<()> {
         self.sync(false).await
     }
@@ -190,7 +190,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn sync_data(&self) -> io::Result<()> {
         self.sync(true).await
     }

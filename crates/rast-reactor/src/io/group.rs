@@ -16,7 +16,7 @@
 //!
 //! The original RAST design closes the socket of a reactor that has too many requests. The kernel
 //! resets the connections in the queue of a closed socket. Here a socket stays open as long as the
-//! group: if its listener is dropped, another reactor accepts from it too.
+//! group: if its listener is dropped, another reactor accepts from this socket too.
 //!
 //! Where the kernel has no such program, all reactors accept from one socket, and a reactor that is
 //! turned away does not accept.
@@ -228,7 +228,7 @@ impl ListenerGroup {
     ///
     /// # Errors
     ///
-    /// What the system says; `QuotaExceeded` above 1,024 listeners.
+    /// The system's error; `QuotaExceeded` above 1,024 listeners.
     ///
     /// # Panics
     ///
@@ -451,7 +451,7 @@ impl GroupListener {
     ///
     /// # Errors
     ///
-    /// What the system says; an error of one connection leaves the listener as it was.
+    /// The system's error; an error of one connection leaves the listener as it was.
     pub async fn accept(&self) -> io::Result<TcpStream> {
         if self.in_row.get() >= ROW || (self.in_row.get() > 0 && !self.is_open()) {
             self.in_row.set(0);

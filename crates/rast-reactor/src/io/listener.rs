@@ -153,11 +153,11 @@ fn is_lack(error: &io::Error) -> bool {
 macro_rules! family {
     ($listener:ident, $incoming:ident, $stream:ident) => {
         impl $listener {
-            /// Takes a listener of std over, with the options that it has.
+            /// Converts a listener of std, with the options that it has.
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             ///
             /// # Panics
             ///
@@ -182,7 +182,7 @@ macro_rules! family {
             ///
             /// # Errors
             ///
-            /// What the system says; an error of one connection leaves the listener as it was.
+            /// The system's error; an error of one connection leaves the listener as it was.
             /// After a lack of descriptors or memory, the next call waits 10 ms before it accepts.
             pub async fn accept(&self) -> io::Result<$stream> {
                 let stream = self.0.accept(false).await?;
@@ -232,11 +232,11 @@ macro_rules! family {
         }
 
         impl $stream {
-            /// Takes a connection of std over, with the options that it has.
+            /// Converts a connection of std, with the options that it has.
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             ///
             /// # Panics
             ///

@@ -118,15 +118,16 @@ pub(crate) type Stays = PhantomData<*const ()>;
 macro_rules! stream {
     ($stream:ty) => {
         impl $stream {
-            /// Reads at least one byte into `buffer`, from its begin on; 0 means that the other
-            /// end has closed, or that the buffer has no room. A vector's length is then what was
-            /// read.
+            /// Reads at least one byte into `buffer`, from its start; 0 means that the other end
+            /// has closed, or that the buffer has no room. The length of a vector is then the
+            /// number of bytes read.
             ///
-            /// Dropping the future loses no bytes: what it read is for the next read.
+            /// Dropping the future loses no bytes, because the next read returns the bytes that it
+            /// has read.
             ///
             /// # Errors
             ///
-            /// What the system says; the buffer is returned too.
+            /// The system's error; the buffer is returned too.
             pub async fn read<B: $crate::io::BufferMut>(
                 &self,
                 buffer: B,
@@ -148,12 +149,12 @@ macro_rules! stream {
 
             /// The next bytes, in memory of the reactor; `None` if the other end has closed.
             ///
-            /// A connection that waits holds no memory for it. With io_uring one operation
+            /// A waiting connection holds no memory for chunks. With io_uring one operation
             /// receives all chunks from then on. Dropping the future loses no bytes.
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             pub async fn chunk(&self) -> std::io::Result<Option<$crate::io::Chunk>> {
                 self.0.chunk().await
             }
@@ -163,7 +164,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// What the system says; the buffer is returned too.
+            /// The system's error; the buffer is returned too.
             pub async fn write<B: $crate::io::Buffer>(
                 &self,
                 buffer: B,
@@ -187,7 +188,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// The system's error.
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.0.socket().shutdown(how)
             }

@@ -45,7 +45,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the system says of the last address.
+    /// The system's error for the last address.
     ///
     /// # Panics
     ///
@@ -59,7 +59,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         address(self.0.socket().local_addr())
     }
@@ -76,7 +76,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     ///
@@ -96,7 +96,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn set_nodelay(&self, at_once: bool) -> io::Result<()> {
         self.0.socket().set_tcp_nodelay(at_once)
     }
@@ -105,7 +105,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         address(self.0.socket().local_addr())
     }
@@ -114,7 +114,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         address(self.0.socket().peer_addr())
     }

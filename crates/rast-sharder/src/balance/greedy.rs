@@ -1,21 +1,21 @@
-//! The source's greedy balancer (RAST 2.10), with its faults mended.
+//! The greedy balancer of the original RAST design (2.10), with its faults corrected.
 //!
-//! Source: worker by worker, take the heaviest shard if it alone exceeds the
-//! average; otherwise, of the shards that still fit under the average, the one
-//! with the strongest tie to those already taken; next worker when none fits.
+//! The original fills one worker after the other. It takes the heaviest shard if that shard alone
+//! exceeds the average. Otherwise, of the shards that still fit under the average, it takes the one
+//! that exchanges the most messages with the shards already taken (the strongest *tie*). If none
+//! fits, it goes on to the next worker.
 //!
 //! What changed, and why:
 //!
-//! 1. What fits nowhere goes to the least loaded worker. The source forgets
-//!    it: three equal shards on two workers lose one.
-//! 2. A tie is worth messages × penalty of a crossing, not the time that the
-//!    receiver spends: a co-located message saves the crossing and no more.
-//! 3. Workers are filled for the shards they have: a shard that stays is
-//!    worth the charge of a move, the finished groups are matched to the old
-//!    owners by greatest overlap, and shards without load stay. The source
-//!    deals new labels each time and moves half of everything.
+//! 1. A shard that fits nowhere goes to the least loaded worker. The original forgets such a shard:
+//!    of three equal shards on two workers it loses one.
+//! 2. A tie is worth the number of messages × the penalty of a message between workers, not the
+//!    receiver's time, because a message within a worker saves only that penalty.
+//! 3. The current owners count. A shard that stays is worth the charge of a move, the finished
+//!    groups are assigned to the old owners by greatest overlap, and shards without load stay. The
+//!    original assigns groups anew each time, and moves half of all shards.
 //! 4. The result is adopted only if it is better by more than a margin, the
-//!    charge of its moves, and the noise that the loads themselves show.
+//!    charge of its moves, and the noise of the loads.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
 
 use super::plan::{Plan, Planned, Verdict};
@@ -45,11 +45,10 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// Fills one worker after the other up to the average load: the default
 /// balancer.
 ///
-/// A decision costs O((s + p) × log s) for s active shards and p pairs of them that talk, in
-/// slices. A shard is active in the windows in which it is used, and for some after: at most 20 if
-/// it took a whole worker.
-/// Memory is in proportion to shards, workers and pairs that talk, and is kept for the next
-/// decision.
+/// A decision costs O((s + p) × log s) for s active shards and p pairs of them that exchange
+/// messages, in slices. A shard is active in the windows in which it is used, and in some windows
+/// after that: at most 20 if it used a whole worker. Memory is proportional to the number of
+/// shards, workers and such pairs, and is kept for the next decision.
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId};

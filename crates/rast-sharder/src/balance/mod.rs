@@ -71,10 +71,10 @@ impl Decision {
 /// Both calls run on the thread of the epoch's leader.
 /// A panic leaves the current assignment in force and is reported.
 ///
-/// A decision that goes through [`LoadView::used`] and returns [`Decision::Move`] costs what the
-/// used shards cost, however many others are idle. One that keeps figures per shard takes each
-/// shard that is not in the list as one without load in the
-/// [window of its worker](LoadView::worker_window).
+/// The cost of a decision that goes through [`LoadView::used`] and returns [`Decision::Move`] grows
+/// only with the number of used shards. A balancer that stores figures per shard must treat each
+/// shard that is not in the list as a shard without load in the [window of its
+/// worker](LoadView::worker_window).
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, LoadView, WorkerId};

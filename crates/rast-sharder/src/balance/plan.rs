@@ -1,4 +1,4 @@
-//! A decision of `Greedy` under way, in steps of bounded work.
+//! A decision of `Greedy`, made in steps of bounded work.
 //!
 //! ```text
 //!   Grow ─→ Gather ─→ Reset ─→ Pin ─→ Sort ─→ Now ─→ Place ─→ Overlap ─→ Heap ─→ Label
@@ -7,20 +7,20 @@
 //!                                             Moves ←─ Done ←─ Then ←────────┘
 //! ```
 //!
-//! All stages but the first go through the active shards of the rates alone. A shard that is not
-//! active keeps its owner, and has no ties to an active one. The lists by shard hold for it what
-//! they held before, and nothing reads that.
+//! All stages except the first go through the active shards only. A shard that is not active keeps
+//! its owner, and has no ties to an active one. Its entries in the lists by shard are old, and are
+//! not read.
 //!
 //! Each placement chooses among three candidates instead of all shards that wait, so it costs
 //! O(log shards) and its ties:
 //!
 //! 1. the shard with the strongest tie to the group, from a heap. A shard that does not fit is
-//!    dropped from it, because a group's room only shrinks;
+//!    removed from the heap, because the room of a group only shrinks;
 //! 2. the heaviest shard at home in the group that fits, from a list that is gone through once;
 //! 3. the heaviest shard that fits, by a binary search and links past those that are placed.
 //!
-//! The lists keep their memory from decision to decision, and fresh memory is written a unit at a
-//! time: it costs a page fault for every 4 KiB, and a list of all shards is many of them.
+//! The lists keep their memory from decision to decision. Fresh memory is written one unit at a
+//! time, because it costs a page fault for every 4 KiB, and a list of all shards has many pages.
 
 use core::ops::Range;
 use std::cmp::{Ordering, Reverse};

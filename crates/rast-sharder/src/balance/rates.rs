@@ -1,25 +1,25 @@
 //! Loads and traffic, smoothed over epochs.
 //!
-//! The recent past foretells the near future, but one window is noise.
-//! Each rate is an exponentially weighted mean with weight 1/2 for the newest
-//! window. Beside it is its noise: how far a window differs from the one before,
-//! as shares of the total, so that a swing of everything at once does not count.
+//! The load of recent windows predicts the next one, but a single window is noisy. Each rate is an
+//! exponentially weighted mean with weight 1/2 for the newest window. The noise of a rate is how
+//! far a window differs from the one before, as shares of the total, so that a change of all loads
+//! at once does not count.
 //!
-//! The mean lags behind a step of the load, so the distance to the mean takes the
-//! step for noise in each window until the mean has caught up, and nothing moves
-//! meanwhile. The difference of two windows sees the step once (von Neumann 1941,
-//! "Distribution of the ratio of the mean square successive difference").
+//! The distance of a window to the mean would be a worse measure: the mean lags behind a step of
+//! the load, so this distance would count the step as noise until the mean has caught up, and no
+//! shard would move meanwhile. The difference of two windows contains the step once (von Neumann
+//! 1941, "Distribution of the ratio of the mean square successive difference").
 //!
-//! Such a difference is small by chance as well, and then so is the mean of the newest few,
-//! although the shard strays as much as ever. So the noise is the greater of two means: that
-//! of the newest windows, which sees a load that has become restless, and that of about 16
-//! windows. In the second a difference that is far out counts as a small multiple of the usual
-//! one (Huber 1964, "Robust estimation of a location parameter"), so that a step of the load
-//! leaves it nearly as it was.
+//! Such a difference may be small by chance, and then the mean of the newest differences is small
+//! too, although the load varies as before. So the noise is the greater of two means: one over the
+//! newest windows, which detects a load that has begun to vary, and one over about 16 windows. In
+//! the second mean a very large difference counts as a small multiple of the usual one (Huber 1964,
+//! "Robust estimation of a location parameter"), so that a step of the load hardly changes this
+//! mean.
 //!
 //! # What a window costs
 //!
-//! An idle shard's load halves with each window, and that need not be written down each time:
+//! An idle shard's load halves with each window, and this is not written each time:
 //!
 //! ```text
 //!   used in the window ──→ active ──────────────→ resting
@@ -28,10 +28,10 @@
 //!                           └─ idle, load below LEAST_LOAD, no ties ─→ resting
 //! ```
 //!
-//! So a window costs what the shards cost that were used in it or have been a short while ago, 20
-//! windows at most for a shard that took a whole worker. A resting shard stores the number of
-//! windows that it has taken in, and the sum of the loads of all resting shards is kept beside,
-//! because it halves as each of them does.
+//! So the cost of a window grows with the number of shards that were used in it or shortly before:
+//! at most 20 windows before, for a shard that used a whole worker. The entry of a resting shard
+//! stores the number of windows that its load includes. The sum of the loads of all resting shards
+//! is stored separately, because it halves like each of them.
 
 use std::vec::Vec;
 

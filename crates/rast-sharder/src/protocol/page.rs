@@ -10,8 +10,8 @@
 //!                                 changes(e)
 //! ```
 //!
-//! So the cost of an epoch follows the shards that move in it and in the one before, for the leader
-//! and for each worker that reads the changes.
+//! So the cost of an epoch, for the leader and for each worker that reads the changes, grows with
+//! the number of shards that move in this epoch and in the one before.
 
 use std::vec::Vec;
 

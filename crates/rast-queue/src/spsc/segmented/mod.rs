@@ -115,7 +115,7 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 ///
 /// # Panics
 ///
-/// If `segment_slots` is none or over [`MAX_SEGMENT_SLOTS`], or the size of a segment overflows.
+/// If `segment_slots` is zero or over [`MAX_SEGMENT_SLOTS`], or the size of a segment overflows.
 /// Calls `handle_alloc_error` on lack of memory.
 #[must_use]
 pub fn queue_in<T, A: Allocator>(
@@ -132,7 +132,7 @@ pub fn queue_in<T, A: Allocator>(
 ///
 /// # Panics
 ///
-/// If `segment_slots` is none or over [`MAX_SEGMENT_SLOTS`], or the size of a segment overflows.
+/// If `segment_slots` is zero or over [`MAX_SEGMENT_SLOTS`], or the size of a segment overflows.
 ///
 /// # Errors
 ///

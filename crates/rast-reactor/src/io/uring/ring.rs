@@ -192,16 +192,16 @@ impl Ring {
         Ok(Rc::clone(self.chunks.borrow_mut().insert(chunks)))
     }
 
-    /// Begins an operation: its entry is submitted with the turn.
+    /// Begins an operation. Its entry is submitted at the end of the turn.
     ///
     /// # Safety
     ///
     /// 1. The memory that the entry names lives until the last completion of the operation.
-    /// 2. `fd` is the descriptor that it names, if it names one.
+    /// 2. `fd` is the descriptor that the entry names, if it names one.
     ///
     /// # Errors
     ///
-    /// The ring is closed.
+    /// If the ring is closed.
     pub(crate) unsafe fn start(
         &self,
         entry: squeue::Entry,
