@@ -405,7 +405,7 @@ impl<G: Graph> Handle<G> {
         Viewer::new(Arc::clone(&self.run.view))
     }
 
-    /// Returns what ended the graph, or is to; `None` while it runs.
+    /// Returns what ended the graph or is about to end it; `None` while it runs.
     pub fn ended_by(&self) -> Option<EndedBy> {
         self.run.shared.ending.cause()
     }
@@ -420,8 +420,8 @@ impl<G: Graph> Handle<G> {
         self.run.sharder.reshard();
     }
 
-    /// Has every worker look at the graph's clock: for a clock that a test moves by hand.
-    /// Workers sleep in real time, and those without work would see it only then.
+    /// Makes every worker read the graph's clock, for a clock that a test moves. Workers sleep in
+    /// real time, so sleeping workers would not notice the change earlier.
     pub fn look_at_clock(&self) {
         self.run.sharder.notify_all();
     }

@@ -15,10 +15,9 @@ use crate::sharder::{self, ShardId};
 
 /// Sends messages of type `M` into graph `G`, to processor `P`, from any thread.
 ///
-/// Got from [`Handle::ingress`](crate::Handle::ingress); cheap to clone.
-/// The order of one thread's messages to one instance is kept.
-/// What a call took is handled, or counted as undelivered when the graph is
-/// stopped before.
+/// Returned by [`Handle::ingress`](crate::Handle::ingress); cheap to clone. The messages of one
+/// thread to one instance stay in order. An accepted message is handled, or counted as undelivered
+/// if the graph is stopped before.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

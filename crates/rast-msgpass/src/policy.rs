@@ -20,11 +20,11 @@ use crate::timers::{Clock, Instant, Nanos};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnPanic {
-    /// The message in hand is lost and counted; the next one is handled.
+    /// The message that was being handled is lost and counted; the next one is handled.
     #[default]
     Continue,
-    /// The processor is not run any more; what is sent to it counts as
-    /// undelivered, and no thread is held up by it.
+    /// The processor is not run any more. Messages to it count as undelivered, and no sender waits
+    /// for it.
     Retire,
     /// The whole graph stops.
     Stop,

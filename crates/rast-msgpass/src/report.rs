@@ -37,15 +37,15 @@ pub enum Handler {
 pub struct PanicRecord {
     /// The name of the processor in `graph!`.
     pub processor: &'static str,
-    /// Which of its replicas was the first.
+    /// The replica that panicked first.
     pub replica: usize,
-    /// Which of its handlers.
+    /// The handler that panicked.
     pub handler: Handler,
-    /// The edge of the message in hand; `None` where it came on none.
+    /// The edge of the message that was handled; `None` if there was none.
     pub edge: Option<&'static EdgeInfo>,
     /// The text of the panic.
     pub message: String,
-    /// How many there were, of all replicas.
+    /// The number of these panics, over all replicas.
     pub count: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct InstanceMetrics {
     pub sent: u64,
     /// Turns that found something to do.
     pub turns: u64,
-    /// Turns that ended for want of room in an edge that leaves.
+    /// Turns that ended because an outgoing edge lacked room.
     pub gated: u64,
     /// Panics of its handlers.
     pub panics: u64,
@@ -121,23 +121,23 @@ pub struct EdgeMetrics {
     pub sent: u64,
     /// Messages handled or given up; by egress, those taken by receivers.
     pub received: u64,
-    /// Messages dropped for want of room, on an edge with `drop_newest`, `drop_oldest` or
-    /// `latest`. They are not among those sent.
+    /// Messages that were dropped because there was no room, on an edge with `drop_newest`,
+    /// `drop_oldest` or `latest`. They do not count as sent.
     pub dropped: u64,
-    /// Messages that wait: the length of the edge.
+    /// Queued messages: the length of the edge.
     pub depth: u64,
     /// Requests that were sent and neither answered nor waived; zero on other edges.
     pub unanswered: u64,
-    /// How long the oldest of these has had no answer; zero if all have one.
+    /// Age of the oldest request of `unanswered`; zero if there is none.
     ///
-    /// Of requests that are kept as a [`ReplyTo`](crate::ReplyTo), since they were received. Of
-    /// others, since they were sent, or longer by at most the time that the answers before took.
-    /// Where answers come by inboxes a client has one count for all servers, which hides a slow
-    /// one among fast ones.
+    /// A request that is kept as a [`ReplyTo`](crate::ReplyTo) is measured since it was received.
+    /// Another request is measured since it was sent, or longer by at most the time that the
+    /// answers before took. If answers come by inboxes, a client has one count for all servers,
+    /// which hides a slow server among fast ones.
     pub oldest: Nanos,
 }
 
-/// What a running graph does, as far as one thread can see at one time.
+/// The counts of a running graph, read one by one, so they may be from different moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -147,9 +147,9 @@ pub struct Metrics {
     pub edges: Vec<EdgeMetrics>,
     /// Per worker.
     pub workers: Vec<WorkerStats>,
-    /// How many assignments there were after the first.
+    /// The number of assignments after the first.
     pub epochs: u64,
-    /// How many times an instance was moved to another worker.
+    /// The number of moves of an instance to another worker.
     pub moves: u64,
 }
 

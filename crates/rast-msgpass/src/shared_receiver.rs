@@ -130,16 +130,16 @@ impl<M, W: Wake> End<M, W> {
 /// Receives messages of type `M` that leave the graph on one lane, beside other receivers of the
 /// same lane: from [`EgressReceiver::share`].
 ///
-/// Each message goes to one receiver. Clone it for each thread or task; one clone may also be used
-/// by several at a time. The order of each sending instance is kept in the order in which messages
-/// are taken. The lane ends for all receivers when the graph has ended and everything was taken. If
-/// the last receiver is dropped earlier, later messages count as undelivered, and no sender waits
-/// for room.
+/// Each message goes to one receiver. Clone the receiver for each thread or task; several threads
+/// or tasks may also use one clone. The order of each sending instance is kept in the order in
+/// which messages are taken. The lane ends for all receivers when the graph has ended and
+/// everything was taken. If the last receiver is dropped earlier, later messages count as
+/// undelivered, and no sender waits for room.
 ///
-/// A message costs what it costs a single receiver, and a lock that all receivers share;
-/// [`recv_many`](Self::recv_many) takes it once for many messages. Where one thread keeps up,
-/// an [`EgressReceiver`] costs less. Where messages may be assigned to receivers by the graph, an
-/// edge with several `lanes` has no shared lock.
+/// A message costs as much as with a single receiver, plus a lock that all receivers share;
+/// [`recv_many`](Self::recv_many) takes the lock once for many messages. If one thread is fast
+/// enough, an [`EgressReceiver`] costs less. If the graph may assign messages to receivers, an edge
+/// with several `lanes` has no shared lock.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

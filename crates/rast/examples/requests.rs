@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release --example requests`
 //!
-//! `Ask` brings a request from outside with the way back of its answer. Inside, an edge marked
-//! `reply` answers another; its answers need no room of their own, since each request reserved it.
+//! An `Ask` is a request from outside with a slot for its answer. Inside, an edge marked `reply`
+//! carries the answers of another edge; each request reserves the room for its answer.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -2,7 +2,7 @@
 //! answers late.
 //!
 //! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile; each
-//! of these but the change is a request that the remote answers after a delay. Then the player
+//! of these except the change is a request that the remote answers after a delay. Then the player
 //! rests. A visit to a player costs processor time, whether or not there is anything to do.
 //!
 //! The scheduler visits a player when its answer or its time has come. The updater, which is how
@@ -16,9 +16,9 @@
 //! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10
 //! --rest-ms 1000 --period-ms 5 --workers 2 --seconds 3`
 //!
-//! The parameters bound how many more saves the scheduler gets out of a second of processor time.
-//! It visits a player five times for a save. The updater visits each player in each pass, and a
-//! pass takes the period, or the visits of all players if those take longer: see
+//! The parameters bound how many more saves than the updater the scheduler makes per second of
+//! processor time. It visits a player five times for a save. The updater visits each player in each
+//! pass, and a pass takes the period, or the visits of all players if those take longer: see
 //! [`Load::visits_of_updater`].
 
 use std::collections::VecDeque;

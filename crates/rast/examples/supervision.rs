@@ -1,4 +1,4 @@
-//! Supervision: a processor that panics is made again, and what it failed on is kept aside.
+//! Supervision: a processor that panics is replaced, and the message on which it panicked is kept.
 //!
 //! `cargo run --release --example supervision`
 

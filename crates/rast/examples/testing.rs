@@ -1,5 +1,5 @@
-//! Testing a processor: alone, with the time in the hands of the test, and in its graph, in many
-//! orders of events.
+//! Testing a processor: alone, with a clock that the test moves, and in its graph, in many orders
+//! of events.
 //!
 //! `cargo run --example testing --features testing`
 //!

@@ -26,12 +26,12 @@ use crate::shared::{Hooks, Shared};
 use crate::timers::{Instant, ManualClock, Nanos};
 use crate::wiring::{Wiring, core_of, join};
 
-/// One processor of a graph alone, on the thread of a test: what it is sent comes from the test,
-/// and what it sends is kept for it.
+/// One processor of a graph alone, on the thread of a test. The test sends its messages, and reads
+/// the messages that it sends.
 ///
-/// The edges are those of the graph, with their room, bursts, credit and debts; at their other
-/// ends are stubs, which take everything at once. So an answer needs a request, and a `send`
-/// past the burst panics. A panic of a handler goes on in the call that gave the turn.
+/// The edges are those of the graph, with their room, bursts, credit and debts; at their other ends
+/// are stubs, which accept everything at once. So an answer needs a request, and a `send` past the
+/// burst panics. A panic of a handler propagates to the call that gave the turn.
 ///
 /// ```
 /// use std::time::Duration;
@@ -210,9 +210,9 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         &mut self.graph
     }
 
-    /// Has the stub of `F`, the first one if it has replicas, send a message to the processor
-    /// (or a sender outside, for [`Ingress`](crate::Ingress)), and gives the processor a turn.
-    /// It is handled in that turn, unless the processor waits for room or credit.
+    /// Sends a message to the processor from the stub of `F` (the first one if `F` has replicas, or
+    /// a sender outside for [`Ingress`](crate::Ingress)), and gives the processor a turn. The
+    /// message is handled in that turn, unless the processor waits for room or credit.
     ///
     /// # Panics
     ///

@@ -250,7 +250,7 @@ impl<G: Graph> TestGraph<G> {
         self.driver.run_until_idle();
     }
 
-    /// Makes steps until `is_done` says so; returns `false` if none is left before.
+    /// Makes steps until `is_done` returns `true`; returns `false` if no step is left before.
     ///
     /// # Panics
     ///
@@ -345,7 +345,7 @@ impl<G: Graph> TestGraph<G> {
         }
     }
 
-    /// Has the messages sent to a processor without replicas, as steps that the seed chooses,
+    /// Sends the messages to a processor without replicas, in steps that the seed chooses,
     /// while there is room for them.
     pub fn feed<P, M>(&mut self, messages: impl IntoIterator<Item = M> + 'static) -> Feed
     where
@@ -360,7 +360,7 @@ impl<G: Graph> TestGraph<G> {
         feed
     }
 
-    /// Has the messages sent to the replicas that their keys choose, as [`feed`](Self::feed).
+    /// Sends the messages to the replicas that their keys choose, as [`feed`](Self::feed) does.
     pub fn feed_by_key<P, M>(
         &mut self,
         messages: impl IntoIterator<Item = (u64, M)> + 'static,
@@ -379,8 +379,8 @@ impl<G: Graph> TestGraph<G> {
         feed
     }
 
-    /// Has the messages of one lane of the edge from `P` to egress taken, as steps that the seed
-    /// chooses, and all that is left at the end.
+    /// Receives the messages of one lane of the edge from `P` to egress, in steps that the seed
+    /// chooses, and the remaining ones at the end.
     ///
     /// # Panics
     ///
@@ -395,7 +395,7 @@ impl<G: Graph> TestGraph<G> {
         collected
     }
 
-    /// Keeps copies of what passes from now on, on the edge from `F` to `T` with `M`.
+    /// Keeps copies of the messages that pass from now on, on the edge from `F` to `T` with `M`.
     pub fn probe<F, T, M>(&mut self) -> Probe<M>
     where
         G: Node<F> + Node<T>,
@@ -406,10 +406,11 @@ impl<G: Graph> TestGraph<G> {
         probe
     }
 
-    /// Has `each` look at what passes from now on: at each message of the edge from `F` to `T`
-    /// when its handler is to be called, and on an edge to egress when it is sent.
+    /// Calls `each` with each message of the edge from `F` to `T` from now on: before the message's
+    /// handler is called, or on an edge to egress when the message is sent.
     ///
-    /// A panic in `each` goes on in the call that gave the turn, so it may hold assertions.
+    /// A panic in `each` propagates to the call that gave the turn, so `each` may contain
+    /// assertions.
     pub fn watch<F, T, M>(&mut self, each: impl FnMut(Passed<&M>) + Send + 'static)
     where
         G: Node<F> + Node<T>,
@@ -418,8 +419,8 @@ impl<G: Graph> TestGraph<G> {
         self.add_watch(<M as Edge<G, F, T>>::ID, &watch(each));
     }
 
-    /// Has the handler of the `nth` message of an edge panic in place of running, counted from 1
-    /// and from now on, over all receivers. The message counts as in hand: it is lost.
+    /// Makes the handler of the `nth` message of an edge panic instead of running, counted from 1
+    /// and from now on, over all receivers. The message is lost, as in any panic of a handler.
     ///
     /// # Panics
     ///
@@ -438,7 +439,7 @@ impl<G: Graph> TestGraph<G> {
         self.add_fault(info.to, Some(edge), nth, &text);
     }
 
-    /// Has the `nth` handler of a replica of `P` panic in place of running, counted from 1 and
+    /// Makes the `nth` handler of a replica of `P` panic instead of running, counted from 1 and
     /// from now on, over all edges and timers.
     ///
     /// # Panics
@@ -454,8 +455,8 @@ impl<G: Graph> TestGraph<G> {
         self.add_faults([shard], None, nth, &text);
     }
 
-    /// Says how much room the edge from `F` to `T` with `M` has, as its senders see it, whatever
-    /// waits in it. For a receiver that is slow use [`pause`](Self::pause).
+    /// Sets how much room the edge from `F` to `T` with `M` has, as its senders see it, whatever is
+    /// queued in it. For a slow receiver use [`pause`](Self::pause).
     ///
     /// # Panics
     ///

@@ -2,8 +2,8 @@
 //!
 //! The original fills one worker after the other. It takes the heaviest shard if that shard alone
 //! exceeds the average. Otherwise, of the shards that still fit under the average, it takes the one
-//! that exchanges the most messages with the shards already taken (the strongest *tie*). If none
-//! fits, it goes on to the next worker.
+//! with the strongest *tie* to the shards already taken, that is, with the most traffic between
+//! them. If none fits, it goes on to the next worker.
 //!
 //! What changed, and why:
 //!

@@ -20,9 +20,9 @@
 //! 3. Requests that a full partition refused wait in the outbox, in order, and
 //!    nothing is parsed before they are gone. So two commands of one connection to
 //!    one key arrive in the order in which they were sent.
-//! 4. Replies are always taken in. Output and held replies past `backlog` bytes
-//!    close the connection. What all its buffers hold is charged to an account, so
-//!    that `io` can close the largest when all connections together hold too much.
+//! 4. Replies are always accepted. If output and held replies exceed `backlog` bytes, the
+//!    connection is closed. The memory of all its buffers is charged to an account, so that `io`
+//!    can close the largest when all connections together hold too much.
 //! 5. A browser can be made to send a request of another site here. Its first words
 //!    as a command name end the connection at once, so that no later line of it is
 //!    carried out.

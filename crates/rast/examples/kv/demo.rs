@@ -1,11 +1,10 @@
 //! `--demo`: a server, a skewed load over real sockets, and a live view.
 //!
-//! The clients (see `load`) ask for few keys most of the time. Every second other
-//! keys become the hot ones, and always keys of partitions that one worker owns at
-//! that moment, the next worker each time: the worst that could happen. So the
-//! workers' loads part again and again, and the balancer moves partitions between
-//! them while the clients run. A phase of evenly chosen keys follows, in which
-//! moves are to cease.
+//! The clients (see `load`) ask for few keys most of the time. Every second other keys become the
+//! hot ones, and always keys of partitions that one worker owns at that moment, the next worker
+//! each time: the worst case for the balancer. So the workers' loads become uneven again and again,
+//! and the balancer moves partitions between them while the clients run. A phase of evenly chosen
+//! keys follows, in which the moves must stop.
 //!
 //! The demonstration fails if a reply is missing, doubled, wrong or out of order,
 //! or if, with two workers or more, no partition moved.

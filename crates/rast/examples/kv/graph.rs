@@ -9,9 +9,9 @@
 //! them and moves it between workers while clients run. It owns its keys alone:
 //! no map is shared, and no lock is taken on the way of a request.
 //!
-//! An I/O processor stays with its worker, which sleeps in its poll. A request for a
-//! partition of the same worker takes no atomic read-modify-write. What one reading of the
-//! sockets has for a partition is announced to it once, and its answers come back together.
+//! An I/O processor stays with its worker, which sleeps in its poll. A request for a partition of
+//! the same worker takes no atomic read-modify-write. One wake-up announces to a partition all
+//! requests that one pass over the sockets has read for it, and its answers come back together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

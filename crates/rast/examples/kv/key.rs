@@ -1,5 +1,5 @@
-//! A key as it is stored: short ones lie in the table itself, so that finding them reads no
-//! other memory. An argument of a command has the same form, so a short one needs no block.
+//! A key as it is stored: short keys are in the table itself, so that finding one reads no other
+//! memory. An argument of a command has the same form, so a short one needs no block.
 
 use std::borrow::Borrow;
 use std::fmt;

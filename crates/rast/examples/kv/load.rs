@@ -1,4 +1,4 @@
-//! The load of the demonstration: who asks for what, and what must come back.
+//! The load of the demonstration: the requests of each client, and the replies that must follow.
 //!
 //! Each client has keys of its own, so it knows every reply byte by byte before
 //! it sends the request: what it wrote last under a key, how far it counted, the

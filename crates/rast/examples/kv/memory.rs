@@ -4,11 +4,10 @@
 //! each holder adds up its own changes and passes them on in steps of
 //! [`STEP`] bytes. The shared figure is off by at most one step per holder.
 //!
-//! What holders add up is whole blocks of the allocator ([`block`]). It cannot know
-//! what lies unused between blocks, which values of changing sizes leave behind: the
-//! allocator says how much that is, and [`Memory::is_over`] compares the sum with a
-//! ceiling above the limit. While a purge leaves the sum above the ceiling, there is no
-//! room for anything.
+//! What holders add up is whole blocks of the allocator ([`block`]). This sum does not contain the
+//! unused memory between blocks, which values of changing sizes leave. The allocator reports that
+//! memory, and [`Memory::is_over`] compares the total with a ceiling above the limit. While a purge
+//! leaves the sum above the ceiling, there is no room for anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

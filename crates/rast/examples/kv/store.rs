@@ -6,12 +6,13 @@
 //!  deadlines (indexed heap): deadline ─▶ key ◀──────────┘
 //! ```
 //!
-//! 1. A key with an expiry has exactly one deadline in the heap, and the reverse.
+//! 1. A key with an expiry has exactly one deadline in the heap, and each deadline belongs to such
+//!    a key.
 //! 2. A key is found only until its deadline: each access removes it first when it
 //!    is past (lazy), and `expire_some` removes the others in bounded slices
 //!    (active).
-//! 3. Whatever grows the partition asks the shared limit first, the doubling of
-//!    the table included; a refusal changes nothing.
+//! 3. Each operation that makes the partition larger first asks the shared limit, also before the
+//!    table doubles. A refusal changes nothing.
 
 use std::sync::Arc;
 
