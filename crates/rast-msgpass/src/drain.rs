@@ -27,12 +27,13 @@ pub(crate) const LOOK: Duration = Duration::from_micros(200);
 pub enum DrainCause {
     /// The deadline passed first.
     Deadline,
-    /// Something else ended it first.
+    /// Another cause ended the graph first.
     Ended(EndedBy),
     /// A handler of the graph called `drain`: it must return before the graph can come to rest. The
     /// graph was stopped, without waiting for it.
     Handler,
-    /// It came to rest, but some messages reached no handler, because their processor was retired.
+    /// The graph came to rest, but some messages reached no handler, because their processor was
+    /// retired.
     Lost,
 }
 
@@ -140,7 +141,7 @@ impl Drain<'_> {
         Ok(())
     }
 
-    /// Has the processors of a stage flush, and waits until what they sent is handled.
+    /// Requests a flush of the processors of a stage, and waits until their messages are handled.
     fn flush(&mut self, stage: &Stage) -> Result<(), DrainCause> {
         let run = self.run;
         let shared = &run.shared;

@@ -173,7 +173,7 @@ impl Lane {
         self.words[word].swap(0, Ordering::Acquire)
     }
 
-    /// Asks to be woken for what is announced from here on.
+    /// Requests a call of the waker for messages that are announced from here on.
     fn rest(&self) {
         // AcqRel: pairs with the AcqRel in notify; the bits of senders that did not wake are taken
         // after this. [EG7]
@@ -190,13 +190,13 @@ impl fmt::Debug for Lane {
 /// There is nothing to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// Nothing is there now.
+    /// No message is queued now.
     Empty,
-    /// The graph has ended, by this, and everything was taken.
+    /// The graph has ended by this cause, and all messages were taken.
     Closed(EndedBy),
 }
 
-/// The graph has ended, by what is in it, and everything was taken.
+/// The graph has ended by the cause in it, and all messages were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvError(pub EndedBy);
 
@@ -205,7 +205,7 @@ pub struct RecvError(pub EndedBy);
 pub enum RecvTimeoutError {
     /// The time is over.
     Elapsed,
-    /// The graph has ended, by this, and everything was taken.
+    /// The graph has ended by this cause, and all messages were taken.
     Closed(EndedBy),
 }
 
@@ -237,7 +237,7 @@ impl Error for TryRecvError {}
 impl Error for RecvError {}
 impl Error for RecvTimeoutError {}
 
-/// Who is told that there is room again: the sharder, or a test.
+/// Wakes senders that wait for room: the sharder, or a test.
 pub trait Wake {
     /// Gives `shard` a turn.
     fn wake(&self, shard: ShardId);
@@ -251,7 +251,7 @@ impl Wake for sharder::Handle {
 
 /// The receiver's end of a ring into a lane.
 ///
-/// Dropped, it drops each message by itself. The panic of a destructor is contained: the ring's own
+/// Its drop drops each message separately. The panic of a destructor is contained: the ring's own
 /// drop would end the process at a second one.
 pub(crate) struct LaneRing<M>(Consumer<M>, Option<Lost>);
 
@@ -469,11 +469,11 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         self.strategy = strategy;
     }
 
-    /// Receives if something is there. Never waits.
+    /// Receives a message if one is queued. Never waits.
     ///
     /// # Errors
     ///
-    /// `Empty`, or `Closed` when the graph has ended and everything was taken.
+    /// `Empty`, or `Closed` when the graph has ended and all messages were taken.
     pub fn try_recv(&mut self) -> Result<M, TryRecvError> {
         let mut received = None;
         if self.drain(1, |message| received = Some(message)) == 1 {
@@ -489,11 +489,11 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         Err(TryRecvError::Closed(self.lane.ended_by()))
     }
 
-    /// Receives, waiting until something is there. Blocking.
+    /// Receives, waiting until a message is queued. Blocking.
     ///
     /// # Errors
     ///
-    /// When the graph has ended and everything was taken.
+    /// If the graph has ended and all messages were taken.
     pub fn recv(&mut self) -> Result<M, RecvError> {
         loop {
             match self.recv_until(None) {
@@ -508,7 +508,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     ///
     /// # Errors
     ///
-    /// `Elapsed`, or `Closed` when the graph has ended and everything was taken.
+    /// `Elapsed`, or `Closed` when the graph has ended and all messages were taken.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<M, RecvTimeoutError> {
         self.recv_until(Instant::now().checked_add(timeout))
     }
@@ -533,12 +533,12 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         }
     }
 
-    /// Gives up to `max` messages to `each`, from all senders in turn, and
+    /// Passes up to `max` messages to `each`, from all senders in turn, and
     /// returns how many. Never waits.
     ///
-    /// Fewer than `max` says that the lane was empty; an event loop calls it
-    /// until then, and is woken after that by the waker. A panic in `each`
-    /// loses the message in hand and no other.
+    /// If it returns fewer than `max`, the lane was empty. An event loop calls this until the lane
+    /// is empty, and is woken by the waker after that. A panic in `each` loses only the message
+    /// that `each` was given.
     pub fn drain(&mut self, max: usize, mut each: impl FnMut(M)) -> usize {
         let mut total = 0;
         while total < max {
@@ -659,7 +659,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     ///
     /// # Errors
     ///
-    /// When the graph has ended and everything was taken.
+    /// If the graph has ended and all messages were taken.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<M, RecvError>> {
         match self.try_recv() {
             Ok(message) => return Poll::Ready(Ok(message)),
@@ -681,11 +681,11 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         Poll::Pending
     }
 
-    /// Receives, as a task of any runtime. It may be dropped at any time, and loses nothing.
+    /// Returns a future that receives, for any runtime. Dropping the future loses no message.
     ///
     /// # Errors
     ///
-    /// When the graph has ended and everything was taken.
+    /// If the graph has ended and all messages were taken.
     pub async fn recv_async(&mut self) -> Result<M, RecvError> {
         core::future::poll_fn(|cx| self.poll_recv(cx)).await
     }

@@ -1,7 +1,7 @@
 //! The counts and histograms of a graph, for whatever recorder the crate `metrics` was given.
 //!
-//! The graph counts as it does without it: an [`Exporter`] reads the counts when it is called, and
-//! passes on what they are, and what histograms have got since its last call.
+//! The graph counts as it does without an exporter. An [`Exporter`] reads the counts when it is
+//! called, and passes on their values, and the samples of histograms since its last call.
 
 use core::fmt;
 
@@ -51,7 +51,7 @@ struct Instance {
 /// and its message.
 ///
 /// A call of [`export`](Self::export) reads as [`Viewer::metrics`] and [`Viewer::timings`] do, and
-/// costs no worker anything. Call it from any thread, as often as the recorder is to be up to date.
+/// costs no worker anything. Call it from any thread, as often as the recorder needs new values.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
@@ -210,7 +210,7 @@ impl Instance {
     }
 }
 
-/// Tells the recorder what the names mean that do not say it.
+/// Describes to the recorder the names that do not explain themselves.
 fn describe() {
     ::metrics::describe_histogram!(
         "rast_edge_waiting_seconds",

@@ -333,7 +333,7 @@ impl<G: Graph> Handle<G> {
     ///
     /// # Panics
     ///
-    /// When the edge has no such lane.
+    /// If the edge has no such lane.
     pub fn try_egress<P, M>(&self, lane: usize) -> Option<EgressReceiver<M>>
     where
         G: Node<P> + Node<Egress>,
@@ -352,7 +352,7 @@ impl<G: Graph> Handle<G> {
     ///
     /// # Panics
     ///
-    /// When the edge has no such lane, or its receiver was handed out before.
+    /// If the edge has no such lane, or its receiver was handed out before.
     pub fn egress<P, M>(&self, lane: usize) -> EgressReceiver<M>
     where
         G: Node<P> + Node<Egress>,
@@ -382,7 +382,7 @@ impl<G: Graph> Handle<G> {
     ///
     /// # Panics
     ///
-    /// When there is no such replica.
+    /// If there is no such replica.
     #[must_use]
     pub fn shard_of<P>(&self, replica: usize) -> ShardId
     where

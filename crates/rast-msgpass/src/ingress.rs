@@ -1,4 +1,4 @@
-//! Ingress: the typed ways into the graph, each to a [`Door`] per instance.
+//! Ingress: typed senders into the graph, with a [`Door`] per instance.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -45,7 +45,7 @@ use crate::sharder::{self, ShardId};
 ///     # assert!(accepted <= 12);
 ///     # std::thread::yield_now();
 /// }
-/// // Past its end the graph gives the message back.
+/// // After its end the graph returns the message.
 /// let other = numbers.clone();
 /// drop(app);
 /// assert_eq!(other.send(7).unwrap_err().into_inner(), 7);
@@ -102,7 +102,7 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     ///
     /// # Panics
     ///
-    /// When there is no such replica.
+    /// If there is no such replica.
     #[must_use]
     pub fn at(&self, index: usize) -> IngressPort<'_, M>
     where
@@ -147,8 +147,8 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
         self.port(0).send_timeout(message, timeout)
     }
 
-    /// Sends, waiting for room, as a task of any runtime. Dropped before it is done, it takes the
-    /// message with it.
+    /// Returns a future that sends, waiting for room, for any runtime. If the future is dropped
+    /// before it is ready, its message is dropped too.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl<G, P, M> fmt::Debug for IngressSender<G, P, M> {
     }
 }
 
-/// The way to one instance of a processor, from outside.
+/// A sender to one instance of a processor, from outside.
 pub struct IngressPort<'a, M> {
     pub(crate) door: &'a Arc<Door<M>>,
     pub(crate) shard: ShardId,
@@ -231,8 +231,8 @@ impl<'a, M> IngressPort<'a, M> {
         Ok(())
     }
 
-    /// Sends, waiting for room, as a task of any runtime. Dropped before it is done, it takes the
-    /// message with it.
+    /// Returns a future that sends, waiting for room, for any runtime. If the future is dropped
+    /// before it is ready, its message is dropped too.
     ///
     /// # Errors
     ///
@@ -245,13 +245,13 @@ impl<'a, M> IngressPort<'a, M> {
         }
     }
 
-    /// Returns how many messages wait, or are being sent, there.
+    /// Returns how many messages are queued at the instance or being sent to it.
     #[must_use]
     pub fn len(&self) -> usize {
         self.door.len()
     }
 
-    /// Returns whether no message waits there.
+    /// Returns `true` if no message is queued at the instance or being sent to it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.door.len() == 0
@@ -267,9 +267,9 @@ impl<M> fmt::Debug for IngressPort<'_, M> {
 /// A send that waits for room, as a future: from [`IngressSender::send_async`].
 ///
 /// It takes a lock for the time of a push only where the door is full. Tasks get room in the order
-/// in which they found none, and compete for it with threads and sinks; one that finds none after
-/// its wake-up waits behind the others. A task that is woken and then neither polled nor dropped
-/// keeps that wake-up from the others.
+/// in which they found none, and compete for it with threads and sinks; a task that finds none
+/// after its wake-up waits behind the others. A task that is woken and then neither polled nor
+/// dropped keeps that wake-up from the others.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'a, M> {
     port: IngressPort<'a, M>,
@@ -286,7 +286,7 @@ impl<M> Future for Sending<'_, M> {
 
     /// # Panics
     ///
-    /// When it was ready before.
+    /// If it was ready before.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self {
             port,

@@ -174,9 +174,9 @@ pub struct Report {
     /// The unbounded edges that reached their ceilings, which stopped the graph if nothing had
     /// before.
     pub ceilings: Vec<&'static EdgeInfo>,
-    /// The edges on which messages were lost: still waiting at a stop, in the
-    /// hand of a handler that panicked, sent to a retired processor, or to a
-    /// receiver that is gone or was never taken.
+    /// The edges on which messages were lost: still queued at a stop, being handled by a handler
+    /// that panicked, sent to a retired processor, or sent to a receiver that was dropped or never
+    /// requested.
     pub undelivered: Vec<Undelivered>,
     /// Why decisions of the balancer were refused.
     pub rejections: Vec<String>,

@@ -252,7 +252,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// When there is no such replica.
+    /// If there is no such replica.
     pub(crate) fn shard_of(&self, node: usize, replica: usize) -> ShardId {
         let shards = self.shards_of(node);
         assert!(
@@ -296,8 +296,8 @@ impl Shared {
         received == sent
     }
 
-    /// Returns how many messages to egress wait for room beside their senders. Read after
-    /// `is_quiet` said so, it misses none that was sent before.
+    /// Returns how many messages to egress wait for room beside their senders. If read after
+    /// `is_quiet` has returned `true`, it includes every message that was sent before.
     pub(crate) fn kept(&self) -> u64 {
         self.stats.iter().map(|stats| stats.kept.get()).sum()
     }
@@ -375,7 +375,7 @@ impl Shared {
         self.panics.lock().clone()
     }
 
-    /// Counts a message that could not be delivered, and hands it to the hook.
+    /// Counts a message that could not be delivered, and passes it to the hook.
     #[cold]
     pub(crate) fn give_up<M: Send + 'static>(&self, edge: usize, message: M) {
         self.count_undelivered(edge, 1);
@@ -389,7 +389,8 @@ impl Shared {
         }
     }
 
-    /// Drops a message for want of room: to the hook, if there is one. Its sender has counted it.
+    /// Drops a message for which there is no room, and passes it to the hook, if there is one. Its
+    /// sender has counted it.
     #[inline(never)]
     pub(crate) fn drop_message<M: Send + 'static>(&self, edge: usize, message: M) {
         let dropped = contain(|| match &self.on_undelivered {
@@ -420,7 +421,7 @@ impl Shared {
         self.undelivered[edge].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts a message that was in the hand of a handler that panicked.
+    /// Counts a message that a panicking handler was handling.
     #[cold]
     pub(crate) fn count_in_hand(&self, edge: usize) {
         // Relaxed: as above.
@@ -428,8 +429,8 @@ impl Shared {
         self.count_undelivered(edge, 1);
     }
 
-    /// Returns how many messages to processors were given up without a handler having seen
-    /// them. Exact once nothing is under way.
+    /// Returns how many messages to processors were given up before a handler got them. Exact once
+    /// no handler runs.
     pub(crate) fn given_up(&self) -> u64 {
         let counts = self.edges.iter().zip(&self.undelivered);
         let within = counts.filter(|(edge, _)| edge.to != End::Egress);

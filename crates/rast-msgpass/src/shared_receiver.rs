@@ -216,7 +216,7 @@ impl<M, W: Wake> SharedReceiver<M, W> {
     ///
     /// # Errors
     ///
-    /// When the graph has ended and everything was taken.
+    /// If the graph has ended and everything was taken.
     pub fn recv(&self) -> Result<M, RecvError> {
         loop {
             match self.recv_until(None) {

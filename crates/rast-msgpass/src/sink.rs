@@ -136,7 +136,7 @@ impl<M> Sink<M> for IngressSink<M> {
     ///
     /// # Panics
     ///
-    /// When `poll_ready` did not return `Ready(Ok(()))` since the last message.
+    /// If `poll_ready` did not return `Ready(Ok(()))` since the last message.
     fn start_send(mut self: Pin<&mut Self>, message: M) -> Result<(), Self::Error> {
         assert!(
             core::mem::take(&mut self.is_ready),

@@ -23,7 +23,7 @@ impl Stack {
 
     /// # Panics
     ///
-    /// When it is full.
+    /// If it is full.
     #[inline]
     pub(crate) fn push(&mut self, number: u32) {
         self.room[self.len] = number;
@@ -42,7 +42,7 @@ impl Stack {
     ///
     /// # Panics
     ///
-    /// When there is no room for so many.
+    /// If there is no room for so many.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> u32 {
         self.room[index]

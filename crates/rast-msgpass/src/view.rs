@@ -196,7 +196,7 @@ impl View {
         }
     }
 
-    /// Says what happened so far, with these states.
+    /// Returns the report so far, with these states.
     pub(crate) fn report(&self, states: States) -> Report {
         let notes = self.notes.lock().clone();
         let lost = self.shared.undelivered();
@@ -287,10 +287,10 @@ impl Viewer {
         self.view.timings()
     }
 
-    /// Draws the graph as it runs, for Graphviz: a box per instance, coloured by its worker and the
-    /// stronger the more of the time since the start it was busy, and edges with what was sent,
-    /// what is queued, and the 99th percentile of the waiting time if that is
-    /// [measured](crate::Builder::sample).
+    /// Draws the running graph for Graphviz. It has a box per instance in the colour of its worker;
+    /// the colour is stronger if the instance was busy for more of the time since the start. Edges
+    /// have the numbers of sent and queued messages, and the 99th percentile of the waiting time if
+    /// that is [measured](crate::Builder::sample).
     ///
     /// Costs what [`metrics`](Self::metrics) and [`timings`](Self::timings) cost, and the text.
     ///
@@ -335,14 +335,14 @@ impl Viewer {
         self.view.report(States::default())
     }
 
-    /// Returns which worker has which shard, and the epoch since when. A replica has the shard of
-    /// [`Handle::shard_of`](crate::Handle::shard_of). Lock-free; it copies the table.
+    /// Returns which worker has which shard, and the epoch of this assignment. A replica has the
+    /// shard of [`Handle::shard_of`](crate::Handle::shard_of). Lock-free; it copies the table.
     #[must_use]
     pub fn assignment(&self) -> Published {
         self.view.sharder.assignment().clone()
     }
 
-    /// Returns what ended the graph, or is to; `None` while it runs.
+    /// Returns what ended the graph or is about to end it; `None` while it runs.
     #[must_use]
     pub fn ended_by(&self) -> Option<EndedBy> {
         self.view.shared.ending.cause()

@@ -92,7 +92,7 @@ impl WaitAny {
     ///
     /// # Panics
     ///
-    /// When the list is empty.
+    /// If the list is empty.
     pub fn wait(&mut self, receivers: &mut [&mut dyn Waitable]) -> usize {
         loop {
             if let Some(found) = self.wait_until(receivers, None) {
@@ -105,7 +105,7 @@ impl WaitAny {
     ///
     /// # Panics
     ///
-    /// When the list is empty.
+    /// If the list is empty.
     pub fn wait_timeout(
         &mut self,
         receivers: &mut [&mut dyn Waitable],

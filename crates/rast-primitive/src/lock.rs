@@ -188,7 +188,7 @@ impl Condvar {
     ///
     /// # Panics
     ///
-    /// When another thread waits here with the guard of another [`Mutex`].
+    /// If another thread waits here with the guard of another [`Mutex`].
     #[track_caller]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         #[cfg(not(any(rast_loom, rast_shuttle)))]

@@ -117,7 +117,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn load(&self, shard: ShardId) -> Option<ShardLoad> {
         self.place(shard).map(|place| self.used[place].1)
@@ -127,7 +127,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn busy(&self, shard: ShardId) -> f64 {
         self.load(shard).unwrap_or_default().busy
@@ -138,7 +138,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn demand(&self, shard: ShardId) -> f64 {
         self.load(shard).unwrap_or_default().demand
@@ -149,7 +149,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn window(&self, shard: ShardId) -> Nanos {
         self.load(shard).unwrap_or_default().window
@@ -159,7 +159,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such worker.
+    /// If there is no such worker.
     #[must_use]
     pub fn worker_window(&self, worker: WorkerId) -> Nanos {
         self.windows[worker.index()]
@@ -188,7 +188,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     #[must_use]
     pub fn pin_of(&self, shard: ShardId) -> Option<WorkerId> {
         assert!(shard.index() < self.shards(), "there is no {shard}");
@@ -199,7 +199,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     pub fn add_pin(&mut self, shard: ShardId, worker: WorkerId) {
         if self.pins.is_empty() {
             self.pin_of.resize(self.shards(), None);
@@ -213,7 +213,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such shard.
+    /// If there is no such shard.
     pub fn set(&mut self, shard: ShardId, busy: f64, window: Nanos) {
         let load = ShardLoad {
             busy,
@@ -227,7 +227,7 @@ impl LoadView {
     ///
     /// # Panics
     ///
-    /// When there is no such worker.
+    /// If there is no such worker.
     pub fn set_worker_window(&mut self, worker: WorkerId, window: Nanos) {
         self.windows[worker.index()] = window;
     }
@@ -348,7 +348,7 @@ impl LoadReport<'_> {
     ///
     /// # Panics
     ///
-    /// When there is no shard `from`.
+    /// If there is no shard `from`.
     pub fn received(&mut self, from: ShardId, messages: u64) {
         assert!(
             from.index() < self.view.shards(),

@@ -216,7 +216,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// When the message is an answer and no request waits for one, or there is no room or credit
+    /// If the message is an answer and no request waits for one, or there is no room or credit
     /// for it; and as [`turn`](Self::turn).
     pub fn receive<F, M>(&mut self, message: M)
     where
@@ -277,7 +277,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// When a handler panics, or an answer that the test sends has no request.
+    /// If a handler panics, or an answer that the test sends has no request.
     pub fn turn(&mut self) -> bool {
         self.graph.turns_of_others(self.shard);
         let had_one = self.graph.turn_of(self.shard);
@@ -427,7 +427,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// When its [`on_stop`](Process::on_stop) does.
+    /// If its [`on_stop`](Process::on_stop) does.
     #[must_use]
     pub fn into_inner(mut self) -> P {
         let shard = self.shard.index();

@@ -424,7 +424,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When `nth` is zero, or the edge leads to egress, which has no handlers.
+    /// If `nth` is zero, or the edge leads to egress, which has no handlers.
     pub fn panic_at<F, T, M>(&mut self, nth: u64)
     where
         G: Node<F> + Node<T>,
@@ -444,7 +444,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When `nth` is zero, or there is no such replica.
+    /// If `nth` is zero, or there is no such replica.
     pub fn panic_in<P>(&mut self, replica: usize, nth: u64)
     where
         G: Node<P>,
@@ -460,7 +460,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When the edge comes from ingress, or is `unbounded` or a `reply`, whose messages always
+    /// If the edge comes from ingress, or is `unbounded` or a `reply`, whose messages always
     /// have room.
     pub fn set_room<F, T, M>(&mut self, room: Room)
     where
@@ -491,7 +491,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When there is no such replica.
+    /// If there is no such replica.
     pub fn pause<P>(&mut self, replica: usize)
     where
         G: Node<P>,
@@ -503,7 +503,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When there is no such replica.
+    /// If there is no such replica.
     pub fn resume<P>(&mut self, replica: usize)
     where
         G: Node<P>,
@@ -515,7 +515,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// When there is no such replica, or it waits for its restart.
+    /// If there is no such replica, or it waits for its restart.
     #[must_use]
     pub fn processor<P: 'static>(&mut self, replica: usize) -> &P
     where

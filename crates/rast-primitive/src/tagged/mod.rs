@@ -125,7 +125,7 @@ impl<T> TaggedPtr<T> {
     ///
     /// # Panics
     ///
-    /// When the address does not fit the layout; the message names both.
+    /// If the address does not fit the layout; the message names both.
     #[inline]
     #[track_caller]
     pub fn new(pointer: *mut T, count: u64) -> Self {

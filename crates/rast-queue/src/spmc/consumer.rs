@@ -380,7 +380,7 @@ impl<T, A: Allocator> Clone for Consumer<T, A> {
     ///
     /// # Panics
     ///
-    /// When there are too many, which is 65,535, or fewer where pointers leave fewer bits.
+    /// If there are too many, which is 65,535, or fewer where pointers leave fewer bits.
     fn clone(&self) -> Self {
         Self::enter(&self.handle)
     }

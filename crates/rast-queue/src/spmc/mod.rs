@@ -82,7 +82,7 @@ pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
 ///
 /// # Panics
 ///
-/// When `slots` is 0 or above 2^20, or a block would be larger than `isize::MAX` bytes.
+/// If `slots` is 0 or above 2^20, or a block would be larger than `isize::MAX` bytes.
 #[must_use]
 pub fn with_block_slots<T>(slots: usize) -> (Producer<T>, Consumer<T>) {
     with_block_slots_in(slots, Global)

@@ -120,7 +120,7 @@ impl Greedy {
     ///
     /// # Panics
     ///
-    /// When it is negative or not a number.
+    /// If it is negative or not a number.
     #[must_use]
     pub fn margin(mut self, share: f64) -> Self {
         assert!(share >= 0.0, "a margin is not negative");
@@ -133,7 +133,7 @@ impl Greedy {
     ///
     /// # Panics
     ///
-    /// When it is negative or not a number.
+    /// If it is negative or not a number.
     #[must_use]
     pub fn move_charge(mut self, share: f64) -> Self {
         assert!(share >= 0.0, "a charge is not negative");
