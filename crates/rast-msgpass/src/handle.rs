@@ -415,7 +415,7 @@ impl<G: Graph> Handle<G> {
         self.run.sharder.is_stopping()
     }
 
-    /// Asks for a new decision on the assignment.
+    /// Requests a new decision on the assignment.
     pub fn reshard(&self) {
         self.run.sharder.reshard();
     }
@@ -431,7 +431,7 @@ impl<G: Graph> Handle<G> {
         self.run.metrics()
     }
 
-    /// Says what happened so far.
+    /// Returns the report so far.
     pub fn report(&self) -> Report {
         self.run.report()
     }

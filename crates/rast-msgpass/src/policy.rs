@@ -16,7 +16,7 @@ use crate::primitive::sync::Arc;
 use crate::report::{Handler, PanicRecord};
 use crate::timers::{Clock, Instant, Nanos};
 
-/// What becomes of a processor whose handler panicked.
+/// What follows for a processor whose handler panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnPanic {
@@ -96,7 +96,7 @@ impl Restart {
         self
     }
 
-    /// Has a panic past the limit stop the graph, in place of retiring the processor.
+    /// Makes a panic beyond the limit stop the graph instead of retiring the processor.
     #[must_use]
     pub const fn or_stop(mut self) -> Self {
         self.then = OnPanic::Stop;
@@ -158,12 +158,12 @@ pub struct Failure {
     pub replica: usize,
     /// Which of its handlers.
     pub handler: Handler,
-    /// The edge of the message in hand; `None` where it came on none.
+    /// The edge of the message that was handled; `None` if there was none.
     pub edge: Option<&'static EdgeInfo>,
     /// The replica that sent the message in hand; 0 where [`edge`](Self::edge) is `None`, from
     /// ingress, and from a processor without replicas.
     pub sender: usize,
-    /// What the handler panicked with.
+    /// The payload of the panic.
     pub payload: Box<dyn Any + Send>,
     /// A clone of the message in hand, on an edge that is marked `keep`, made before its handler
     /// was called.

@@ -1,4 +1,4 @@
-//! What a graph tells about itself: live metrics, and the report at its end.
+//! Live metrics of a graph, and the report at its end.
 
 use core::fmt;
 
@@ -180,7 +180,7 @@ pub struct Report {
     pub undelivered: Vec<Undelivered>,
     /// Why decisions of the balancer were refused.
     pub rejections: Vec<String>,
-    /// Faults of the runtime itself or of what it calls outside of handlers:
+    /// Faults of the runtime itself or of user code outside of handlers:
     /// a thread that could not be started, a destructor that panicked.
     pub faults: Vec<String>,
     /// Timers of [`Cx::after`](crate::Cx::after) and [`Cx::every`](crate::Cx::every) that were

@@ -1,4 +1,4 @@
-//! What is measured of one instance: histograms that its worker writes.
+//! The histograms of one instance, which its worker writes.
 
 use crate::primitive::{self, LiveHistogram};
 

@@ -30,11 +30,11 @@ pub struct ProcessorTimings {
     pub handling: Histogram,
 }
 
-/// What was measured since the start, by [`Builder::sample`](crate::Builder::sample).
+/// The measurements since the start, by [`Builder::sample`](crate::Builder::sample).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timings {
-    /// One message of so many is measured.
+    /// One message in this number is measured.
     pub one_in: u32,
     /// Per edge, in the order of the declaration.
     pub edges: Vec<EdgeTimings>,

@@ -1,4 +1,4 @@
-//! What a running graph shows: its counts, its report so far, and its assignment.
+//! Views of a running graph: its counts, its report so far, and its assignment.
 
 use core::fmt;
 

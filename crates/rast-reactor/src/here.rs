@@ -90,7 +90,7 @@ pub(crate) fn is_of(shared: &Arc<Shared>) -> bool {
     here().is_some_and(|here| Arc::ptr_eq(&here.shared, shared))
 }
 
-/// What a function says that is called elsewhere.
+/// The panic message of a function that is called outside of a reactor.
 pub(crate) const OUTSIDE: &str =
     "no reactor runs on this thread: call this in a task of a reactor, or use Reactor::spawn";
 
@@ -223,8 +223,8 @@ impl Here {
         self.jobs.borrow_mut().push(entry);
     }
 
-    /// Sends what the turn has collected. What is refused runs destructors of the user, which may
-    /// add more.
+    /// Sends the calls that the turn has collected. The drop of a rejected call runs user code,
+    /// which may add calls.
     pub(crate) fn flush(&self) {
         while self.is_dirty.replace(false) {
             for lane in &self.lanes {
@@ -334,7 +334,7 @@ pub(crate) type Sleeps = crate::io::IoDriver;
 #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
 pub(crate) type Sleeps = rast_executor::ParkerDriver;
 
-/// What a reactor does that has nothing to run.
+/// What a reactor without a ready task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
     Sleeps,
@@ -342,7 +342,7 @@ pub(crate) enum Idle {
     Spins,
 }
 
-/// What the thread of a reactor sleeps in: it sends what a turn has collected.
+/// The driver of a reactor's thread; it also sends the calls that a turn has collected.
 pub(crate) struct TurnDriver {
     pub(crate) sleeps: Sleeps,
     pub(crate) idle: Idle,

@@ -202,8 +202,8 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Takes tokens if they are available after `wanted` others were taken, each as soon as it was
-    /// available. So a wait is overtaken only if it is polled late, after the time that was
-    /// reported to this request; it then waits for what was taken.
+    /// available. So this request overtakes a wait only if the wait is polled late, after the time
+    /// that was reported to this request. The wait then waits for these tokens again.
     ///
     /// While tokens are wanted, the arrival time is not before the time at which the last of them
     /// is available: so taking them in time adds their units to it.

@@ -15,7 +15,7 @@ use crate::primitive::panics::quietly;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
-    /// It has what it waited for.
+    /// It has got what it waited for.
     Served,
     /// It will not get it.
     Refused,
@@ -131,7 +131,7 @@ pub(crate) trait Place {
     /// Calls `f` with the wait list.
     fn line<R>(&self, f: impl FnOnce(&mut Line<Self::Wants>) -> R) -> R;
 
-    /// A served waiter was dropped before it used what it got: that goes to the next one.
+    /// A served waiter was dropped before it used what it got. That passes to the next waiter.
     fn give_back(&self, wants: &Self::Wants);
 
     /// A waiter has left the list, which may let the next one proceed.

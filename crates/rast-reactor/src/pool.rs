@@ -296,7 +296,7 @@ impl Pool {
         self.shared.queued[policy as usize].load(Ordering::Relaxed)
     }
 
-    /// Ends the pool: cancels what is queued, and waits for the threads, for `grace` at most.
+    /// Ends the pool: cancels the queued calls, and waits for the threads, for `grace` at most.
     /// Returns how many are still in a task; each ends after it. Blocking.
     ///
     /// ```
@@ -346,7 +346,7 @@ impl PoolBuilder {
         self
     }
 
-    /// What the threads' names begin with: `rast-pool` by default.
+    /// The start of the threads' names; `rast-pool` by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// its tasks may take for the next one.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
-/// How the threads of a set begin together: each says what it came to, and waits for the rest.
+/// How the threads of a set begin together: each reports its result, and waits for the others.
 struct Start {
     state: Mutex<Starting>,
     changed: Condvar,
@@ -46,9 +46,9 @@ struct Start {
 struct Starting {
     /// By reactor, once its thread has begun.
     begun: Vec<Option<Result<Begun, BuildError>>>,
-    /// What they share, once all have begun.
+    /// The shared state, once all threads have begun.
     shared: Option<Arc<Shared>>,
-    /// One of them could not.
+    /// One thread could not begin.
     is_given_up: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Reactors {
     chosen: Vec<crate::io::Chosen>,
 }
 
-/// What a stop came to.
+/// The result of a stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "it says what did not end"]
 #[non_exhaustive]
@@ -129,7 +129,8 @@ impl Reactors {
         }
     }
 
-    /// What serves the sockets and files of a reactor, and why; `None` if there is no such reactor.
+    /// Returns which driver serves the sockets and files of a reactor, and why; `None` if there is
+    /// no such reactor.
     ///
     /// ```
     /// let reactors = rast_reactor::Reactors::builder().number(1).build().unwrap();
@@ -364,7 +365,7 @@ impl Builder {
         self
     }
 
-    /// What the threads' names begin with, before their numbers: `rast-reactor` by default.
+    /// The start of the threads' names, before their numbers; `rast-reactor` by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -372,7 +373,7 @@ impl Builder {
 
     /// The clock of sleeps, of slow polls and of the pool; the system's monotonic one by default.
     ///
-    /// A reactor that sleeps does not see that a clock was moved by hand.
+    /// A sleeping reactor does not notice that the program has moved a clock.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(shared_clock(clock));
         self
@@ -405,8 +406,9 @@ impl Builder {
         self
     }
 
-    /// What is called with a poll that took longer than the limit, on its thread and after it. Its
-    /// panics are contained. By default slow polls are only counted.
+    /// Sets the function that is called with each poll that took longer than the limit, on the
+    /// poll's thread and after it. Panics of the function are contained. By default slow polls are
+    /// only counted.
     pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
         self.report = Some(crate::primitive::unsized_arc!(report));
         self
@@ -457,8 +459,9 @@ impl Builder {
     /// # Errors
     ///
     /// [`BuildError`]: no reactors or more than 1,024, a core that is missing, another number of
-    /// cores than of reactors, a name with a NUL, what the pool refuses, a backend that is refused,
-    /// a type of resources without an owner or with two, or no thread. Nothing runs then.
+    /// cores than of reactors, a name with a NUL, settings that the pool rejects, a backend that is
+    /// not available, a type of resources without an owner or with two, or no thread. Nothing runs
+    /// then.
     pub fn build(self) -> Result<Reactors, BuildError> {
         let number = match self.number {
             Some(number) => number,
@@ -576,7 +579,7 @@ struct Seat {
 }
 
 impl Start {
-    /// Waits until each thread has said what it came to.
+    /// Waits until each thread has reported its result.
     fn wait_for_all(&self) -> Result<Vec<Begun>, BuildError> {
         let mut state = self.state.lock();
         while state.begun.iter().any(Option::is_none) {
@@ -596,7 +599,7 @@ impl Start {
         }
     }
 
-    /// Notes what the thread came to.
+    /// Stores the thread's result.
     fn begin(&self, index: usize, begun: Result<Begun, BuildError>) {
         self.state.lock().begun[index] = Some(begun);
         self.changed.notify_all();

@@ -109,7 +109,7 @@ impl Shared {
         self.notify();
     }
 
-    /// Has a stop look again.
+    /// Makes a stop check again.
     pub(crate) fn notify(&self) {
         // Under the lock, so that it comes before a look or after the begin of a wait.
         let phases = self.phases.lock();
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Has a reactor return.
+    /// Makes a reactor return.
     pub(crate) fn end(&self, reactor: usize) {
         self.seats[reactor].control.lock().is_ended = true;
         self.wake(reactor);
@@ -133,8 +133,8 @@ impl Shared {
 
     /// Returns `true` if no reactor has a task.
     ///
-    /// A task that ends may have spawned one on a reactor that was counted before. The numbers of
-    /// all tasks that there ever were show that: they are then not what the first look found.
+    /// A task that ends may have spawned a task on a reactor that was counted before. Then the
+    /// numbers of all tasks ever spawned differ between the two counts.
     pub(crate) fn is_quiet(&self) -> bool {
         let count = || {
             self.seats.iter().try_fold(0, |sum, seat| {

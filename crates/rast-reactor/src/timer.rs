@@ -1,4 +1,4 @@
-//! Timers of a reactor, by what they need: the source's three trackers.
+//! Timers of a reactor, of three kinds: the three trackers of the original RAST design.
 //!
 //! | timer | store | can be cancelled |
 //! |---|---|---|

@@ -67,7 +67,7 @@ impl Trackers {
         self.next_ns.set(self.next_ns.get().min(at.as_nanos()));
     }
 
-    /// Expires what is due, up to the turn's bound. Cost where nothing is: a comparison, and a
+    /// Expires due timers, up to the turn's bound. Cost if none is due: a comparison, and a
     /// reading of the clock if there is a timer.
     pub(crate) fn expire(&self) {
         if self.next_ns.get() != NEVER {
@@ -119,7 +119,7 @@ impl Trackers {
         Some(timeout.map_or(left, |timeout| timeout.min(left)))
     }
 
-    /// Drops what has not expired; nothing expires any more.
+    /// Drops the remaining timers; none expires any more.
     pub(crate) fn close(&self) {
         self.next_ns.set(NEVER);
         let mut heap = self.heap.take();

@@ -104,14 +104,14 @@ impl Tasks {
     }
 }
 
-/// What a reactor measures its polls by.
+/// The settings by which a reactor measures its polls.
 pub(crate) struct Watch {
     pub(crate) clock: Arc<dyn Clock + Send + Sync>,
     pub(crate) limit: Duration,
     pub(crate) report: Option<Report>,
 }
 
-/// What is told of slow polls.
+/// The function that is called with slow polls.
 pub(crate) type Report = Arc<dyn Fn(&SlowPoll<'_>) + Send + Sync>;
 
 /// A count of slow polls.

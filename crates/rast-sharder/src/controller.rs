@@ -1,4 +1,4 @@
-//! The user's half: what a shard is, and what a turn of it does.
+//! The user's code: the type of a shard, and its turn.
 //!
 //! The source gives the controller a shard's number and a `bool` that says
 //! whether load figures may be touched, and trusts it to keep to both.
@@ -17,7 +17,7 @@ use crate::timers::Instant;
 /// What a panic carried.
 pub type PanicPayload = Box<dyn Any + Send + 'static>;
 
-/// What a turn of a shard came to: when it gets the next one.
+/// The result of a turn: when the shard gets its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// After the other ready shards of its worker have had theirs.
@@ -29,11 +29,11 @@ pub enum Progress {
     At(Instant),
 }
 
-/// What becomes of a shard after its code panicked.
+/// What follows a panic in the code of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
-    /// It goes on: the state is taken to be sound. It gets another turn at once. If that
+    /// The shard continues, with its state as it is. It gets another turn at once. If that
     /// panics too, the next one comes after a pause, which doubles from 10 µs to about
     /// 100 ms with each turn that panics, or by a wake-up.
     Continue,

@@ -94,7 +94,7 @@ enum Stage {
     Copy(Copying),
 }
 
-/// What a slice came to.
+/// The result of a slice.
 enum Then {
     Go(Stage),
     /// The assignment stays.

@@ -315,7 +315,7 @@ impl LoadView {
         (load.busy, load.demand) = spent.demand(load.busy, asked, turns);
     }
 
-    /// Takes back what the report of `shard` said, after it panicked.
+    /// Removes the figures that the report of `shard` gave before it panicked.
     pub(crate) fn withdraw(&mut self, shard: ShardId, traffic: usize) {
         self.put(shard, ShardLoad::default());
         self.traffic.truncate(traffic);

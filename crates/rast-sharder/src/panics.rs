@@ -79,7 +79,7 @@ impl fmt::Display for PanicRecord {
 #[derive(Debug, Default)]
 pub(crate) struct PanicLog {
     pub(crate) records: Vec<PanicRecord>,
-    /// What balancers did wrong, short of panicking.
+    /// Faults of balancers that are no panics.
     pub(crate) rejections: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ pub struct WorkerStats {
     pub shards: u64,
 }
 
-/// What the sharder did.
+/// Counts of the sharder's actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -52,7 +52,7 @@ pub struct Stats {
     pub workers: Vec<WorkerStats>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {

@@ -159,7 +159,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// `UnexpectedEof` if the other end closes first; what the system says.
+            /// `UnexpectedEof` if the other end closes first; otherwise the system's error.
             pub async fn read_exact(&self, bytes: &mut [u8]) -> std::io::Result<()> {
                 self.0.read_exact(bytes).await
             }

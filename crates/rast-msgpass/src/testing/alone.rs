@@ -423,7 +423,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         self.graph.processor::<P>(self.replica)
     }
 
-    /// Ends it and gives the processor back. What waits for it is dropped.
+    /// Ends the test and returns the processor. Messages that are queued for it are dropped.
     ///
     /// # Panics
     ///

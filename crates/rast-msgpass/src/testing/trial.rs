@@ -1,4 +1,4 @@
-//! What a test imposes on one instance: probes of messages, panics, edges without room.
+//! The changes that a test makes to one instance: probes of messages, panics, edges without room.
 //!
 //! It is in the instance's [`Core`], and is `None` except in a test. Calls of handlers for messages
 //! and timers, sends to egress, and checks of room pass through here. Without the feature

@@ -25,7 +25,7 @@ pub enum Backend {
     /// io_uring if the kernel serves it, readiness otherwise; [`Chosen`] has the reason.
     #[default]
     Auto,
-    /// io_uring of Linux 6.1 or later. Where it is refused, no reactors are built.
+    /// io_uring of Linux 6.1 or later. If it is not available, no reactors are built.
     Uring,
     /// The system's poll for sockets, and the background pool for files.
     Readiness,
@@ -73,7 +73,7 @@ pub(crate) struct Io {
     pub(crate) faults: Option<Faults>,
 }
 
-/// What the thread of a reactor sleeps in.
+/// The driver of a reactor's thread.
 pub(crate) enum IoDriver {
     #[cfg(target_os = "linux")]
     Ring(RingDriver),
@@ -151,7 +151,7 @@ impl Io {
         Rc::clone(chunks)
     }
 
-    /// Ends what is in flight, when the tasks are gone.
+    /// Ends the operations in flight, after the tasks were dropped.
     pub(crate) fn close(&self) {
         #[cfg(target_os = "linux")]
         if let Some(ring) = &self.ring {

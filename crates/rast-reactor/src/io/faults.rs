@@ -44,7 +44,7 @@ pub(crate) enum Attempt {
     Other,
 }
 
-/// What happens to it in place of the operation.
+/// What happens instead of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Interrupted,

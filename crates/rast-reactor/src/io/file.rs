@@ -99,8 +99,8 @@ impl File {
         Self(Kind::Pool { file, io }, Stays::default())
     }
 
-    /// Reads into `buffer` from the offset on; 0 means the end of the file. A vector's length is
-    /// then what was read.
+    /// Reads into `buffer` from the offset on; 0 means the end of the file. The length of a vector
+    /// is then the number of bytes read.
     ///
     /// # Errors
     ///
@@ -171,13 +171,14 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `WriteZero` if the system takes nothing; what it says.
+    /// `WriteZero` if the system accepts no byte; otherwise the system's error.
     pub async fn write_all_at<B: Buffer + Send>(&self, buffer: B, at: u64) -> (io::Result<()>, B) {
         let write = async |buffer, begin| self.write_from(buffer, begin, at).await;
         write_all(buffer, write).await
     }
 
-    /// Has the system write what it holds of the file to the disk, with the file's size and times.
+    /// Makes the system write its cached part of the file to the disk, with the file's size and
+    /// times.
     ///
     /// # Errors
     ///

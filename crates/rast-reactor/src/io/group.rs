@@ -153,7 +153,8 @@ impl ListenerGroup {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `low` is 0 or above `high`; what the system says, such as `AddrInUse`.
+    /// `InvalidInput` if `low` is 0 or above `high`; otherwise the system's error, such as
+    /// `AddrInUse`.
     pub fn bind(address: SocketAddr, marks: Watermarks) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         let is_steered = steer::is_served();
@@ -513,7 +514,7 @@ impl GroupListener {
         self.own.seat.get() == Seat::Open
     }
 
-    /// Adopts sockets that no listener has, and returns what the group is like.
+    /// Adopts sockets that no listener has, and returns the state of the group.
     fn look(&self) -> io::Result<Seen> {
         let shared = &self.own.shared;
         let (seen, orphans) = {

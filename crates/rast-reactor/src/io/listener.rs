@@ -192,9 +192,9 @@ macro_rules! family {
             /// Accepts connections one after the other: with io_uring, by one operation for all of
             /// them.
             ///
-            /// That operation accepts before it is asked to, up to about 64 connections. Those that
-            /// were not taken when this is dropped are for the next [`accept`](Self::accept), and
-            /// are closed with the listener.
+            /// That operation accepts up to about 64 connections in advance. If this is dropped,
+            /// the next [`accept`](Self::accept) returns the connections that were not taken; the
+            /// drop of the listener closes the others.
             pub fn incoming(&self) -> $incoming<'_> {
                 $incoming(self)
             }

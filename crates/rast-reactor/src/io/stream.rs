@@ -139,7 +139,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// `UnexpectedEof` if the other end closes first; what the system says.
+            /// `UnexpectedEof` if the other end closes first; otherwise the system's error.
             pub async fn read_exact<B: $crate::io::BufferMut>(
                 &self,
                 buffer: B,
@@ -176,7 +176,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// `WriteZero` if the system takes nothing; what it says.
+            /// `WriteZero` if the system accepts no byte; otherwise the system's error.
             pub async fn write_all<B: $crate::io::Buffer>(
                 &self,
                 buffer: B,

@@ -18,7 +18,7 @@ use std::vec::Vec;
 use crate::assignment::{Assignment, AssignmentError, Move};
 use crate::load::LoadView;
 
-/// What a slice of a decision came to.
+/// The result of a slice of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Not decided yet: give another slice.

@@ -1,4 +1,4 @@
-//! What a balancer decided, made into changes of the assignment: checked, and without what changes
+//! Converts a balancer's decision to changes of the assignment: checked, and without what changes
 //! nothing.
 //!
 //! A balancer returns either all owners or a list of moves. Both become a list of [`Change`]s for

@@ -33,7 +33,7 @@ impl<C: Controller> Worker<'_, C> {
         window.open(self.window.0, now);
     }
 
-    /// Has a held shard enter the window, if it has not. Only before the promise.
+    /// Adds a held shard to the window, if it is not in it. Only before the promise.
     #[inline]
     pub(super) fn enter(&mut self, shard: ShardId) {
         if !self.has_entered(shard) {

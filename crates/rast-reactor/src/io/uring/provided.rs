@@ -42,7 +42,7 @@ impl Provided {
         })
     }
 
-    /// Has the kernel use a buffer again.
+    /// Gives a buffer back to the kernel.
     pub(crate) fn give_back(&self, id: u16, address: NonNull<u8>, bytes: usize) {
         let base = self.entries.begin().cast::<BufRingEntry>();
         let tail = self.tail.get();

@@ -303,7 +303,7 @@ impl Ring {
         quietly(|| drop(keep));
     }
 
-    /// Undoes what a completion brought that nothing takes.
+    /// Cleans up the result of a completion that no future takes.
     fn clean_up(&self, kind: Kind, done: Done) {
         match kind {
             Kind::Descriptor if done.result >= 0 => {
@@ -338,7 +338,7 @@ impl Ring {
         }
     }
 
-    /// Submits the turn and has the kernel complete what it can, without waiting.
+    /// Submits the entries of the turn and makes the kernel complete what it can, without waiting.
     pub(crate) fn submit(&self) {
         {
             let mut inner = self.inner.borrow_mut();
@@ -494,7 +494,8 @@ impl Ring {
         }
     }
 
-    /// Cancels what is in flight and waits for its end; what does not end in time is leaked.
+    /// Cancels all operations in flight and waits for their end. The memory of an operation that
+    /// does not end in time is leaked.
     pub(crate) fn close(&self) {
         {
             let mut inner = self.inner.borrow_mut();

@@ -421,7 +421,7 @@ impl Listener {
         }
     }
 
-    /// Accepts no more. What was accepted is for the next that accept.
+    /// Accepts no more. The next accepts return the connections that were accepted already.
     pub(crate) fn pause(&self) {
         if let Some(key) = self.incoming.get() {
             self.ring.cancel(key);
