@@ -1,7 +1,7 @@
 //! Policies for a processor whose handler panicked, and the life of a processor.
 //!
-//! `docs/supervision.md` of the repository has the states and their transitions. What needs no
-//! type of a processor is here; `instance/life.rs` makes, begins and drops processors.
+//! `docs/supervision.md` of the repository has the states and their transitions. The parts that
+//! need no type of a processor are here; `instance/life.rs` makes, begins and drops processors.
 
 use core::fmt;
 use std::any::Any;
@@ -72,18 +72,18 @@ impl Restart {
         }
     }
 
-    /// Allows so many restarts in any time of this length. Each costs 8 bytes while it counts.
-    /// With a time of zero none would count, so the builder's
-    /// [`check`](crate::Builder::check) refuses it.
+    /// Allows this number of restarts in any period of this length. Each restart costs 8 bytes
+    /// while it counts. With a period of zero no restart would count, so the builder's
+    /// [`check`](crate::Builder::check) rejects it.
     #[must_use]
     pub fn limit(mut self, most: usize, within: impl Into<Nanos>) -> Self {
         (self.most, self.within) = (most, within.into());
         self
     }
 
-    /// Allows any number of restarts; those within this time make the delay longer. What
-    /// [`on_start`](crate::Process::on_start) sends without room is kept beside the instance, so
-    /// a processor that sends there and fails each time fills the memory.
+    /// Allows any number of restarts; restarts within this period make the delay longer. Messages
+    /// that [`on_start`](crate::Process::on_start) sends without room are kept at the instance, so
+    /// a processor that sends there and panics each time fills the memory.
     #[must_use]
     pub fn without_limit(self, within: impl Into<Nanos>) -> Self {
         self.limit(usize::MAX, within)
@@ -149,26 +149,26 @@ pub enum Then {
     Stops,
 }
 
-/// What the panic of a handler left; for [`Builder::on_failure`](crate::Builder::on_failure).
+/// A panic of a handler; for [`Builder::on_failure`](crate::Builder::on_failure).
 #[non_exhaustive]
 pub struct Failure {
     /// The name of the processor in `graph!`.
     pub processor: &'static str,
-    /// Which of its replicas.
+    /// The index of its replica.
     pub replica: usize,
-    /// Which of its handlers.
+    /// The handler.
     pub handler: Handler,
     /// The edge of the message that was handled; `None` if there was none.
     pub edge: Option<&'static EdgeInfo>,
-    /// The replica that sent the message in hand; 0 where [`edge`](Self::edge) is `None`, from
-    /// ingress, and from a processor without replicas.
+    /// The replica that sent the message; 0 if [`edge`](Self::edge) is `None`, and for messages
+    /// from ingress or from a processor without replicas.
     pub sender: usize,
     /// The payload of the panic.
     pub payload: Box<dyn Any + Send>,
-    /// A clone of the message in hand, on an edge that is marked `keep`, made before its handler
-    /// was called.
+    /// A clone of the message, on an edge that is marked `keep`, made before the handler was
+    /// called.
     pub message: Option<Box<dyn Any + Send>>,
-    /// When, by the clock of the graph.
+    /// The time of the panic, by the clock of the graph.
     pub at: Instant,
     /// What follows.
     pub then: Then,
@@ -215,9 +215,9 @@ impl fmt::Debug for Failure {
 pub enum Stopped {
     /// The graph has ended: no handler of any processor is called any more.
     Ended(EndedBy),
-    /// A handler of it panicked, and it is retired.
+    /// One of its handlers panicked, and the processor is retired.
     Retired,
-    /// A handler of it panicked, and another processor takes its place.
+    /// One of its handlers panicked, and another processor replaces it.
     Restarted,
 }
 

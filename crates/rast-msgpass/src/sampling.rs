@@ -16,8 +16,8 @@
 //! | buffer, door | the sender | beside the message |
 //!
 //! A stamp of a ring is written before its message is published, and read before the slot of the
-//! message is released. So the ring's own orderings make it visible, and guard it against being
-//! written again: the stamps cover more messages than the ring has slots.
+//! message is released. So the ring's own orderings make the stamp visible. They also prevent that
+//! it is overwritten too early, because the stamps cover more messages than the ring has slots.
 
 use std::collections::VecDeque;
 

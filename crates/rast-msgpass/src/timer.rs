@@ -314,7 +314,8 @@ impl Core {
 
 impl<G: Graph, P> Cx<'_, G, P> {
     /// Sends a message to this instance itself, after `delay`. It arrives as `Receive<G, Timer,
-    /// M>`, never early, and needs no edge. While the instance has no room in its edges, it waits.
+    /// M>`, never early, and needs no edge. While an edge of the instance lacks room, the message
+    /// waits.
     ///
     /// A drain or a stop cancels it: [`Report::timers_cancelled`](crate::Report::timers_cancelled).
     /// Costs a reading of the clock and O(log n) for n timers; allocates when the store grows.

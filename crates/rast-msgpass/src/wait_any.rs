@@ -1,8 +1,8 @@
 //! Waiting on several lanes at once.
 //!
-//! It is a waker of each lane that notifies one event count, so that no wake-up is lost rests on
-//! the argument of the waker (see `egress.rs`): the look of a wait finds a lane empty, or ready,
-//! and a lane that was found empty calls its waker for what comes next.
+//! A [`WaitAny`] is a waker of each lane that notifies one event count. No wake-up is lost, by the
+//! argument of the waker (see `egress.rs`): the check before a sleep finds a lane ready or empty,
+//! and a lane that was found empty calls its waker for the next message.
 
 use core::fmt;
 use core::time::Duration;
@@ -18,8 +18,8 @@ pub trait Waitable: sealed::Lane {}
 
 impl<M> Waitable for EgressReceiver<M, sharder::Handle> {}
 
-/// Waits until one of several [`EgressReceiver`]s has something, for one thread that receives
-/// from all of them.
+/// Waits until one of several [`EgressReceiver`]s has a message, for one thread that receives from
+/// all of them.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

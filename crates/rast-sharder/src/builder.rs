@@ -25,7 +25,7 @@ use crate::worker::Shared;
 /// The default of [`Builder::period`].
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Sets a [`Sharder`] up; from [`Sharder::builder`].
+/// Builds a [`Sharder`]; returned by [`Sharder::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,7 +82,7 @@ pub struct Builder<C: Controller> {
 }
 
 impl<C: Controller> Sharder<C> {
-    /// Starts to set a sharder up.
+    /// Returns a builder for a sharder.
     pub fn builder(controller: C) -> Builder<C> {
         Builder {
             controller,
@@ -113,19 +113,19 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets the number of workers, the thread that calls
-    /// [`run`](Sharder::run) being one of them. It is capped by the number of
-    /// shards. Default: what the machine runs at once.
+    /// Sets the number of workers, including the thread that calls [`run`](Sharder::run). At most
+    /// as many workers run as there are shards. Default: the number of threads that the machine
+    /// runs at once.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets how long a worker that has work measures before it asks for a
-    /// resharding. Zero: on request only. Default: 100 ms.
+    /// Sets how long a worker that has work measures before it requests a new assignment. Zero:
+    /// only on request. Default: 100 ms.
     ///
-    /// [`Greedy`] takes no account of windows shorter than its
+    /// [`Greedy`] ignores windows shorter than its
     /// [`least_window`](Greedy::least_window), 1 ms by default.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
@@ -133,7 +133,7 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets who decides. Default: [`Greedy`].
+    /// Sets the balancer. Default: [`Greedy`].
     #[must_use]
     pub fn balancer(mut self, balancer: impl Balancer) -> Self {
         self.balancer = Box::new(balancer);
@@ -142,10 +142,10 @@ impl<C: Controller> Builder<C> {
 
     /// Sets what a worker does without work.
     ///
-    /// `Spin` looks for work for ever, without a system call: for workers that have cores of
-    /// their own. `Park` sleeps at once. `Adaptive`, the default, looks for as long as a
-    /// wake-up costs, about 40 µs, and then sleeps; where there are more workers than cores
-    /// it sleeps at once.
+    /// `Spin` checks for work without end and without a system call: for workers that have cores of
+    /// their own. `Park` sleeps at once. `Adaptive`, the default, checks for as long as a wake-up
+    /// takes, about 40 µs, and then sleeps. If there are more workers than cores, it sleeps at
+    /// once.
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
@@ -161,9 +161,9 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Has `shard` stay at `worker` for the whole run: for what belongs to a thread, as a
-    /// poller does. A balancer's assignment that moves it is refused. Pinned again, the
-    /// later call counts.
+    /// Pins `shard` to `worker` for the whole run, for a shard that uses something of a thread,
+    /// such as its poller. A balancer's assignment that moves the shard is rejected. If a shard is
+    /// pinned twice, the later call counts.
     #[must_use]
     pub fn pin(mut self, shard: ShardId, worker: WorkerId) -> Self {
         self.pins.retain(|&(pinned, _)| pinned != shard);
@@ -171,9 +171,8 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Has `hook` called on the thread of each worker, before its first turn: to name
-    /// it for a profiler, or to set its priority. A panic in it is recorded, and the worker
-    /// goes on.
+    /// Sets a function that is called on the thread of each worker before its first turn, for
+    /// example to set the thread's priority. A panic in it is recorded, and the worker continues.
     #[must_use]
     pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
         self.on_worker_start = Box::new(hook);
@@ -188,10 +187,9 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Has each worker's thread run on one core alone: worker `n` on the `n`-th that the process
-    /// may use, beginning again where there are fewer. So does the thread that calls
-    /// [`run`](Sharder::run), and stays there. Where the system refuses, a thread stays
-    /// as it is.
+    /// Pins each worker's thread to one core: worker `n` to the `n`-th core that the process may
+    /// use, beginning again if there are fewer. This includes the thread that calls
+    /// [`run`](Sharder::run), which stays pinned. If the system refuses, a thread is not pinned.
     #[cfg(feature = "affinity")]
     #[must_use]
     pub fn pin_threads(mut self) -> Self {
@@ -199,12 +197,11 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets the clock. Sleeps are in real time, whatever the clock says: with
-    /// one that stands still a worker wakes and finds nothing due. Default:
-    /// [`MonotonicClock`].
+    /// Sets the clock. Sleeps are in real time, whatever the clock shows: with a clock that does
+    /// not advance, a worker wakes and finds no deadline due. Default: [`MonotonicClock`].
     ///
-    /// Another clock has nothing to do with the system's [`thread_clock`](Self::thread_clock),
-    /// so there is none then, unless it is set after this.
+    /// The system's [`thread_clock`](Self::thread_clock) does not match another clock, so it is not
+    /// used then, unless it is set after this call.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
@@ -222,7 +219,7 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets who owns what at first. Default: dealt out by number.
+    /// Sets the first assignment. Default: shards are assigned to workers in turn, by number.
     #[must_use]
     pub fn assignment(mut self, assignment: Assignment) -> Self {
         self.assignment = Some(assignment);
@@ -275,12 +272,12 @@ impl<C: Controller> Builder<C> {
         })
     }
 
-    /// Tells whether [`build`](Self::build) would make a sharder: for shards
-    /// that must not be lost to a wrong number.
+    /// Checks whether [`build`](Self::build) would make a sharder, so that no shards are lost
+    /// because of a wrong number.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] says what is wrong.
+    /// [`BuildError`], which names the fault.
     pub fn check(&self) -> Result<(), BuildError> {
         let shards = self.shards.len();
         if shards == 0 {
@@ -348,7 +345,7 @@ pub enum BuildError {
     NoShards,
     /// More than 2³¹ shards.
     TooManyShards(usize),
-    /// Zero workers were asked for.
+    /// Zero workers were requested.
     NoWorkers,
     /// More workers than [`MAX_WORKERS`].
     TooManyWorkers(usize),

@@ -119,19 +119,19 @@ impl WorkerCx<'_> {
         is_local
     }
 
-    /// From now on has each [`wake`](Self::wake) by this worker reach a worker that is just falling
-    /// asleep at once, and not at the end of the round: for a worker whose turns block. Each
-    /// wake-up of a shard elsewhere then costs a fence.
+    /// From now on each [`wake`](Self::wake) by this worker wakes a worker that is just falling
+    /// asleep at once, and not at the end of the round. It is for a worker whose turns block. Each
+    /// wake-up of another worker's shard then costs a fence.
     pub fn set_prompt(&mut self) {
         self.local.is_prompt = true;
     }
 
-    /// Asks for a new epoch, as [`Handle::reshard`](crate::Handle::reshard).
+    /// Requests a new epoch, as [`Handle::reshard`](crate::Handle::reshard).
     pub fn reshard(&self) {
         self.local.core.baton.request();
     }
 
-    /// Asks all workers to leave, as [`Handle::stop`](crate::Handle::stop).
+    /// Requests that all workers leave, as [`Handle::stop`](crate::Handle::stop).
     pub fn stop(&self) {
         self.local.core.baton.stop();
     }

@@ -30,12 +30,12 @@ pub struct Traffic {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ShardLoad {
-    /// The share of the window that it spent working. Time in which the system ran another
-    /// thread in the worker's place does not count, where that is known.
+    /// The share of the window that the shard spent working. Time in which the system ran another
+    /// thread instead of the worker does not count, if it is known.
     pub busy: f64,
-    /// What the shard would take of a worker of its own: `busy`, and on a worker without
-    /// time to spare the share of the window in which it was ready and waited as well. What
-    /// balancers go by.
+    /// The share of a worker that the shard would use on a worker of its own: `busy`, plus, on a
+    /// fully used worker, the share of the window in which the shard was ready and waited.
+    /// Balancers decide by this figure.
     pub demand: f64,
     /// How long the shard was measured.
     pub window: Nanos,
@@ -105,7 +105,7 @@ impl LoadView {
     /// Returns the shards that were used in their window, with their loads, each once.
     ///
     /// A shard is used if it had a turn in the window, was ready at its end, or came to its worker
-    /// in it. A retired shard is not. Where [`report`](crate::Controller::report) or
+    /// in it. A retired shard is not used. If [`report`](crate::Controller::report) or
     /// [`restart_load`](crate::Controller::restart_load) panicked, the load and its window are
     /// zero.
     #[must_use]
@@ -133,8 +133,8 @@ impl LoadView {
         self.load(shard).unwrap_or_default().busy
     }
 
-    /// Returns the share of a worker that `shard` asks for, at most 1.0 unless it reported more;
-    /// zero if it was not used.
+    /// Returns the share of a worker that `shard` would use (its demand), at most 1.0 unless it
+    /// reported more; zero if it was not used.
     ///
     /// # Panics
     ///
@@ -170,7 +170,7 @@ impl LoadView {
         &self.windows
     }
 
-    /// Returns who sends to whom, in the order of the reports. A pair may
+    /// Returns the traffic between pairs of shards, in the order of the reports. A pair may
     /// occur more than once; the rates then add up.
     #[must_use]
     pub fn traffic(&self) -> &[Traffic] {
@@ -322,9 +322,9 @@ impl LoadView {
     }
 }
 
-/// Where a controller reports the figures of one shard.
+/// Receives the figures of one shard from a controller.
 ///
-/// Amounts are those of the whole window; the report makes rates of them.
+/// Amounts are those of the whole window; the report converts them to rates.
 #[derive(Debug)]
 pub struct LoadReport<'a> {
     view: &'a mut LoadView,
@@ -335,8 +335,7 @@ pub struct LoadReport<'a> {
 
 impl LoadReport<'_> {
     /// Adds time that the shard spent working. Turns without work do not
-    /// count: a worker with few shards takes more of them, and its shards
-    /// would look heavier.
+    /// count: a worker with few shards makes more of such turns, so its shards would seem heavier.
     pub fn busy(&mut self, time: Nanos) {
         if self.seconds > 0.0 {
             let share = time.as_nanos() as f64 / 1e9 / self.seconds;

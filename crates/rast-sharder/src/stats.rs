@@ -13,13 +13,13 @@ use crate::primitive::Counter;
 use crate::primitive::sync::atomic::AtomicU64;
 use crate::timers::Nanos;
 
-/// What one worker did.
+/// Counts of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
     /// Turns that it gave to shards.
     pub turns: u64,
-    /// Rounds of its loop: of at most 16 turns, or a look for work that found none.
+    /// Rounds of its loop: of at most 16 turns, or a check for work that found none.
     pub rounds: u64,
     /// How often it slept.
     pub parks: u64,
@@ -39,7 +39,8 @@ pub struct Stats {
     pub moves: u64,
     /// Shards moved by the latest epoch.
     pub last_moves: u64,
-    /// Shards used in the windows of the latest decision. An epoch costs what these cost.
+    /// Shards used in the windows of the latest decision. The cost of an epoch grows with their
+    /// number.
     pub last_used: u64,
     /// Decisions refused: a panic, an assignment that does not fit, no end.
     pub rejected: u64,
