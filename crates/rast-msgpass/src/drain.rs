@@ -13,10 +13,10 @@ use core::time::Duration;
 
 use crate::ending::EndedBy;
 use crate::graph::{EdgeInfo, End};
-use crate::handle::Run;
 use crate::report::Report;
 use crate::sharder::ShardId;
 use crate::stages::Stage;
+use crate::view::View;
 
 /// How long `drain` sleeps between two checks.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
@@ -116,7 +116,7 @@ impl core::error::Error for DrainError {}
 
 /// A drain in progress.
 pub(crate) struct Drain<'a> {
-    pub(crate) run: &'a Run,
+    pub(crate) view: &'a View,
     /// Lets other threads work for a moment; returns `false` once the drain must give up.
     pub(crate) pause: &'a mut dyn FnMut() -> bool,
 }
@@ -124,16 +124,16 @@ pub(crate) struct Drain<'a> {
 impl Drain<'_> {
     /// Waits until all accepted messages are handled and flushed.
     pub(crate) fn settle(&mut self, stages: &[Stage]) -> Result<(), DrainCause> {
-        for door in self.run.view.closers.iter().flatten() {
+        for door in self.view.closers.iter().flatten() {
             door.close();
         }
-        self.run.shared.calm.ask();
+        self.view.shared.calm.ask();
         self.rest()?;
         for stage in stages {
             loop {
-                let before = self.run.shared.sent();
+                let before = self.view.shared.sent();
                 self.flush(stage)?;
-                if !stage.is_cyclic || self.run.shared.sent() == before {
+                if !stage.is_cyclic || self.view.shared.sent() == before {
                     break;
                 }
             }
@@ -143,13 +143,13 @@ impl Drain<'_> {
 
     /// Requests a flush of the processors of a stage, and waits until their messages are handled.
     fn flush(&mut self, stage: &Stage) -> Result<(), DrainCause> {
-        let run = self.run;
-        let shared = &run.shared;
+        let view = self.view;
+        let shared = &view.shared;
         let nodes = stage.processors.iter();
         let shards: Vec<usize> = nodes.flat_map(|&node| shared.shards_of(node)).collect();
         for &shard in &shards {
             shared.stats[shard].flushes_asked.add_after(1);
-            run.sharder.wake(ShardId::from_index(shard));
+            view.sharder.wake(ShardId::from_index(shard));
         }
         self.wait(|| {
             shards.iter().all(|&shard| {
@@ -162,27 +162,22 @@ impl Drain<'_> {
 
     /// Waits until no message is in flight.
     fn rest(&mut self) -> Result<(), DrainCause> {
-        let run = self.run;
+        let view = self.view;
         self.wait(|| {
-            let spent = run
-                .view
-                .closers
-                .iter()
-                .flatten()
-                .all(|door| door.is_spent());
-            let seen = run.shared.calm.all_see();
+            let spent = view.closers.iter().flatten().all(|door| door.is_spent());
+            let seen = view.shared.calm.all_see();
             if !seen {
                 // A sleeping worker has not seen it, nor one that holds no shard.
-                run.sharder.notify_all();
+                view.sharder.notify_all();
             }
-            spent && seen && run.shared.is_quiet() && run.shared.kept() == 0
+            spent && seen && view.shared.is_quiet() && view.shared.kept() == 0
         })
     }
 
     fn wait(&mut self, is_done: impl Fn() -> bool) -> Result<(), DrainCause> {
         loop {
-            if self.run.sharder.is_stopping() {
-                let by = self.run.shared.ending.stopped_by();
+            if self.view.sharder.is_stopping() {
+                let by = self.view.shared.ending.stopped_by();
                 return Err(DrainCause::Ended(by.unwrap_or(EndedBy::Fault)));
             }
             if is_done() {
@@ -197,7 +192,7 @@ impl Drain<'_> {
     /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
     /// receiver is furthest downstream.
     pub(crate) fn blocked(&self, stages: &[Stage]) -> Option<Blocked> {
-        let metrics = self.run.metrics();
+        let metrics = self.view.metrics();
         let waiting = metrics.edges.iter().enumerate();
         let waiting = waiting.filter(|(_, counts)| counts.depth > 0);
         let place = |end: End| match end {
@@ -206,10 +201,10 @@ impl Drain<'_> {
                 .position(|stage| stage.processors.contains(&node)),
             End::Ingress | End::Egress => None,
         };
-        let has_kept = self.run.shared.kept() > 0;
+        let has_kept = self.view.shared.kept() > 0;
         let blocked = waiting.filter_map(|(number, counts)| {
             let edge = counts.edge;
-            let lane = self.run.view.lanes[number]
+            let lane = self.view.lanes[number]
                 .iter()
                 .position(|lane| lane.has_news());
             let rank = match edge.to {

@@ -198,10 +198,6 @@ impl Run {
         self.join();
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
-        self.view.metrics()
-    }
-
     pub(crate) fn report(&self) -> Report {
         self.view.report(self.states.clone())
     }
@@ -428,7 +424,7 @@ impl<G: Graph> Handle<G> {
 
     /// Reads the counts. Costs one load per count; stops no other thread.
     pub fn metrics(&self) -> Metrics {
-        self.run.metrics()
+        self.run.view.metrics()
     }
 
     /// Returns the report so far.
@@ -483,7 +479,7 @@ impl<G: Graph> Handle<G> {
                 !is_late
             };
             let mut drain = Drain {
-                run: &self.run,
+                view: &self.run.view,
                 pause: &mut pause,
             };
             settled = drain.settle(&stages);

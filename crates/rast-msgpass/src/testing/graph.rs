@@ -558,7 +558,7 @@ impl<G: Graph> TestGraph<G> {
         };
         let stages = stages::<G>();
         let mut drain = Drain {
-            run,
+            view: &run.view,
             pause: &mut pause,
         };
         let settled = drain.settle(&stages);
