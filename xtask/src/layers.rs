@@ -129,6 +129,12 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
     ),
     (
         "rast-executor",
+        "hashbrown",
+        Kind::Normal,
+        "the high indices of the table of sockets, which is also that of the reactors' registry",
+    ),
+    (
+        "rast-executor",
         "mio",
         Kind::Normal,
         "readiness of sockets on every system, under the feature io alone",

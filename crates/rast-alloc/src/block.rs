@@ -4,8 +4,8 @@ use core::num::NonZero;
 use core::ptr::{self, NonNull};
 
 use crate::Layout;
-use crate::primitive::Linked;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::{Link, Linked};
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::{
     geometry::HARDENED,
@@ -45,7 +45,10 @@ impl Block {
         // SAFETY: obligation 1; the reference ends before the block is anything else.
         let block = unsafe { &*this };
         // SAFETY: no thread writes the link while the caller alone has the block, obligation 1.
-        mix(block.next.with(|next| unsafe { *next }))
+        let next = mix(block.next.with(|next| unsafe { *next }));
+        // A message may be linked to a block whose memory was returned to the system and mapped
+        // again. Every segment exposes its memory, and so does each push of a message.
+        Link::from_address(next.addr()).node()
     }
 
     /// Writes the link; the word may be uninitialised before.
@@ -75,7 +78,8 @@ impl Block {
 // SAFETY: 1. It writes the first word of the block, and calls no user code.
 unsafe impl Linked for Block {
     #[inline(always)]
-    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+    unsafe fn set_next(node: NonNull<Self>, next: Link<Self>) {
+        let next = ptr::without_provenance_mut(next.address());
         // SAFETY: the caller alone has the block, which has room for a link.
         unsafe { Self::set_next(node.as_ptr(), next) };
     }

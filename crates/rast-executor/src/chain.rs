@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use crate::primitive::Linked;
+use crate::primitive::{Link, Linked};
 use crate::task::{Header, Task};
 
 /// Tasks in order, first in first out. It owns the right to run each of them.
@@ -27,10 +27,11 @@ unsafe impl Send for Chain {}
 pub(crate) unsafe fn next(task: NonNull<Header>) -> Option<NonNull<Header>> {
     // SAFETY: by the caller the task is alive.
     let header = unsafe { task.as_ref() };
-    header.queue_next.with(|next| {
+    let next = header.queue_next.with(|next| {
         // SAFETY: by the caller this is the one access.
         unsafe { *next }
-    })
+    });
+    NonNull::new(next.node())
 }
 
 /// Writes the link of a task.
@@ -39,6 +40,17 @@ pub(crate) unsafe fn next(task: NonNull<Header>) -> Option<NonNull<Header>> {
 ///
 /// As for [`next`].
 pub(crate) unsafe fn set_next(task: NonNull<Header>, to: Option<NonNull<Header>>) {
+    let to = to.map_or(Link::NULL, |to| Link::to(to.as_ptr()));
+    // SAFETY: by the caller.
+    unsafe { set_link(task, to) };
+}
+
+/// As [`set_next`], for what may be at an address.
+///
+/// # Safety
+///
+/// As for [`next`].
+unsafe fn set_link(task: NonNull<Header>, to: Link<Header>) {
     // SAFETY: by the caller the task is alive.
     let header = unsafe { task.as_ref() };
     header.queue_next.with_mut(|next| {
@@ -50,9 +62,9 @@ pub(crate) unsafe fn set_next(task: NonNull<Header>, to: Option<NonNull<Header>>
 // SAFETY: 1. It writes one field of the header, and calls no user code.
 unsafe impl Linked for Header {
     #[inline]
-    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+    unsafe fn set_next(node: NonNull<Self>, next: Link<Self>) {
         // SAFETY: the caller has the task alone, and with it the right to run it.
-        unsafe { set_next(node, NonNull::new(next)) };
+        unsafe { set_link(node, next) };
     }
 }
 

@@ -119,6 +119,12 @@ pub mod io;
 #[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
 pub mod hyper;
 
+// Tables of sockets and of resources, shared with rast-reactor; not part of the interface.
+#[doc(hidden)]
+pub mod ids;
+#[doc(hidden)]
+pub mod places;
+
 #[doc(hidden)]
 pub mod parts;
 

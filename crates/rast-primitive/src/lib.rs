@@ -17,7 +17,7 @@
 //! | [`Backoff`], [`WaitStrategy`] | a short wait; the choice of how to wait longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
-//! | [`LinkStack`] | a Treiber stack of linked nodes that is taken as a whole |
+//! | [`LinkStack`], [`Link`] | a Treiber stack of linked nodes that is taken as a whole |
 //! | [`asymmetric`] | a pair of fences: the frequent one is free, the rare one is a system call |
 //! | [`fence_after_exchange`] | a full fence after a read-modify-write, free on x86-64 |
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
@@ -156,7 +156,7 @@ pub use counting::CountingAlloc;
 pub use event_count::{EventCount, Key};
 pub use exchange_fence::fence_after_exchange;
 pub use histogram::{Histogram, LiveHistogram};
-pub use link_stack::{LinkStack, Linked};
+pub use link_stack::{Link, LinkStack, Linked};
 #[cfg(feature = "std")]
 pub use local_parker::{LocalParker, LocalUnparker};
 #[cfg(feature = "std")]

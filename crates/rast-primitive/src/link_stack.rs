@@ -19,11 +19,18 @@
 //! 2. No thread reads a node that belongs to another thread or to the stack, so a reused address
 //!    (ABA) does no harm. A push stores the value of `top` in its oldest node and then compares
 //!    `top` with it, so the link is correct for any node at that address.
+//! 3. A link is an address ([`Link`]), because of rule 2: the pointer that a push has read may be
+//!    that of a freed node whose address was reused, and then it may not be used for the node that
+//!    is there. A push exposes the provenance of its newest node before the compare-exchange, and
+//!    [`Link::node`] takes the exposed provenance that fits. The Acquire of the take orders the
+//!    exposure before it, since each push continues the release sequence of the earlier ones. No
+//!    instruction results from either.
 //!
 //! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: nodes are
 //! taken only as a whole, which needs no count against ABA, and a stack can be closed.
 
 use core::fmt;
+use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -39,7 +46,80 @@ pub unsafe trait Linked {
     /// # Safety
     ///
     /// 1. The node is alive and belongs to the caller alone.
-    unsafe fn set_next(node: NonNull<Self>, next: *mut Self);
+    unsafe fn set_next(node: NonNull<Self>, next: Link<Self>);
+}
+
+/// The link of a node: the address of the next node, or 0.
+///
+/// An address alone does not say which of several nodes it means, if one was freed and another one
+/// was allocated in its place. A link leads to the node that is there when it is followed.
+///
+/// # Examples
+///
+/// ```
+/// use rast_primitive::Link;
+///
+/// let mut number = 7;
+/// let link = Link::to(&raw mut number);
+/// // SAFETY: the number is alive, and nothing else uses it.
+/// assert_eq!(unsafe { *link.node() }, 7);
+/// assert!(Link::<u32>::NULL.node().is_null());
+/// ```
+#[repr(transparent)]
+pub struct Link<T: ?Sized> {
+    address: usize,
+    node: PhantomData<*mut T>,
+}
+
+impl<T> Link<T> {
+    /// The link of the last node.
+    pub const NULL: Self = Self::from_address(0);
+
+    /// The link to a node, or to none if it is null. Exposes the provenance of the pointer.
+    #[inline(always)]
+    #[must_use]
+    pub fn to(node: *mut T) -> Self {
+        Self::from_address(node.expose_provenance())
+    }
+
+    /// The link to what is at an address, of which a pointer is exposed when the link is followed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_address(address: usize) -> Self {
+        Self {
+            address,
+            node: PhantomData,
+        }
+    }
+
+    /// Returns the address; 0 if there is no node.
+    #[inline(always)]
+    #[must_use]
+    pub const fn address(self) -> usize {
+        self.address
+    }
+
+    /// Follows the link: a pointer to the node at its address, or null. A pointer to the node must
+    /// have been exposed, by [`to`](Self::to) or by a push.
+    #[inline(always)]
+    #[must_use]
+    pub fn node(self) -> *mut T {
+        ptr::with_exposed_provenance_mut(self.address)
+    }
+}
+
+impl<T: ?Sized> Clone for Link<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Link<T> {}
+
+impl<T: ?Sized> fmt::Debug for Link<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Link").field(&self.address).finish()
+    }
 }
 
 /// A stack of linked nodes, which is taken as a whole. With `CLOSES` it can be closed, after which
@@ -51,17 +131,17 @@ pub unsafe trait Linked {
 /// # Examples
 ///
 /// ```
-/// use rast_primitive::{LinkStack, Linked};
-/// use std::ptr::{self, NonNull};
+/// use rast_primitive::{Link, LinkStack, Linked};
+/// use std::ptr::NonNull;
 ///
 /// struct Node {
-///     next: *mut Node,
+///     next: Link<Node>,
 ///     value: u32,
 /// }
 ///
 /// // SAFETY: 1. Only the link is written.
 /// unsafe impl Linked for Node {
-///     unsafe fn set_next(mut node: NonNull<Self>, next: *mut Self) {
+///     unsafe fn set_next(mut node: NonNull<Self>, next: Link<Self>) {
 ///         // SAFETY: 1 of `set_next`: the node is alive and belongs to the caller.
 ///         unsafe { node.as_mut() }.next = next;
 ///     }
@@ -69,7 +149,7 @@ pub unsafe trait Linked {
 ///
 /// let stack = LinkStack::<Node>::new();
 /// for value in 1..=2 {
-///     let node = NonNull::from(Box::leak(Box::new(Node { next: ptr::null_mut(), value })));
+///     let node = NonNull::from(Box::leak(Box::new(Node { next: Link::NULL, value })));
 ///     // SAFETY: 1, 2. It is a chain of one node, which lives until it is freed below.
 ///     let was_empty = unsafe { stack.push(node, node) };
 ///     assert_eq!(was_empty, value == 1);
@@ -80,7 +160,7 @@ pub unsafe trait Linked {
 ///     // SAFETY: the nodes that were taken belong to this thread, and are boxes.
 ///     let node = unsafe { Box::from_raw(at) };
 ///     values.push(node.value);
-///     at = node.next;
+///     at = node.next.node();
 /// }
 /// assert_eq!(values, [2, 1]);
 /// assert!(stack.is_empty());
@@ -133,11 +213,13 @@ impl<T, const CLOSES: bool> LinkStack<T, CLOSES> {
     where
         T: Linked,
     {
+        // By rule 3, before the node can be reached.
+        let _ = newest.as_ptr().expose_provenance();
         // Relaxed: the compare-exchange below checks it; no thread follows it. [LS2]
         let mut top = self.top.load(Ordering::Relaxed);
         while !CLOSES || top != Self::CLOSED {
             // SAFETY: by 1; the compare-exchange has not succeeded yet.
-            unsafe { T::set_next(oldest, top) };
+            unsafe { T::set_next(oldest, Link::from_address(top.addr())) };
             // Release: pairs with the Acquire in take_nodes and close; publishes the nodes and what
             // was done to them. Earlier pushes stay published, because this continues their release
             // sequences. [LS3]

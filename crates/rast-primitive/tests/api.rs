@@ -589,3 +589,70 @@ mod user_code {
         assert_eq!(text(|| std::panic::panic_any(3)), None);
     }
 }
+
+/// A node is freed and another one is pushed at its address, while a push has read that address
+/// and not compared it yet. The push succeeds, and its link leads to the new node. Under miri the
+/// pointer that the push has read may not be used for it.
+#[test]
+fn a_link_leads_to_the_node_that_is_at_its_address() {
+    use rast_primitive::{Link, LinkStack, Linked};
+    use std::cell::Cell;
+    use std::ptr::NonNull;
+
+    struct Node {
+        next: Link<Node>,
+        number: u32,
+    }
+
+    thread_local! {
+        /// What happens between the two steps of the next push.
+        static MEANWHILE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+    }
+
+    // SAFETY: 1. It writes the link alone; the test's step in between uses other nodes.
+    unsafe impl Linked for Node {
+        unsafe fn set_next(mut node: NonNull<Self>, next: Link<Self>) {
+            // SAFETY: 1 of `set_next`.
+            unsafe { node.as_mut() }.next = next;
+            if let Some(meanwhile) = MEANWHILE.take() {
+                meanwhile();
+            }
+        }
+    }
+
+    let node = |number| Node {
+        next: Link::NULL,
+        number,
+    };
+    let push = |stack: &LinkStack<Node>, node: *mut Node| {
+        let node = NonNull::new(node).unwrap();
+        // SAFETY: 1, 2. A chain of one node, which lives to the end of the test.
+        unsafe { stack.push(node, node) };
+    };
+    let stack: &LinkStack<Node> = Box::leak(Box::default());
+    let place = Box::into_raw(Box::new(node(1)));
+    push(stack, place);
+    MEANWHILE.set(Some(Box::new(move || {
+        let taken = stack.take();
+        assert_eq!(taken, place);
+        // SAFETY: the node was taken; a new reference to its place ends the use of older pointers.
+        let new = unsafe { &mut *place };
+        *new = node(2);
+        push(stack, new);
+    })));
+    let top = Box::into_raw(Box::new(node(3)));
+    push(stack, top);
+    let mut numbers = Vec::new();
+    let mut at = stack.take();
+    while !at.is_null() {
+        // SAFETY: the nodes were taken, and live to the end.
+        let node = unsafe { &*at };
+        numbers.push(node.number);
+        at = node.next.node();
+    }
+    assert_eq!(numbers, [3, 2]);
+    for node in [top, place] {
+        // SAFETY: both are boxes, and not used any more.
+        drop(unsafe { Box::from_raw(node) });
+    }
+}

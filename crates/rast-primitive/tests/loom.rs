@@ -11,10 +11,10 @@ use rast_primitive::model::model;
 use rast_primitive::sync::Arc;
 use rast_primitive::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rast_primitive::{
-    AtomicTaggedPtr, ClassEvent, Counter, EventCount, LinkStack, Linked, Parker, Signal, Snapshot,
-    TaggedPtr, WaitStrategy, fence_after_exchange, thread,
+    AtomicTaggedPtr, ClassEvent, Counter, EventCount, Link, LinkStack, Linked, Parker, Signal,
+    Snapshot, TaggedPtr, WaitStrategy, fence_after_exchange, thread,
 };
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// A plain number: a data race on it fails the model.
@@ -70,13 +70,13 @@ fn counter_publishes_what_it_counts() {
 
 /// A node of a stack, with a plain number beside the link.
 struct Node {
-    next: UnsafeCell<*mut Node>,
+    next: UnsafeCell<Link<Node>>,
     number: Plain,
 }
 
 // SAFETY: 1. It writes the link alone.
 unsafe impl Linked for Node {
-    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+    unsafe fn set_next(node: NonNull<Self>, next: Link<Self>) {
         // SAFETY: by the caller the node is alive.
         let node = unsafe { node.as_ref() };
         node.next.with_mut(|link| {
@@ -89,7 +89,7 @@ unsafe impl Linked for Node {
 impl Node {
     fn boxed(number: u32) -> NonNull<Self> {
         let node = Box::new(Self {
-            next: UnsafeCell::new(ptr::null_mut()),
+            next: UnsafeCell::new(Link::NULL),
             number: Plain::new(),
         });
         node.number.set(number);
@@ -102,10 +102,11 @@ impl Node {
         while !at.is_null() {
             // SAFETY: the nodes were taken, and are boxes.
             let node = unsafe { Box::from_raw(at) };
-            at = node.next.with(|link| {
+            let next = node.next.with(|link| {
                 // SAFETY: the node is this thread's.
                 unsafe { *link }
             });
+            at = next.node();
             numbers.push(node.number.get());
         }
         numbers

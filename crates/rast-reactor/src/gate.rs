@@ -2,7 +2,7 @@
 
 use core::cell::RefCell;
 use core::fmt;
-use core::task::{Poll, Waker};
+use core::task::{Context, Poll, Waker};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ struct State {
     is_closed: bool,
     line: Line<()>,
     /// Tasks that wait for the last user to leave.
-    draining: Vec<Waker>,
+    draining: Vec<Rc<RefCell<Waker>>>,
 }
 
 struct Core(RefCell<State>);
@@ -143,20 +143,11 @@ impl Gate {
             state.line.refuse_all(&mut ended);
         }
         ended.wake();
-        let core = Rc::clone(&self.0);
-        core::future::poll_fn(move |cx| {
-            // Cloned before the borrow, since wakers are user code.
-            let waker = cx.waker().clone();
-            let mut state = core.0.borrow_mut();
-            if state.users == 0 {
-                drop(state);
-                return Poll::Ready(());
-            }
-            if !state.draining.iter().any(|known| known.will_wake(&waker)) {
-                state.draining.push(waker);
-            }
-            Poll::Pending
-        })
+        let mut drain = Drain {
+            core: Rc::clone(&self.0),
+            place: None,
+        };
+        core::future::poll_fn(move |cx| drain.poll(cx))
     }
 
     /// Returns `true` if the gate was closed.
@@ -175,6 +166,52 @@ impl Gate {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.0.borrow().line.len()
+    }
+}
+
+/// A wait for the last user. Dropping it removes its waker, so that a gate whose users stay keeps
+/// no task alive that has given the wait up.
+struct Drain {
+    core: Rc<Core>,
+    /// Shared with the list of the gate.
+    place: Option<Rc<RefCell<Waker>>>,
+}
+
+impl Drain {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        // Cloned before the borrow, and dropped after it, since wakers are user code.
+        let waker = cx.waker().clone();
+        let mut state = self.core.0.borrow_mut();
+        if state.users == 0 {
+            drop(state);
+            return Poll::Ready(());
+        }
+        if let Some(place) = &self.place {
+            drop(state);
+            let old = place.replace(waker);
+            drop(old);
+        } else {
+            let place = Rc::new(RefCell::new(waker));
+            state.draining.push(Rc::clone(&place));
+            self.place = Some(place);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else {
+            return;
+        };
+        let mut state = self.core.0.borrow_mut();
+        let at = state
+            .draining
+            .iter()
+            .position(|one| Rc::ptr_eq(one, &place));
+        let left = at.map(|at| state.draining.swap_remove(at));
+        drop(state);
+        drop(left);
     }
 }
 
@@ -197,7 +234,8 @@ impl Core {
             }
         };
         ended.wake();
-        for waker in draining {
+        for place in draining {
+            let waker = place.borrow().clone();
             quietly(|| waker.wake());
         }
     }

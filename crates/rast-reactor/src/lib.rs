@@ -117,7 +117,7 @@ pub use gate::{EnterError, Gate, GateClosed, Pass};
 pub use here::{spawn_local, spawn_local_named};
 pub use limiter::{InvalidRate, Limited, Limiter, TooLarge};
 pub use lock::{Deadlock, ExclusiveGuard, Lock, LockScope, SharedGuard};
-pub use pool::{Policy, Pool, PoolBuilder};
+pub use pool::{Policy, Pool, PoolBuilder, PoolThread};
 pub use reactor::{Reactor, current};
 pub use reactors::{Builder, Reactors, Stopped};
 pub use retry::{Retry, retry};

@@ -28,6 +28,7 @@ use core::time::Duration;
 use std_alloc::collections::VecDeque;
 use std_alloc::format;
 use std_alloc::string::String;
+use std_alloc::sync::Arc as StdArc;
 use std_alloc::vec::Vec;
 
 use rast_executor::Job;
@@ -35,6 +36,7 @@ use rast_executor::queue::Full;
 use rast_executor::timers::{Clock, Instant, Nanos};
 
 use crate::error::BuildError;
+use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::{ClassEvent, thread};
@@ -263,6 +265,7 @@ impl Pool {
             name: "rast-pool".into(),
             capacity: CAPACITY,
             clock: None,
+            on_start: None,
         }
     }
 
@@ -330,6 +333,18 @@ impl fmt::Debug for Pool {
     }
 }
 
+/// A thread of a [`Pool`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolThread {
+    /// Its class, 0 to 2: the least urgent [`Policy`] that it runs, as a number.
+    pub class: usize,
+    /// Its number among the threads of its class.
+    pub number: usize,
+}
+
+type OnStart = dyn Fn(PoolThread) + Send + Sync;
+
 /// Sets up a [`Pool`].
 #[must_use = "nothing starts before `build`"]
 pub struct PoolBuilder {
@@ -337,6 +352,7 @@ pub struct PoolBuilder {
     name: String,
     capacity: usize,
     clock: Option<Arc<dyn Clock + Send + Sync>>,
+    on_start: Option<StdArc<OnStart>>,
 }
 
 impl PoolBuilder {
@@ -346,7 +362,8 @@ impl PoolBuilder {
         self
     }
 
-    /// The start of the threads' names; `rast-pool` by default.
+    /// The start of the threads' names; `rast-pool` by default. A thread's class and number follow,
+    /// as in `rast-pool-2-0`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -362,6 +379,25 @@ impl PoolBuilder {
     /// that panics is as one that it gave up to a millisecond before.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(crate::clock::shared_clock(clock));
+        self
+    }
+
+    /// Calls `hook` on each thread before its first task, for example to set its scheduling class
+    /// or its cores. [`build`](Self::build) does not wait for it. Its panics are contained; the
+    /// thread then serves all the same.
+    ///
+    /// ```
+    /// use rast_reactor::Pool;
+    /// use std::sync::mpsc;
+    ///
+    /// let (starts, started) = mpsc::channel();
+    /// let hook = move |thread| starts.send(thread).unwrap();
+    /// let _pool = Pool::builder().threads([0, 0, 1]).on_thread_start(hook).build().unwrap();
+    /// let thread = started.recv().unwrap();
+    /// assert_eq!((thread.class, thread.number), (2, 0));
+    /// ```
+    pub fn on_thread_start(mut self, hook: impl Fn(PoolThread) + Send + Sync + 'static) -> Self {
+        self.on_start = Some(StdArc::new(hook));
         self
     }
 
@@ -408,7 +444,14 @@ impl PoolBuilder {
                 let shared = Arc::clone(&pool.shared);
                 shared.state.lock().threads += 1;
                 let name = format!("{}-{class}-{number}", self.name);
-                if let Err(error) = thread::spawn_named(name, move || shared.serve(class)) {
+                let on_start = self.on_start.clone();
+                let serve = move || {
+                    if let Some(hook) = on_start {
+                        quietly(|| hook(PoolThread { class, number }));
+                    }
+                    shared.serve(class);
+                };
+                if let Err(error) = thread::spawn_named(name, serve) {
                     pool.shared.state.lock().threads -= 1;
                     // The drop of the pool ends the threads that were started.
                     return Err(BuildError::Spawn(error));

@@ -7,6 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 
 use rast_reactor::executor::{LocalExecutor, yield_now};
 use rast_reactor::io::{Active, Backend, GroupListener, ListenerGroup, Requests, Watermarks};
@@ -391,6 +393,35 @@ fn an_accept_that_is_dropped_loses_no_connection() {
             }
         });
         assert_eq!(answers(&mut clients), [0; 4]);
+    });
+}
+
+#[test]
+fn an_accept_that_is_given_up_leaves_no_waker_behind() {
+    struct Idle;
+    impl Wake for Idle {
+        fn wake(self: Arc<Self>) {}
+    }
+    on_each(|reactors, group| {
+        listen(reactors, 0, group);
+        on(reactors, 0, || async {
+            let listener = PLACE.with(|place| Rc::clone(place.listener.borrow().as_ref().unwrap()));
+            let idle = Arc::new(Idle);
+            for _ in 0..10 {
+                let mut accepts = Box::pin(listener.accept());
+                let waker = Waker::from(Arc::clone(&idle));
+                let mut cx = Context::from_waker(&waker);
+                assert!(accepts.as_mut().poll(&mut cx).is_pending());
+            }
+            // An operation of the ring that is given up ends in a later turn.
+            for _ in 0..100_000 {
+                if Arc::strong_count(&idle) == 1 {
+                    return;
+                }
+                yield_now().await;
+            }
+            panic!("{} wakers are left", Arc::strong_count(&idle) - 1);
+        });
     });
 }
 

@@ -500,3 +500,50 @@ fn a_waker_that_panics_keeps_no_other_from_being_woken() {
         "the second drain ended"
     );
 }
+
+#[test]
+fn a_drain_that_is_given_up_leaves_no_waker_behind() {
+    struct Idle;
+    impl Wake for Idle {
+        fn wake(self: Arc<Self>) {}
+    }
+    let gate = Gate::new(1);
+    let pass = gate.try_enter().unwrap();
+    let mut stays = Box::pin(gate.close());
+    assert!(poll(stays.as_mut()).is_pending());
+    let wakers = [(); 2].map(|()| Arc::new(Idle));
+    for _ in 0..10 {
+        let mut drain = Box::pin(gate.close());
+        // Another task goes on with it.
+        for waker in &wakers {
+            let waker = Waker::from(Arc::clone(waker));
+            let polled = drain.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+        }
+        assert_eq!(Arc::strong_count(&wakers[0]), 1, "the drain has moved");
+        drop(drain);
+        assert_eq!(Arc::strong_count(&wakers[1]), 1, "the drain was dropped");
+    }
+    drop(pass);
+    assert!(poll(stays.as_mut()).is_ready());
+}
+
+#[test]
+fn a_user_that_was_served_before_the_close_is_waited_for() {
+    let gate = Gate::new(1);
+    let pass = gate.try_enter().unwrap();
+    let mut served = Box::pin(gate.enter());
+    let mut refused = Box::pin(gate.enter());
+    assert!(poll(served.as_mut()).is_pending() && poll(refused.as_mut()).is_pending());
+    drop(pass);
+    // It has its place, and has not run since.
+    let mut drain = Box::pin(gate.close());
+    assert!(poll(drain.as_mut()).is_pending());
+    assert!(matches!(
+        poll(refused.as_mut()),
+        Poll::Ready(Err(GateClosed))
+    ));
+    drop(served);
+    assert!(poll(drain.as_mut()).is_ready());
+    assert_eq!((gate.users(), gate.waiting()), (0, 0));
+}

@@ -69,6 +69,36 @@ fn a_policy_runs_on_its_class_and_those_above() {
 }
 
 #[test]
+fn each_thread_calls_the_hook_before_its_first_task() {
+    std::thread_local! {
+        static CLASS: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+    }
+    let pool = Pool::builder()
+        .threads([0, 1, 2])
+        .on_thread_start(|thread| {
+            CLASS.set(Some(thread.class));
+            assert!(thread.class < 2, "a panic of the hook is contained");
+        })
+        .build()
+        .unwrap();
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let (release, gate) = mpsc::channel::<()>();
+        let (says, said) = mpsc::channel();
+        let task = run(&pool, Policy::High, move || {
+            let name = thread::current().name().unwrap().to_owned();
+            says.send((name, CLASS.get())).unwrap();
+            let _ = gate.recv();
+        });
+        held.push((said.recv().unwrap(), release, task));
+    }
+    for ((name, class), ..) in &held {
+        let class = class.expect("the hook was called");
+        assert!(name.starts_with(&format!("rast-pool-{class}-")), "{name}");
+    }
+}
+
+#[test]
 fn a_low_task_waits_for_its_class_and_a_high_one_does_not() {
     let pool = pool([1, 0, 1]);
     let (release, name) = block(&pool, Policy::Low);

@@ -10,6 +10,11 @@
 //! then the task waits for the next edge. The tick counts edges, so that an edge between the
 //! operation and the wait is not lost.
 //!
+//! If several tasks wait for one direction, an edge wakes one of them, and each result the next, so
+//! a datagram or a connection costs two polls, however many tasks wait. A dropped future passes
+//! its wake-up on. One that was woken must be polled or dropped: while it is neither, the others
+//! wait for the next edge.
+//!
 //! A socket belongs to the executor that runs the code that makes it, and may be awaited on any
 //! executor while that one lives. That executor is a [`Runtime`](crate::Runtime), or a
 //! [`LocalExecutor`](crate::LocalExecutor) whose driver is a [`PollDriver`].
@@ -17,6 +22,7 @@
 mod datagram;
 mod poll;
 mod reactor;
+mod readiness;
 mod source;
 mod stream;
 mod tcp;

@@ -8,6 +8,9 @@ use std_alloc::vec::Vec;
 
 use mio::{Events, Registry, Token};
 
+use super::readiness::{Edge, Readiness};
+use crate::ids::Ids;
+use crate::places::Places;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::wakers::wake;
@@ -18,125 +21,32 @@ const EVENTS: usize = 256;
 /// The token of the interruption.
 const INTERRUPT: Token = Token(usize::MAX);
 
-/// A direction of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Reading,
-    Writing,
-}
-
-/// The waiters of one direction.
+/// A socket that is registered.
 #[derive(Debug)]
-pub(super) struct Side {
-    pub(super) is_ready: bool,
-    /// Number of edges.
-    pub(super) tick: u64,
-    /// Set when an end or an error was reported, which the poll does not report again.
-    is_over: bool,
-    pub(super) waiting: Vec<Waker>,
+struct Registered {
+    token: Token,
+    /// The part of the token that is its generation.
+    generation: u32,
+    readiness: Arc<Readiness>,
 }
 
+/// The sockets by token. Its memory follows the number of sockets.
 #[derive(Debug)]
-pub(super) struct Sides {
-    reading: Side,
-    writing: Side,
-    /// Set when the runtime has ended: no thread polls any more.
-    pub(super) is_gone: bool,
-}
-
-/// The state of one socket.
-#[derive(Debug)]
-pub(super) struct Readiness(pub(super) Mutex<Sides>);
-
-impl Readiness {
-    fn new() -> Self {
-        let side = || Side {
-            is_ready: true,
-            tick: 0,
-            is_over: false,
-            waiting: Vec::new(),
-        };
-        Self(Mutex::new(Sides {
-            reading: side(),
-            writing: side(),
-            is_gone: false,
-        }))
-    }
-
-    /// Records an edge; adds the wakers of its waiters.
-    fn note(&self, reading: Edge, writing: Edge, wakers: &mut Vec<Waker>) {
-        let mut sides = self.0.lock();
-        let sides = &mut *sides;
-        for (edge, side) in [(reading, &mut sides.reading), (writing, &mut sides.writing)] {
-            if edge != Edge::None {
-                side.is_ready = true;
-                side.is_over |= edge == Edge::Last;
-                side.tick += 1;
-                wakers.append(&mut side.waiting);
-            }
-        }
-    }
-
-    /// Records that an operation would block: the next one waits, unless an edge came since `tick`.
-    pub(super) fn block(&self, direction: Direction, tick: u64) {
-        let mut sides = self.0.lock();
-        let side = sides.side(direction);
-        if side.tick == tick {
-            side.is_ready = false;
-        }
-    }
-
-    /// As [`block`](Self::block), before an operation has failed. A reported end stays ready,
-    /// because an operation must still find it.
-    pub(super) fn block_until_edge(&self, direction: Direction, tick: u64) {
-        let mut sides = self.0.lock();
-        let side = sides.side(direction);
-        if side.tick == tick && !side.is_over {
-            side.is_ready = false;
-        }
-    }
-
-    fn end(&self, wakers: &mut Vec<Waker>) {
-        self.0.lock().is_gone = true;
-        self.note(Edge::Last, Edge::Last, wakers);
-    }
-}
-
-/// State that an event reports for one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Edge {
-    None,
-    /// An operation may succeed.
-    Ready,
-    /// An operation may succeed, or find the end or an error.
-    Last,
-}
-
-impl Edge {
-    fn of(is_ready: bool, is_over: bool) -> Self {
-        match (is_ready, is_over) {
-            (_, true) => Self::Last,
-            (true, false) => Self::Ready,
-            (false, false) => Self::None,
-        }
-    }
-}
-
-impl Sides {
-    pub(super) fn side(&mut self, direction: Direction) -> &mut Side {
-        match direction {
-            Direction::Reading => &mut self.reading,
-            Direction::Writing => &mut self.writing,
-        }
-    }
-}
-
-/// The sockets by token.
-#[derive(Debug, Default)]
 struct Table {
-    places: Vec<Option<Arc<Readiness>>>,
-    free: Vec<usize>,
+    sockets: Places<Option<Registered>>,
+    ids: Ids,
     is_closed: bool,
+}
+
+/// The token of an id. An event of a closed socket is not taken for one of a later socket at the
+/// same index, except where an address has 32 bits; such an event costs a failed operation.
+fn token_of(index: u32, generation: u32) -> Token {
+    Token((u64::from(generation) << 32 | u64::from(index)) as usize)
+}
+
+/// The index in a token.
+fn index_of(token: Token) -> u32 {
+    token.0 as u32
 }
 
 /// The poll of a runtime.
@@ -162,7 +72,11 @@ impl Reactor {
             registry: poll.registry().try_clone()?,
             waker: mio::Waker::new(poll.registry(), INTERRUPT)?,
             poll: Mutex::new((poll, Events::with_capacity(EVENTS))),
-            table: Mutex::new(Table::default()),
+            table: Mutex::new(Table {
+                sockets: Places::new(),
+                ids: Ids::new(),
+                is_closed: false,
+            }),
             sockets: AtomicUsize::new(0),
         })
     }
@@ -201,9 +115,11 @@ impl Reactor {
         let table = self.table.lock();
         for event in &*events {
             is_interrupted |= event.token() == INTERRUPT;
-            if let Some(Some(readiness)) = table.places.get(event.token().0) {
+            if let Some(Some(socket)) = table.sockets.get(index_of(event.token()))
+                && socket.token == event.token()
+            {
                 let is_broken = event.is_error();
-                readiness.note(
+                socket.readiness.note(
                     Edge::of(event.is_readable(), event.is_read_closed() || is_broken),
                     Edge::of(event.is_writable(), event.is_write_closed() || is_broken),
                     wakers,
@@ -232,8 +148,8 @@ impl Reactor {
         {
             let mut table = self.table.lock();
             table.is_closed = true;
-            for readiness in table.places.iter().flatten() {
-                readiness.end(&mut wakers);
+            for socket in table.sockets.values().flatten() {
+                socket.readiness.end(&mut wakers);
             }
         }
         wakers.into_iter().for_each(wake);
@@ -245,26 +161,35 @@ impl Reactor {
         if table.is_closed {
             readiness.0.lock().is_gone = true;
         }
-        let place = table.free.pop().unwrap_or_else(|| {
-            table.places.push(None);
-            table.places.len() - 1
-        });
-        table.places[place] = Some(Arc::clone(&readiness));
+        let (index, generation) = table.ids.give();
+        let token = token_of(index, generation);
+        let socket = Registered {
+            token,
+            generation,
+            readiness: Arc::clone(&readiness),
+        };
+        table.sockets.put(index, Some(socket));
         // Relaxed: as XO1. [XO2]
         self.sockets.fetch_add(1, Ordering::Relaxed);
-        (Token(place), readiness)
+        (token, readiness)
     }
 
+    /// Cost: constant, and after many sockets were closed a scan of the table.
     pub(super) fn leave(&self, token: Token) {
-        let readiness = {
+        let socket = {
             let mut table = self.table.lock();
-            table.free.push(token.0);
-            table.places[token.0].take()
+            let index = index_of(token);
+            let socket = table.sockets.take(index);
+            if let Some(socket) = &socket {
+                table.ids.take_back(index, socket.generation);
+            }
+            table.sockets.fit();
+            socket
         };
         // Relaxed: as XO1. [XO3]
         self.sockets.fetch_sub(1, Ordering::Relaxed);
         // Outside the lock, because it contains wakers.
-        drop(readiness);
+        drop(socket);
     }
 }
 
@@ -290,5 +215,31 @@ mod tests {
         assert!(events.iter().any(|event| event.token() == INTERRUPT));
         drop(state);
         reactor.leave(token);
+    }
+
+    #[test]
+    fn a_table_that_had_many_sockets_is_small_again() {
+        const MANY: usize = 10_000;
+        let reactor = Reactor::new().unwrap();
+        let mut tokens: Vec<_> = (0..MANY).map(|_| reactor.enter().0).collect();
+        // The last one stays, at the highest index.
+        let last = tokens.pop().unwrap();
+        // In an order in which no two neighbours follow each other.
+        for n in 0..tokens.len() {
+            reactor.leave(tokens[n * 7_919 % tokens.len()]);
+        }
+        let table = reactor.table.lock();
+        assert_eq!(table.sockets.len(), 1);
+        let places = table.sockets.near().len();
+        assert!(places <= 512, "{places} places for one socket");
+        drop(table);
+        // An event of a socket that was closed names no other one.
+        let again: Vec<_> = (0..MANY).map(|_| reactor.enter().0).collect();
+        #[cfg(target_pointer_width = "64")]
+        assert!(again.iter().all(|token| !tokens.contains(token)));
+        assert!(!again.contains(&last));
+        again.into_iter().for_each(|token| reactor.leave(token));
+        reactor.leave(last);
+        assert!(!reactor.has_sockets());
     }
 }

@@ -1,15 +1,15 @@
 //! A socket of a reactor, and the tasks that wait for it.
 
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use std::io;
 
 use mio::{Interest, Token};
 
-use super::reactor::{Direction, Reactor, Readiness};
+use super::reactor::Reactor;
+use super::readiness::{Direction, Readiness, Ticket};
 use crate::budget;
 use crate::context::{self, OUTSIDE, Place};
 use crate::primitive::sync::Arc;
-use crate::wakers::wake;
 
 /// The reactor of the executor that runs the caller.
 ///
@@ -72,14 +72,16 @@ impl<S: mio::event::Source> Source<S> {
         &self.socket
     }
 
-    /// Calls `operation` until it does not block; while it would, the task waits for the direction.
-    pub(crate) fn poll<T>(
+    /// Calls `operation` until it does not block; while it would, the task waits for the direction:
+    /// by its ticket, or without one as the last caller of a poll method.
+    fn poll<T>(
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
+        ticket: Option<&mut Ticket>,
         operation: impl FnMut(&S) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.poll_until(direction, cx, operation, |_| false)
+        self.poll_until(direction, cx, ticket, operation, |_| false)
     }
 
     /// As [`poll`](Self::poll). If `is_last` returns `true` for the result, the next operation
@@ -88,6 +90,7 @@ impl<S: mio::event::Source> Source<S> {
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
+        mut ticket: Option<&mut Ticket>,
         mut operation: impl FnMut(&S) -> io::Result<T>,
         is_last: impl Fn(&T) -> bool,
     ) -> Poll<io::Result<T>> {
@@ -103,9 +106,9 @@ impl<S: mio::event::Source> Source<S> {
                 }
                 let side = sides.side(direction);
                 if !side.is_ready {
-                    if !side.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                        side.waiting.push(cx.waker().clone());
-                    }
+                    let replaced = side.wait(ticket.as_deref_mut(), cx.waker());
+                    drop(sides);
+                    drop(replaced);
                     return Poll::Pending;
                 }
                 side.tick
@@ -131,64 +134,38 @@ impl<S: mio::event::Source> Source<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.wait(direction, |cx| self.poll(direction, cx, &mut operation))
-            .await
+        self.wait(direction, |cx, ticket| {
+            self.poll(direction, cx, Some(ticket), &mut operation)
+        })
+        .await
     }
 
-    /// Awaits a function that polls this socket in this direction.
+    /// Awaits a function that polls this socket in this direction by the ticket.
     pub(super) async fn wait<T>(
         &self,
         direction: Direction,
-        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+        mut poll: impl FnMut(&mut Context<'_>, &mut Ticket) -> Poll<T>,
     ) -> T {
         let mut waits = Waits {
             readiness: &self.readiness,
             direction,
-            waker: None,
+            ticket: Ticket::default(),
         };
-        core::future::poll_fn(|cx| {
-            let polled = poll(cx);
-            if polled.is_ready() {
-                waits.waker = None;
-            } else if !matches!(&waits.waker, Some(waker) if waker.will_wake(cx.waker())) {
-                waits.leave();
-                waits.waker = Some(cx.waker().clone());
-            }
-            polled
-        })
-        .await
+        // Ready or dropped, the drop of `waits` passes the wake-up on.
+        core::future::poll_fn(|cx| poll(cx, &mut waits.ticket)).await
     }
 }
 
-/// A future that waits. Dropping it removes its waker, so that a socket without events does not
-/// keep tasks alive that once waited for it.
+/// A future that waits. Dropping it ends its wait: see `readiness.rs`, rule 3.
 struct Waits<'a> {
     readiness: &'a Readiness,
     direction: Direction,
-    waker: Option<Waker>,
-}
-
-impl Waits<'_> {
-    fn leave(&mut self) {
-        let Some(waker) = self.waker.take() else {
-            return;
-        };
-        let taken = {
-            let mut sides = self.readiness.0.lock();
-            let waiting = &mut sides.side(self.direction).waiting;
-            let at = waiting.iter().position(|other| other.will_wake(&waker));
-            at.map(|at| waiting.swap_remove(at))
-        };
-        // Another future of the same task may use this waker: make the task poll that one again.
-        if let Some(taken) = taken {
-            wake(taken);
-        }
-    }
+    ticket: Ticket,
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.leave();
+        self.readiness.leave(self.direction, &mut self.ticket);
     }
 }
 

@@ -6,7 +6,8 @@ use core::task::{Context, Poll};
 use std::io::{self, Read, Write};
 
 use super::Source;
-use super::reactor::Direction::{self, Reading, Writing};
+use super::readiness::Direction::{self, Reading, Writing};
+use super::readiness::Ticket;
 
 /// `true` if the poll reports an edge whenever bytes arrive or space becomes free, even if no
 /// operation has failed since the last edge. It does not where mio emulates edges.
@@ -17,9 +18,20 @@ where
     for<'a> &'a S: Read + Write,
 {
     /// Reads into `bytes`, or waits for bytes.
+    #[cfg(feature = "futures-io")]
     pub(super) fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Polled {
+        self.read_by(None, cx, bytes)
+    }
+
+    /// As [`poll_read`](Self::poll_read), by a ticket if there is one.
+    fn read_by(
+        &self,
+        ticket: Option<&mut Ticket>,
+        cx: &mut Context<'_>,
+        bytes: &mut [u8],
+    ) -> Polled {
         let len = bytes.len();
-        self.poll_part(Reading, cx, len, |mut socket| socket.read(bytes))
+        self.poll_part(Reading, cx, ticket, len, |mut socket| socket.read(bytes))
     }
 
     /// As [`poll_read`](Self::poll_read), into memory that need not be initialised: the first bytes
@@ -35,14 +47,21 @@ where
         for<'a> socket2::SockRef<'a>: From<&'a S>,
     {
         let len = bytes.len();
-        self.poll_part(Reading, cx, len, |socket| {
+        self.poll_part(Reading, cx, None, len, |socket| {
             socket.try_io(|| socket2::SockRef::from(socket).recv(bytes))
         })
     }
 
     /// Writes a part of `bytes`, or waits for space.
+    #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
     pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Polled {
-        self.poll_part(Writing, cx, bytes.len(), |mut socket| socket.write(bytes))
+        self.write_by(None, cx, bytes)
+    }
+
+    /// As [`poll_write`](Self::poll_write), by a ticket if there is one.
+    fn write_by(&self, ticket: Option<&mut Ticket>, cx: &mut Context<'_>, bytes: &[u8]) -> Polled {
+        let write = |mut socket: &S| socket.write(bytes);
+        self.poll_part(Writing, cx, ticket, bytes.len(), write)
     }
 
     /// As [`poll_write`](Self::poll_write), from several buffers.
@@ -53,7 +72,9 @@ where
         slices: &[io::IoSlice<'_>],
     ) -> Polled {
         let len = slices.iter().map(|slice| slice.len()).sum();
-        self.poll_part(Writing, cx, len, |mut socket| socket.write_vectored(slices))
+        self.poll_part(Writing, cx, None, len, |mut socket| {
+            socket.write_vectored(slices)
+        })
     }
 
     /// If an operation transferred fewer bytes than it was given, it has emptied or filled the
@@ -62,16 +83,18 @@ where
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
+        ticket: Option<&mut Ticket>,
         len: usize,
         operation: impl FnMut(&S) -> io::Result<usize>,
     ) -> Polled {
-        self.poll_until(direction, cx, operation, |&count| {
+        self.poll_until(direction, cx, ticket, operation, |&count| {
             EDGES && count > 0 && count < len
         })
     }
 
     pub(super) async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.wait(Reading, |cx| self.poll_read(cx, bytes)).await
+        self.wait(Reading, |cx, ticket| self.read_by(Some(ticket), cx, bytes))
+            .await
     }
 
     pub(super) async fn read_exact(&self, mut bytes: &mut [u8]) -> io::Result<()> {
@@ -95,14 +118,17 @@ where
     where
         S: TryIo,
     {
-        let poll = |cx: &mut Context<'_>| {
-            self.poll_part(direction, cx, len, |socket| socket.try_io(&mut operation))
-        };
-        self.wait(direction, poll).await
+        self.wait(direction, |cx, ticket| {
+            self.poll_part(direction, cx, Some(ticket), len, |socket| {
+                socket.try_io(&mut operation)
+            })
+        })
+        .await
     }
 
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.wait(Writing, |cx| self.poll_write(cx, bytes)).await
+        self.wait(Writing, |cx, ticket| self.write_by(Some(ticket), cx, bytes))
+            .await
     }
 
     pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {

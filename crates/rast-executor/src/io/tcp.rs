@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::Source;
-use super::reactor::Direction::{Reading, Writing};
+use super::readiness::Direction::{Reading, Writing};
 use super::stream::{handle, stream};
 
 /// Tries each address in turn. Resolving a name may block, so pass addresses inside tasks.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::Source;
 use super::datagram::datagram;
-use super::reactor::Direction::{Reading, Writing};
+use super::readiness::Direction::{Reading, Writing};
 use super::tcp::each;
 
 /// A socket for datagrams.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::Source;
 use super::datagram::datagram;
-use super::reactor::Direction::{Reading, Writing};
+use super::readiness::Direction::{Reading, Writing};
 use super::stream::{handle, stream};
 
 /// A socket of the Unix domain that accepts connections.

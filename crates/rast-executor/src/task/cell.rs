@@ -13,6 +13,7 @@ use super::join::{JoinError, JoinHandle};
 use super::state::State;
 use super::waker;
 use crate::alloc::{Allocator, Layout, RastAlloc};
+use crate::primitive::Link;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::{contain, quietly};
 use crate::primitive::sync::Arc;
@@ -87,7 +88,7 @@ where
         header: Header {
             state: State::new(),
             vtable: &Types::<F, S>::VTABLE,
-            queue_next: UnsafeCell::new(None),
+            queue_next: UnsafeCell::new(Link::NULL),
             owned_prev: UnsafeCell::new(None),
             owned_next: UnsafeCell::new(None),
             scheduler: Arc::into_raw(scheduler).cast(),

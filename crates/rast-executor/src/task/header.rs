@@ -27,6 +27,7 @@ use core::task::Waker;
 use std_alloc::boxed::Box;
 
 use super::state::State;
+use crate::primitive::Link;
 use crate::primitive::cell::UnsafeCell;
 use crate::priority::Priority;
 
@@ -70,7 +71,7 @@ pub(crate) struct Header {
     pub(super) state: State,
     pub(super) vtable: &'static Vtable,
     /// Next task of the queue that contains this one.
-    pub(crate) queue_next: UnsafeCell<Option<NonNull<Header>>>,
+    pub(crate) queue_next: UnsafeCell<Link<Header>>,
     /// The neighbours in the list of owned tasks.
     pub(crate) owned_prev: UnsafeCell<Option<NonNull<Header>>>,
     pub(crate) owned_next: UnsafeCell<Option<NonNull<Header>>>,

@@ -18,26 +18,26 @@
 use core::ptr::{self, NonNull};
 
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::{LinkStack, Linked};
+use crate::primitive::{Link, LinkStack, Linked};
 
 /// The place of a node in a stack.
 #[repr(C)]
 pub(super) struct RawLink {
-    next: UnsafeCell<*mut RawLink>,
+    next: UnsafeCell<Link<RawLink>>,
 }
 
 impl RawLink {
     #[cfg(not(rast_loom))]
     pub(super) const fn new() -> Self {
         Self {
-            next: UnsafeCell::new(ptr::null_mut()),
+            next: UnsafeCell::new(Link::NULL),
         }
     }
 
     #[cfg(rast_loom)]
     pub(super) fn new() -> Self {
         Self {
-            next: UnsafeCell::new(ptr::null_mut()),
+            next: UnsafeCell::new(Link::NULL),
         }
     }
 }
@@ -51,10 +51,11 @@ impl RawLink {
 pub(super) unsafe fn next(link: NonNull<RawLink>) -> *mut RawLink {
     // SAFETY: by the caller.
     let link = unsafe { link.as_ref() };
-    link.next.with(|next| {
+    let next = link.next.with(|next| {
         // SAFETY: the link is the caller's alone.
         unsafe { *next }
-    })
+    });
+    next.node()
 }
 
 /// Lays `link` upon `beneath`.
@@ -64,6 +65,17 @@ pub(super) unsafe fn next(link: NonNull<RawLink>) -> *mut RawLink {
 /// `link` is alive and the caller's alone.
 #[inline(always)]
 pub(super) unsafe fn set_next(link: NonNull<RawLink>, beneath: *mut RawLink) {
+    // SAFETY: by the caller.
+    unsafe { set_link(link, Link::to(beneath)) };
+}
+
+/// As [`set_next`], for what may be at an address.
+///
+/// # Safety
+///
+/// `link` is alive and the caller's alone.
+#[inline(always)]
+unsafe fn set_link(link: NonNull<RawLink>, beneath: Link<RawLink>) {
     // SAFETY: by the caller.
     let link = unsafe { link.as_ref() };
     link.next.with_mut(|next| {
@@ -75,9 +87,9 @@ pub(super) unsafe fn set_next(link: NonNull<RawLink>, beneath: *mut RawLink) {
 // SAFETY: 1. It writes the link, and calls no user code.
 unsafe impl Linked for RawLink {
     #[inline(always)]
-    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+    unsafe fn set_next(node: NonNull<Self>, next: Link<Self>) {
         // SAFETY: by the caller the link is alive and its own.
-        unsafe { set_next(node, next) };
+        unsafe { set_link(node, next) };
     }
 }
 

@@ -526,7 +526,8 @@ unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
     // SAFETY: the segment is live.
     let link = unsafe { &(*segment).limbo_next };
     // SAFETY: nothing else reads or writes it.
-    link.with(|link| unsafe { *link })
+    let link = link.with(|link| unsafe { *link });
+    link.node()
 }
 
 /// Drops the queued items and then frees the memory of a queue when it is dropped, even while a

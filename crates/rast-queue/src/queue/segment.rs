@@ -35,7 +35,7 @@ use core::ptr::{self, NonNull};
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use crate::primitive::{Linked, TaggedPtr};
+use crate::primitive::{Link, Linked, TaggedPtr};
 
 /// State of a slot that holds its value.
 const WRITTEN: u8 = 1;
@@ -75,14 +75,14 @@ pub(super) struct Segment<T> {
     /// segment accesses it.
     swept: UnsafeCell<usize>,
     /// The next segment in limbo; accessed as `swept` is.
-    pub(super) limbo_next: UnsafeCell<*mut Segment<T>>,
+    pub(super) limbo_next: UnsafeCell<Link<Segment<T>>>,
     /// Aligns the header for the slots.
     slots: [Slot<T>; 0],
 }
 
 // SAFETY: 1. It writes one field of the segment, and calls no user code.
 unsafe impl<T> Linked for Segment<T> {
-    unsafe fn set_next(node: NonNull<Self>, next: *mut Self) {
+    unsafe fn set_next(node: NonNull<Self>, next: Link<Self>) {
         // SAFETY: the segment is live, and the caller alone owns it.
         let link = unsafe { &(*node.as_ptr()).limbo_next };
         // SAFETY: as above.
@@ -238,7 +238,7 @@ impl<T> Segment<T> {
             next: AtomicPtr::new(ptr::null_mut()),
             control: AtomicUsize::new(2 * SOURCE),
             swept: UnsafeCell::new(0),
-            limbo_next: UnsafeCell::new(ptr::null_mut()),
+            limbo_next: UnsafeCell::new(Link::NULL),
             slots: [],
         };
         // SAFETY: the block has the layout, which begins with the header, and only the caller can

@@ -37,6 +37,7 @@ use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
 
+use super::retired::shorten;
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use crate::primitive::sync::{Arc, Mutex};
@@ -353,6 +354,7 @@ impl<C> Follower<C> {
     fn pins(&mut self, oldest: Option<u64>) -> u64 {
         let Some(oldest) = oldest else {
             self.later.clear();
+            shorten(&mut self.later);
             return u64::MAX;
         };
         while self
@@ -362,6 +364,7 @@ impl<C> Follower<C> {
         {
             self.later.pop_front();
         }
+        shorten(&mut self.later);
         match self.later.front() {
             Some(&(_, number)) => number - 1,
             None => self.number,
@@ -542,5 +545,21 @@ mod tests {
         let mut woken = None;
         readers[1].publish(None, |owner| woken = Some(owner));
         assert_eq!(woken, Some(0));
+    }
+
+    #[test]
+    fn a_list_of_later_commits_that_was_long_is_short_again() {
+        const MANY: u64 = 10_000;
+        let (mut writer, followers) = Ledger::of(0, 1);
+        let mut reader = Reader::new(followers);
+        for _ in 0..MANY {
+            writer.push((), 0);
+        }
+        reader.follow(true, |_, ()| {});
+        // An older transaction has ended, and a newer one is open.
+        reader.publish(Some(MANY - 2), |_| {});
+        let later = &reader.followers[0].later;
+        assert_eq!(later.len(), 2);
+        assert!(later.capacity() <= 1024, "{}", later.capacity());
     }
 }

@@ -9,6 +9,6 @@ mod retired;
 mod transactions;
 
 pub use ledger::{Follower, Ledger, Reader, Writer};
-pub(crate) use retired::{Erased, Garbage, Retired};
+pub(crate) use retired::{Erased, Garbage, Retired, SMALL, shorten};
 pub use transactions::LongRead;
 pub(crate) use transactions::Transactions;

@@ -55,8 +55,16 @@ impl Garbage {
     }
 }
 
-/// Items that the list has room for whatever it holds.
-const SMALL: usize = 256;
+/// Items that a list has room for whatever it holds.
+pub(crate) const SMALL: usize = 256;
+
+/// Frees most of the memory of a list that has become short. Its room is then twice its length, so
+/// the cost is constant per removed item.
+pub(crate) fn shorten<T>(list: &mut VecDeque<T>) {
+    if list.capacity() > 8 * list.len() + SMALL {
+        list.shrink_to(2 * list.len());
+    }
+}
 
 /// What is not destroyed yet, in the order of the commits.
 #[derive(Default)]
@@ -80,9 +88,7 @@ impl Retired {
         }
         let (_, bytes, garbage) = self.items.pop_front()?;
         self.bytes = self.bytes.saturating_sub(bytes);
-        if self.items.capacity() > 8 * self.items.len() + SMALL {
-            self.items.shrink_to(2 * self.items.len());
-        }
+        shorten(&mut self.items);
         Some(garbage)
     }
 

@@ -21,78 +21,38 @@
 //! Where the kernel has no such program, all reactors accept from one socket, and a reactor that is
 //! turned away does not accept.
 //!
-//! | field | written by | meaning |
-//! |---|---|---|
-//! | `seats` | the reactor of the listener | one per listener: open, turned away, or empty after the listener was dropped |
-//! | `sockets` | a reactor that makes a listener | in the order in which they began to listen; the program names a socket by its index here |
-//! | `orphans` | a dropped listener adds, the next one that accepts takes | sockets that no listener has |
-//! | `changes` | each change that a waiting reactor must see | compared under the lock with what the waiter saw |
-//! | `wakers` | tasks that wait for a connection | woken by the next change |
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::pin;
-use core::task::{Context, Poll, Waker};
+use core::task::Poll;
 use std::io;
 use std::net::{self, SocketAddr};
 #[cfg(target_os = "linux")]
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
 use rast_executor::yield_now;
-use socket2::{Domain, SockRef, Socket, Type};
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 
 use super::backend::Io;
+use super::seats::{Seat, Seen, Shared, State, Watching, Watermarks, bound};
 #[cfg(target_os = "linux")]
 use super::steer;
 use super::tcp::{TcpListener, TcpStream};
 #[cfg(target_os = "linux")]
 use super::uring::{self, Ring};
-use crate::primitive::panics::quietly;
 use crate::primitive::sync::{Arc, Mutex};
 
-/// Connections that wait in the queue of a socket, at most; the system may have a lower bound.
-const BACKLOG: i32 = 4096;
+/// Connections that wait in the queue of a socket, at most, unless the builder says otherwise.
+const BACKLOG: u32 = 4096;
 
 /// Connections that a task accepts in a row before other tasks run.
 const ROW: usize = 16;
-
-/// How many active requests a reactor has before it is turned away, and after which it is opened
-/// again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watermarks {
-    /// A reactor with fewer active requests is opened again; at least 1 and at most `high`.
-    pub low: usize,
-    /// A reactor with more active requests is turned away.
-    pub high: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seat {
-    /// Its listener was dropped.
-    Empty,
-    Open,
-    TurnedAway,
-}
-
-struct State {
-    seats: Vec<Seat>,
-    sockets: Vec<Arc<net::TcpListener>>,
-    orphans: Vec<usize>,
-    changes: u64,
-    wakers: Vec<Waker>,
-}
-
-struct Shared {
-    address: SocketAddr,
-    marks: Watermarks,
-    /// A program steers: seats have sockets of the same numbers. Otherwise there is one socket.
-    is_steered: bool,
-    state: Mutex<State>,
-}
 
 /// Listeners of several reactors at one TCP address: each reactor makes one by
 /// [`listener`](Self::listener). Clones are the same group.
@@ -105,7 +65,8 @@ struct Shared {
 /// until it has fewer than `low`: see [`Watermarks`] and [`Requests`]. In the meantime it accepts
 /// only the connections that its own socket has already queued; where the listeners share one
 /// socket, it accepts none. If all reactors are turned away, none accepts. Then up to 4,096
-/// connections wait in the queue of each socket, or fewer if the system says so.
+/// connections ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the system
+/// says so.
 ///
 /// The sockets are closed with the last clone and the last listener, which resets the connections
 /// that were not accepted. Nothing else resets a queued connection: when a listener is dropped,
@@ -156,11 +117,7 @@ impl ListenerGroup {
     /// `InvalidInput` if `low` is 0 or above `high`; otherwise the system's error, such as
     /// `AddrInUse`.
     pub fn bind(address: SocketAddr, marks: Watermarks) -> io::Result<Self> {
-        #[cfg(target_os = "linux")]
-        let is_steered = steer::is_served();
-        #[cfg(not(target_os = "linux"))]
-        let is_steered = false;
-        Self::new(address, marks, is_steered)
+        Self::builder(address, marks).bind()
     }
 
     /// As [`bind`](Self::bind) where the kernel takes no program: all listeners share one socket.
@@ -169,16 +126,32 @@ impl ListenerGroup {
     ///
     /// As [`bind`](Self::bind).
     pub fn bind_shared(address: SocketAddr, marks: Watermarks) -> io::Result<Self> {
-        Self::new(address, marks, false)
+        Self::builder(address, marks).shared().bind()
     }
 
-    fn new(address: SocketAddr, marks: Watermarks, is_steered: bool) -> io::Result<Self> {
-        if marks.low == 0 || marks.low > marks.high {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the low watermark is not between 1 and the high one",
-            ));
+    /// Sets up a group.
+    pub fn builder(address: SocketAddr, marks: Watermarks) -> GroupBuilder {
+        GroupBuilder {
+            address,
+            marks,
+            backlog: BACKLOG,
+            is_shared: false,
         }
+    }
+
+    fn new(builder: &GroupBuilder) -> io::Result<Self> {
+        let GroupBuilder { address, marks, .. } = *builder;
+        let invalid = |why: &'static str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if marks.low == 0 || marks.low > marks.high {
+            return invalid("the low watermark is not between 1 and the high one");
+        }
+        if builder.backlog == 0 {
+            return invalid("a queue has room for at least one connection");
+        }
+        #[cfg(target_os = "linux")]
+        let is_steered = !builder.is_shared && steer::is_served();
+        #[cfg(not(target_os = "linux"))]
+        let is_steered = false;
         // Bound without sharing: a port of another group is an error, and would mix the numbers of
         // the sockets.
         let first = bound(address, false)?;
@@ -193,6 +166,7 @@ impl ListenerGroup {
         Ok(Self(Arc::new(Shared {
             address,
             marks,
+            backlog: i32::try_from(builder.backlog).unwrap_or(i32::MAX),
             is_steered,
             state: Mutex::new(State {
                 seats: Vec::new(),
@@ -257,121 +231,48 @@ impl ListenerGroup {
     }
 }
 
-/// A socket that is bound to `address` and does not listen yet.
-fn bound(address: SocketAddr, shares_port: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // As std: elsewhere the option means that another program may take the address over.
-    #[cfg(unix)]
-    socket.set_reuse_address(true)?;
-    #[cfg(target_os = "linux")]
-    if shares_port {
-        steer::share_port(socket.as_fd())?;
-    }
-    #[cfg(not(target_os = "linux"))]
-    debug_assert!(!shares_port, "group: steered on Linux alone");
-    socket.bind(&address.into())?;
-    Ok(socket)
+/// Sets up a [`ListenerGroup`].
+///
+/// ```
+/// use rast_reactor::io::{ListenerGroup, Watermarks};
+///
+/// let marks = Watermarks { low: 80, high: 100 };
+/// let address = "127.0.0.1:0".parse().unwrap();
+/// let group = ListenerGroup::builder(address, marks).backlog(128).bind().unwrap();
+/// assert_ne!(group.local_addr().port(), 0);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is bound before `bind`"]
+pub struct GroupBuilder {
+    address: SocketAddr,
+    marks: Watermarks,
+    backlog: u32,
+    is_shared: bool,
 }
 
-impl State {
-    /// The numbers of the seats that are open.
-    fn open(&self) -> impl Iterator<Item = usize> {
-        let seats = self.seats.iter().enumerate();
-        seats.filter_map(|(at, &seat)| (seat == Seat::Open).then_some(at))
+impl GroupBuilder {
+    /// How many connections wait in the queue of each socket, at most: 4,096 by default. The system
+    /// may have a lower bound, on Linux `net.core.somaxconn`. Connections beyond are refused or
+    /// wait in the client's system.
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.backlog = connections;
+        self
     }
 
-    /// Notes a change that those who wait must see; returns their wakers.
-    fn change(&mut self) -> Vec<Waker> {
-        self.changes += 1;
-        core::mem::take(&mut self.wakers)
-    }
-}
-
-/// Wakes tasks, outside of the lock.
-fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
-        quietly(|| waker.wake());
-    }
-}
-
-impl Shared {
-    /// Finds a seat for a listener, and the socket that it accepts from.
-    fn sit(&self) -> io::Result<(usize, Arc<net::TcpListener>)> {
-        let mut state = self.state.lock();
-        if !self.is_steered {
-            let free = state.seats.iter().position(|&seat| seat == Seat::Empty);
-            let at = free.unwrap_or(state.seats.len());
-            let first = Arc::clone(&state.sockets[0]);
-            if state.seats.is_empty() {
-                SockRef::from(&*first).listen(BACKLOG)?;
-            }
-            if free.is_none() {
-                state.seats.push(Seat::Empty);
-            }
-            return Ok((at, first));
-        }
-        if let Some(at) = state.orphans.pop() {
-            return Ok((at, Arc::clone(&state.sockets[at])));
-        }
-        let at = state.seats.len();
-        #[cfg(target_os = "linux")]
-        if at == steer::SOCKETS_MAX {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        if at == state.sockets.len() {
-            let socket = bound(self.address, true)?;
-            state.sockets.push(Arc::new(socket.into()));
-        }
-        let socket = Arc::clone(&state.sockets[at]);
-        SockRef::from(&*socket).listen(BACKLOG)?;
-        state.seats.push(Seat::Empty);
-        Ok((at, socket))
+    /// All listeners share one socket, as where the kernel takes no program.
+    pub fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
     }
 
-    /// Changes a seat, steers, and wakes those who must see it. `orphans` are sockets that the seat
-    /// leaves behind.
-    fn set(&self, at: usize, seat: Seat, orphans: impl Iterator<Item = usize>) {
-        let wakers = {
-            let mut state = self.state.lock();
-            let was_open = state.open().next().is_some();
-            let before = state.orphans.len();
-            state.seats[at] = seat;
-            if self.is_steered {
-                state.orphans.extend(orphans);
-            }
-            self.steer(&state);
-            let is_open = state.open().next().is_some();
-            if !self.is_steered || was_open != is_open || state.orphans.len() > before {
-                state.change()
-            } else {
-                Vec::new()
-            }
-        };
-        wake(wakers);
-    }
-
-    /// Steers new connections to the open seats, or to all that have a listener if none is open.
+    /// Binds. Connections are refused until there is a first listener.
     ///
-    /// Called under the lock, so that the last program is that of the last state. The kernel took
-    /// a program before. If it has no memory for another one, the last one stays until the next
-    /// change: connections then come to a reactor that is turned away, or not to one that is open.
-    #[cfg(target_os = "linux")]
-    fn steer(&self, state: &State) {
-        if !self.is_steered {
-            return;
-        }
-        let mut to: Vec<usize> = state.open().collect();
-        if to.is_empty() {
-            let seats = state.seats.iter().enumerate();
-            to.extend(seats.filter_map(|(at, &seat)| (seat != Seat::Empty).then_some(at)));
-        }
-        if !to.is_empty() {
-            let _ = steer::steer(state.sockets[0].as_fd(), &to);
-        }
+    /// # Errors
+    ///
+    /// As [`ListenerGroup::bind`]; `InvalidInput` also if the backlog is 0.
+    pub fn bind(self) -> io::Result<ListenerGroup> {
+        ListenerGroup::new(&self)
     }
-
-    #[cfg(not(target_os = "linux"))]
-    fn steer(&self, _: &State) {}
 }
 
 /// The seat of a listener, on its reactor.
@@ -470,10 +371,14 @@ impl GroupListener {
             let Some((own, adopted)) = sockets.split_first() else {
                 unreachable!("group: a listener has its own socket")
             };
+            let mut watching = Watching {
+                shared: &self.own.shared,
+                waker: None,
+            };
             let mut own = pin!(own.accept());
             let mut adopted: Vec<_> = adopted.iter().map(|one| Box::pin(one.accept())).collect();
             let accepted = poll_fn(|cx| {
-                if self.has_changed(seen, cx) {
+                if watching.has_changed(seen, cx) {
                     return Poll::Ready(None);
                 }
                 if !seen.may_accept {
@@ -552,23 +457,6 @@ impl GroupListener {
         })?;
         Ok(seen)
     }
-
-    /// Returns `true` if the group has changed since; otherwise the task is woken by the change.
-    fn has_changed(&self, seen: Seen, cx: &Context<'_>) -> bool {
-        let mut state = self.own.shared.state.lock();
-        let has_changed = state.changes != seen.changes;
-        if !has_changed && !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.wakers.push(cx.waker().clone());
-        }
-        has_changed
-    }
-}
-
-/// What a listener saw of its group.
-#[derive(Clone, Copy)]
-struct Seen {
-    changes: u64,
-    may_accept: bool,
 }
 
 impl Drop for GroupListener {
@@ -653,5 +541,43 @@ impl Drop for Active {
 impl fmt::Debug for Active {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Active")
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    use core::mem::MaybeUninit;
+    use std::os::fd::AsRawFd;
+
+    /// The length of the queue of a listening socket, as the system has it.
+    fn queue(socket: &net::TcpListener) -> u32 {
+        let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+        let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+        let to = info.as_mut_ptr().cast();
+        // SAFETY: the descriptor is open, and the call writes at most so many bytes.
+        let got =
+            unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, to, &raw mut bytes) };
+        assert_eq!(got, 0, "{}", io::Error::last_os_error());
+        // SAFETY: zeroes are a value of this plain data, and so is what the call wrote.
+        let info = unsafe { info.assume_init() };
+        // Of a listening socket, this field is the limit of its queue.
+        info.tcpi_sacked
+    }
+
+    #[test]
+    fn the_queue_of_each_socket_is_as_long_as_the_builder_says() {
+        let marks = Watermarks { low: 1, high: 1 };
+        let address = "127.0.0.1:0".parse().unwrap();
+        let builder = ListenerGroup::builder(address, marks).backlog(7);
+        for builder in [builder.clone(), builder.clone().shared()] {
+            let group = builder.bind().unwrap();
+            let (_, socket) = group.0.sit().unwrap();
+            assert_eq!(queue(&socket), 7);
+        }
+        let refused = builder.backlog(0).bind().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 }

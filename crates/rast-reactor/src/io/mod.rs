@@ -32,6 +32,7 @@ mod uring;
 mod file;
 mod listener;
 mod ready;
+mod seats;
 mod stream;
 mod tcp;
 #[cfg(unix)]
@@ -44,8 +45,9 @@ pub use buffer::{Buffer, BufferMut, Slice};
 pub use chunk::Chunk;
 pub use faults::Faults;
 pub use file::File;
-pub use group::{Active, GroupListener, ListenerGroup, Requests, Watermarks};
+pub use group::{Active, GroupBuilder, GroupListener, ListenerGroup, Requests};
 pub use options::OpenOptions;
+pub use seats::Watermarks;
 pub use tcp::{Incoming, TcpListener, TcpStream};
 #[cfg(unix)]
 pub use unix::{UnixIncoming, UnixListener, UnixStream};

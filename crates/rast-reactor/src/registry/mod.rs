@@ -40,9 +40,7 @@
 
 mod changes;
 mod deferred;
-mod ids;
 mod owned;
-mod places;
 mod read;
 mod replica;
 mod resource;

@@ -10,8 +10,9 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
-use super::ids::Ids;
-use super::places::{Places, Vacant};
+use rast_executor::ids::Ids;
+use rast_executor::places::{Places, Vacant};
+
 use super::resource::{Id, Resource};
 use super::table::{Key, Log};
 use super::wakers::Wakers;

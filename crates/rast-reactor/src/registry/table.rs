@@ -8,7 +8,7 @@
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `slots`, `keys` | when a commit is applied | by every read; slots of low indices are a vector, see `places` |
+//! | `slots`, `keys` | when a commit is applied | by every read; slots of low indices are a vector, see `places` of rast-executor |
 //! | `changed`, the epoch of the last commit to this type | with them | by every read: if it is not above the transaction's epoch, the transaction sees the slots as they are |
 //! | `old_slots`, `old_keys` | when a commit is applied while a transaction is open | by transactions that were opened before |
 //!
@@ -37,13 +37,11 @@ use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use rast_executor::places::{Places, Vacant};
 
-use super::places::{Places, Vacant};
 use super::resource::{Id, Resource};
+use crate::epoch::{SMALL, shorten};
 use crate::primitive::cell::UnsafeCell;
-
-/// Number of old versions, or of keys, for which a table may keep memory however few it has.
-const SMALL: usize = 256;
 
 /// A key, in memory of the owner.
 pub(super) struct Key<K> {
@@ -195,12 +193,16 @@ impl<T: Resource> State<T> {
         }
     }
 
-    /// Frees the memory of old slots and keys if none are left.
+    /// Frees the memory of old slots and keys if far more were removed than are left.
     fn forget(&mut self) {
-        if self.past.is_empty() && self.past.capacity() > SMALL {
-            self.past = VecDeque::new();
-            self.old_slots = HashMap::new();
-            self.old_keys = HashTable::new();
+        shorten(&mut self.past);
+        let slots = self.old_slots.len();
+        if self.old_slots.capacity() > 8 * slots + SMALL {
+            self.old_slots.shrink_to(2 * slots);
+        }
+        let keys = self.old_keys.len();
+        if self.old_keys.capacity() > 8 * keys + SMALL {
+            self.old_keys.shrink_to(2 * keys, |(_, named)| named.hash);
         }
     }
 
@@ -251,6 +253,7 @@ impl<T: Resource> State<T> {
                 Old::Slot(index) => {
                     let is_last = self.old_slots.get_mut(&index).is_none_or(|old| {
                         old.pop_front();
+                        shorten(old);
                         old.is_empty()
                     });
                     if is_last {
@@ -458,5 +461,53 @@ impl<T: Resource> AnyTable for Table<T> {
 
     fn address(&self) -> *const () {
         core::ptr::from_ref(self).cast()
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    struct Unit;
+
+    impl Resource for Unit {
+        type Key = u64;
+    }
+
+    #[test]
+    fn old_versions_leave_no_memory_behind_while_some_stay() {
+        const MANY: u64 = 20_000;
+        const STAY: usize = 4;
+        let table = Table::<Unit>::new(DefaultHashBuilder::default());
+        let mut unit = Unit;
+        let value = NonNull::from(&mut unit);
+        for epoch in 1..=MANY {
+            // Half of the commits change one resource, the others one each.
+            let index = if epoch % 2 == 0 { 0 } else { epoch as u32 };
+            let op = Op {
+                id: Id::new(index, 0),
+                value: Some(value),
+                key: core::ptr::null(),
+                hash: 0,
+            };
+            table.with_mut(|state| {
+                state.apply(&op, epoch, true);
+                state.changed = epoch;
+            });
+        }
+        table.prune(MANY - STAY as u64);
+        table.with(|state| {
+            assert_eq!(state.past.len(), STAY);
+            let most = 8 * STAY + SMALL;
+            let [past, slots, hot] = [
+                state.past.capacity(),
+                state.old_slots.capacity(),
+                state.old_slots[&0].capacity(),
+            ];
+            assert!(
+                past <= most && slots <= 2 * most && hot <= most,
+                "{past} {slots} {hot}"
+            );
+        });
     }
 }

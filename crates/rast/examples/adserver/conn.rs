@@ -4,6 +4,11 @@
 //! answered by one write. A connection reuses its memory for each request, and holds no receive
 //! buffer while it waits for the next one.
 //!
+//! A request must be complete within the time limit of the server, whatever the client sends in
+//! the meantime; otherwise it is answered 408. The limit is one timer, which is armed only for a
+//! request that arrives in several parts. A connection on which nothing is read or written for 10
+//! to 20 s is closed, also while a reply waits for a client that does not read.
+//!
 //! After a refused request the reply is written, and further bytes of the client are read and
 //! dropped for up to a second. A socket that is closed with unread bytes is reset, and the client
 //! would lose the reply.
@@ -17,7 +22,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use rast::reactor::io::{Active, Chunk, TcpStream};
+use rast::reactor::io::{Active, TcpStream};
 use rast::reactor::{Lane, LaneSleep};
 
 use crate::http::{self, Framing, HEAD_MAX, Head, Refused, Replies, Request};
@@ -28,6 +33,8 @@ const REPLIES_MAX: usize = 64 << 10;
 const IDLE: Duration = Duration::from_secs(10);
 /// A new connection that has sent nothing counts as an active request for this time.
 const GRACE: Duration = Duration::from_millis(100);
+/// The status of a request that took too long.
+const REQUEST_TIMEOUT: u16 = 408;
 /// How long bytes are dropped after the last reply.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -58,15 +65,18 @@ pub(crate) struct Timeouts {
     idle: Lane,
     grace: Lane,
     linger: Lane,
+    request: Lane,
 }
 
 impl Timeouts {
-    /// Makes those of the reactor that runs the caller.
-    pub(crate) fn new() -> Self {
+    /// Makes those of the reactor that runs the caller. A request has `request` from its first byte
+    /// to its last.
+    pub(crate) fn new(request: Duration) -> Self {
         Self {
             idle: Lane::new(IDLE),
             grace: Lane::new(GRACE),
             linger: Lane::new(LINGER),
+            request: Lane::new(request),
         }
     }
 }
@@ -151,6 +161,11 @@ impl Reading {
         self.input.extend_from_slice(bytes);
     }
 
+    /// Returns `true` if a part of a request was read.
+    fn is_partial(&self) -> bool {
+        self.begin < self.input.len()
+    }
+
     /// Frees the memory of a large request.
     fn shrink(&mut self) {
         if self.begin == self.input.len() {
@@ -208,8 +223,13 @@ impl<S: Site> Connection<S> {
     /// Answers requests; returns `true` if this end closes the connection.
     async fn run(&mut self, timeouts: &Timeouts) -> io::Result<bool> {
         let _ = self.stream.set_nodelay(true);
-        let mut idle = pin!(timeouts.idle.sleep());
-        let mut was_read = true;
+        let mut idle = Idle {
+            lane: &timeouts.idle,
+            sleep: pin!(timeouts.idle.sleep()),
+            was_active: true,
+        };
+        // Armed while a request is incomplete.
+        let mut request = pin!(None::<LaneSleep>);
         if self.active.is_some() {
             let first = within(self.stream.chunk(), timeouts.grace.sleep()).await;
             match first {
@@ -222,27 +242,36 @@ impl<S: Site> Connection<S> {
         loop {
             match self.reading.step() {
                 Step::Request(head) => {
+                    request.set(None);
                     let keep_alive = head.keep_alive;
                     self.answer(head).await;
                     if !keep_alive {
-                        self.write().await?;
+                        self.write(&mut idle).await?;
                         return Ok(true);
                     }
                     if self.replies.bytes.len() > REPLIES_MAX {
-                        self.write().await?;
+                        self.write(&mut idle).await?;
                     }
                 }
                 Step::Refused(refused) => {
-                    self.replies.keep_alive = false;
-                    self.replies
-                        .error(refused.status(), "the request is refused");
-                    self.write().await?;
-                    return Ok(true);
+                    let (status, why) = (refused.status(), "the request is refused");
+                    return self.refuse(status, why, &mut idle).await;
                 }
                 Step::More => {
-                    self.prepare().await?;
-                    let chunk = read(&self.stream, &timeouts.idle, idle.as_mut(), &mut was_read);
-                    let Some(chunk) = chunk.await? else {
+                    self.prepare(&mut idle).await?;
+                    if self.reading.is_partial() && request.is_none() {
+                        request.set(Some(timeouts.request.sleep()));
+                    }
+                    let limit = poll_fn(|cx| match request.as_mut().as_pin_mut() {
+                        Some(sleep) => sleep.poll(cx),
+                        None => Poll::Pending,
+                    });
+                    let Some(read) = within(idle.unless(self.stream.chunk()), limit).await else {
+                        let why = "the request took too long";
+                        return self.refuse(REQUEST_TIMEOUT, why, &mut idle).await;
+                    };
+                    // Nothing came for too long, or the peer has closed.
+                    let Some(chunk) = read.transpose()?.flatten() else {
                         return Ok(false);
                     };
                     if self.active.is_none() {
@@ -254,8 +283,16 @@ impl<S: Site> Connection<S> {
         }
     }
 
+    /// Answers that a request is refused; this end then closes the connection.
+    async fn refuse(&mut self, status: u16, why: &str, idle: &mut Idle<'_>) -> io::Result<bool> {
+        self.replies.keep_alive = false;
+        self.replies.error(status, why);
+        self.write(idle).await?;
+        Ok(true)
+    }
+
     /// Writes replies before more is read, and ends the active request if no further one has begun.
-    async fn prepare(&mut self) -> io::Result<()> {
+    async fn prepare(&mut self, idle: &mut Idle<'_>) -> io::Result<()> {
         if let Some(head) = &self.reading.head
             && head.expects
             && !mem::replace(&mut self.reading.was_told, true)
@@ -264,7 +301,7 @@ impl<S: Site> Connection<S> {
             self.replies.bytes.extend_from_slice(told);
         }
         self.reading.shrink();
-        self.write().await?;
+        self.write(idle).await?;
         if self.reading.input.is_empty() {
             self.active = None;
         }
@@ -293,13 +330,14 @@ impl<S: Site> Connection<S> {
         self.reading.begin = end;
     }
 
-    /// Writes the replies that there are.
-    async fn write(&mut self) -> io::Result<()> {
+    /// Writes the replies that there are; an error if the client reads too slowly.
+    async fn write(&mut self, idle: &mut Idle<'_>) -> io::Result<()> {
         if self.replies.bytes.is_empty() {
             return Ok(());
         }
         let bytes = mem::take(&mut self.replies.bytes);
-        let (written, mut bytes) = self.stream.write_all(bytes).await;
+        let written = idle.unless(self.stream.write_all(bytes)).await;
+        let (written, mut bytes) = written.ok_or(io::ErrorKind::TimedOut)?;
         bytes.clear();
         bytes.shrink_to(2 * REPLIES_MAX);
         self.replies.bytes = bytes;
@@ -317,22 +355,28 @@ impl<S: Site> Connection<S> {
     }
 }
 
-/// Reads; `None` if the peer has closed, or has sent nothing for too long. `idle` is one timer for
-/// all reads of a connection: when it expires, it begins again if there was a read since it began.
-async fn read(
-    stream: &TcpStream,
-    lane: &Lane,
-    mut idle: Pin<&mut LaneSleep>,
-    was_read: &mut bool,
-) -> io::Result<Option<Chunk>> {
-    loop {
-        match within(stream.chunk(), idle.as_mut()).await {
-            Some(chunk) => {
-                *was_read = true;
-                return chunk;
+/// One timer for all reads and writes of a connection: when it expires, it begins again if one of
+/// them has ended since it began.
+struct Idle<'a> {
+    lane: &'a Lane,
+    sleep: Pin<&'a mut LaneSleep>,
+    was_active: bool,
+}
+
+impl Idle<'_> {
+    /// Awaits a read or a write; `None` if it lasts longer than the time of the lane, or up to
+    /// twice as long.
+    async fn unless<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        loop {
+            match within(future.as_mut(), self.sleep.as_mut()).await {
+                Some(output) => {
+                    self.was_active = true;
+                    return Some(output);
+                }
+                None if mem::take(&mut self.was_active) => self.sleep.set(self.lane.sleep()),
+                None => return None,
             }
-            None if mem::take(was_read) => idle.set(lane.sleep()),
-            None => return Ok(None),
         }
     }
 }
@@ -378,5 +422,68 @@ mod tests {
             assert_eq!(found, expected, "pieces of {piece}");
             assert!(reading.input.is_empty());
         }
+    }
+
+    /// A site that no request reaches.
+    struct Nothing;
+
+    impl Site for Nothing {
+        async fn answer(&self, _: Request<'_>, _: &mut Replies) -> Option<u64> {
+            panic!("no request is complete")
+        }
+
+        fn begin(&self) -> Option<Active> {
+            None
+        }
+
+        fn answered(&self, _: Answered) {}
+    }
+
+    /// A client that sends a byte from time to time, each well within the time for which a
+    /// connection may be idle.
+    #[test]
+    fn a_request_that_comes_byte_by_byte_is_ended() {
+        use rast::reactor::executor::block_on;
+        use rast::reactor::executor::timers::{ManualClock, Nanos};
+        use rast::reactor::io::TcpListener;
+        use rast::reactor::{Reactors, spawn_local};
+
+        const LIMIT: Duration = Duration::from_secs(60);
+        let clock = ManualClock::new();
+        let reactors = Reactors::builder().number(1).clock(clock.clone());
+        let reactors = reactors.build().unwrap();
+        let reactor = reactors.reactor(0).unwrap();
+        let test = reactor.spawn(move || async move {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.set_nonblocking(true).unwrap();
+            let timeouts = Timeouts {
+                idle: Lane::new(1000 * LIMIT),
+                ..Timeouts::new(LIMIT)
+            };
+            let stream = listener.accept().await.unwrap();
+            let served = serve(stream, Rc::new(Nothing), 0, timeouts, None);
+            let served = spawn_local(served);
+            let mut sent = 0;
+            let reply = loop {
+                // The head never ends; it stays below the limit of its size.
+                assert!(sent < HEAD_MAX, "the connection is still open");
+                if io::Write::write(&mut client, b"G").is_ok() {
+                    sent += 1;
+                }
+                let mut reply = [0; 512];
+                match io::Read::read(&mut client, &mut reply) {
+                    Ok(count) => break reply[..count].to_vec(),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                }
+                clock.advance(Nanos::from_secs(1));
+                rast::reactor::executor::yield_now().await;
+            };
+            assert!(reply.starts_with(b"HTTP/1.1 408 "), "{reply:?}");
+            drop(client);
+            served.await.unwrap();
+        });
+        block_on(test).unwrap();
     }
 }

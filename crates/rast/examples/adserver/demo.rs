@@ -10,7 +10,7 @@ use rast::reactor::io::{Backend, Watermarks};
 
 use crate::client::Client;
 use crate::oracle::Oracle;
-use crate::server::{Server, Settings};
+use crate::server::{BACKLOG, REQUEST, Server, Settings};
 use crate::summary::{Summary, ensure, say};
 use crate::{holds, trips};
 
@@ -34,6 +34,9 @@ pub(crate) fn run(backend: Backend) -> Result<(), Box<dyn Error>> {
         marks: Watermarks { low: 12, high: 24 },
         threads: [1, 1, 1],
         capacity: 8,
+        on_pool_thread: |_| (),
+        backlog: BACKLOG,
+        request: REQUEST,
     })?;
     let mut summary = Summary::default();
     let backend = server.reactors.backend(1).map(ToString::to_string);

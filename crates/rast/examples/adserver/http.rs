@@ -244,6 +244,7 @@ fn reason(status: u16) -> &'static str {
         404 => "Not Found",
         405 => "Method Not Allowed",
         409 => "Conflict",
+        408 => "Request Timeout",
         413 => "Content Too Large",
         422 => "Unprocessable Content",
         429 => "Too Many Requests",

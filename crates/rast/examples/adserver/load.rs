@@ -11,12 +11,12 @@ use rast::primitive::Random;
 use rast::reactor::executor::timers::Nanos;
 use rast::reactor::executor::{now, sleep, sleep_until};
 use rast::reactor::io::{Backend, TcpStream, Watermarks};
-use rast::reactor::{Gate, Pool, Reactors, spawn_local};
+use rast::reactor::{Gate, Pool, PoolThread, Reactors, spawn_local};
 
 use crate::client::{Client, parse, request};
 use crate::conn::within;
 use crate::edge::now_ns;
-use crate::server::{Server, Settings};
+use crate::server::{BACKLOG, REQUEST, Server, Settings};
 use crate::summary::{ensure, say};
 
 /// A client gives a connection up after this time.
@@ -40,7 +40,10 @@ pub(crate) struct Ended {
 }
 
 /// A server on the first core, and a reactor for clients on the second one.
-pub(crate) fn start(marks: Watermarks) -> Result<(Server, Reactors), Box<dyn Error>> {
+pub(crate) fn start(
+    marks: Watermarks,
+    on_pool_thread: fn(PoolThread),
+) -> Result<(Server, Reactors), Box<dyn Error>> {
     let settings = |cores: Vec<usize>| {
         Ok::<_, Box<dyn Error>>(Settings {
             addresses: ["127.0.0.1:0".parse()?; 2],
@@ -50,6 +53,9 @@ pub(crate) fn start(marks: Watermarks) -> Result<(Server, Reactors), Box<dyn Err
             marks,
             threads: [1, 1, 3],
             capacity: 65_536,
+            on_pool_thread,
+            backlog: BACKLOG,
+            request: REQUEST,
         })
     };
     let clients = |core: Option<usize>| {

@@ -101,6 +101,9 @@ fn serve() -> Result<(), Box<dyn Error>> {
         },
         threads: [4, 3, 3],
         capacity: 65_536,
+        on_pool_thread: |_| (),
+        backlog: server::BACKLOG,
+        request: server::REQUEST,
     })?;
     say(&format!(
         "API on {}, ads on {}; Enter ends",

@@ -62,7 +62,7 @@ fn most() -> usize {
 
 /// Measures and prints; an error if a floor is not met.
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
-    let (server, clients) = start(Watermarks { low: 2, high: 3 })?;
+    let (server, clients) = start(Watermarks { low: 2, high: 3 }, |_| ())?;
     let (address, request, most) = (server.ads(), single(WORK_US), most());
     let (ended, _) = measured(&server, &clients, {
         let request = request.clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rast::reactor::executor::block_on;
 use rast::reactor::io::{Backend, GroupListener, ListenerGroup, TcpListener, Watermarks};
-use rast::reactor::{Pool, Reactors, Spawned, Stopped, spawn_local_named};
+use rast::reactor::{Pool, PoolThread, Reactors, Spawned, Stopped, spawn_local_named};
 
 use crate::ads::Ads;
 use crate::api::Api;
@@ -21,6 +21,11 @@ use crate::spending::{self, Spending};
 
 /// How long a stop waits for connections.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// The usual time limit of a request.
+pub(crate) const REQUEST: Duration = Duration::from_secs(30);
+/// The usual length of a socket's queue.
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -38,6 +43,12 @@ pub(crate) struct Settings {
     pub(crate) threads: [usize; 3],
     /// Tasks of one policy that the pool queues.
     pub(crate) capacity: usize,
+    /// What each thread of the pool does first.
+    pub(crate) on_pool_thread: fn(PoolThread),
+    /// Connections that wait in the queue of a socket.
+    pub(crate) backlog: u32,
+    /// The time limit of a request, from its first byte to its last.
+    pub(crate) request: Duration,
 }
 
 /// A server that runs.
@@ -48,6 +59,7 @@ pub(crate) struct Server {
     pub(crate) api: SocketAddr,
     pub(crate) events: Arc<Events>,
     pub(crate) latencies: Arc<Latencies>,
+    request: Duration,
     accepts: Vec<Spawned<()>>,
 }
 
@@ -58,7 +70,8 @@ impl Server {
         let slow = Arc::clone(&events);
         let pool = Pool::builder()
             .threads(settings.threads)
-            .capacity(settings.capacity);
+            .capacity(settings.capacity)
+            .on_thread_start(settings.on_pool_thread);
         let reactors = Reactors::builder()
             .name("adserver")
             .number(settings.reactors)
@@ -70,7 +83,10 @@ impl Server {
             .build()?;
         let [api, ads] = settings.addresses;
         let mut server = Self {
-            group: ListenerGroup::bind(ads, settings.marks)?,
+            group: ListenerGroup::builder(ads, settings.marks)
+                .backlog(settings.backlog)
+                .bind()?,
+            request: settings.request,
             reactors,
             api,
             events,
@@ -86,13 +102,14 @@ impl Server {
 
     fn listen(&mut self) -> Result<(), Box<dyn Error>> {
         for reactor in (0..self.reactors.number()).filter_map(|at| self.reactors.reactor(at)) {
-            let events = Arc::clone(&self.events);
+            let (events, request) = (Arc::clone(&self.events), self.request);
             if reactor.index() == 0 {
                 let api = self.api;
                 let begun = reactor.spawn_named("api", move || async move {
                     let listener = TcpListener::bind(api)?;
                     let address = listener.local_addr()?;
-                    let accepts = spawn_local_named("api accepts", accept_api(listener, events));
+                    let accepts =
+                        spawn_local_named("api accepts", accept_api(listener, events, request));
                     Ok::<_, std::io::Error>((address, accepts))
                 });
                 let (address, accepts) = block_on(begun)??;
@@ -104,7 +121,7 @@ impl Server {
                     let listener = group.listener()?;
                     let edge = Rc::new(Edge::new(listener.requests(), events, latencies));
                     spending::publish(&edge);
-                    let accepts = accept_ads(listener, edge);
+                    let accepts = accept_ads(listener, edge, request);
                     Ok::<_, std::io::Error>(spawn_local_named("ads accepts", accepts))
                 });
                 self.accepts.push(block_on(begun)??);
@@ -127,9 +144,9 @@ impl Server {
     }
 }
 
-async fn accept_api(listener: TcpListener, events: Arc<Events>) {
+async fn accept_api(listener: TcpListener, events: Arc<Events>, request: Duration) {
     let site = Rc::new(Api::new(events, Spending));
-    let timeouts = Timeouts::new();
+    let timeouts = Timeouts::new(request);
     loop {
         // An error is one of a connection, or a lack of descriptors, after which accept rests.
         if let Ok(stream) = listener.accept().await {
@@ -139,10 +156,10 @@ async fn accept_api(listener: TcpListener, events: Arc<Events>) {
     }
 }
 
-async fn accept_ads(listener: GroupListener, edge: Rc<Edge>) {
+async fn accept_ads(listener: GroupListener, edge: Rc<Edge>, request: Duration) {
     let reactor = rast::reactor::current().map_or(0, |reactor| reactor.index());
     let site = Rc::new(Ads { edge });
-    let timeouts = Timeouts::new();
+    let timeouts = Timeouts::new(request);
     loop {
         if let Ok(stream) = listener.accept().await {
             // Counted before the next accept, which the count may put off.

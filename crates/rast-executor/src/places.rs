@@ -6,7 +6,8 @@
 //!   far   900000 ──► d                        a map: indices behind the vector
 //! ```
 //!
-//! The owner and each reactor have such a table. Indices are used from the lowest on, so a table
+//! The sockets of a poll are in such a table, and so are the resources of a reactor
+//! (`rast-reactor`). Indices are used from the lowest on, so a table
 //! from which few resources were deleted is a vector. If most were deleted, the vector is cut to
 //! four places or fewer per value, and the higher values move to the map. So the memory of a table
 //! is a small multiple of its live values, and a lookup at a low index costs one comparison and one
@@ -29,23 +30,39 @@ const FILL: usize = 4;
 const SMALL: usize = 256;
 
 /// The content of a place: a value, or a mark that there is none.
-pub(super) trait Vacant {
+pub trait Vacant {
     /// No value.
     const VACANT: Self;
 
     fn is_vacant(&self) -> bool;
 }
 
-/// The values of one type.
-pub(super) struct Places<V> {
+impl<T> Vacant for Option<T> {
+    const VACANT: Self = None;
+
+    #[inline(always)]
+    fn is_vacant(&self) -> bool {
+        self.is_none()
+    }
+}
+
+/// Values by index.
+#[derive(Debug)]
+pub struct Places<V> {
     near: Vec<V>,
     far: HashMap<u32, V>,
     /// Number of places of the vector that are not vacant.
     near_used: usize,
 }
 
+impl<V: Vacant> Default for Places<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<V: Vacant> Places<V> {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             near: Vec::new(),
             far: HashMap::new(),
@@ -54,23 +71,24 @@ impl<V: Vacant> Places<V> {
     }
 
     /// Returns the number of values.
-    pub(super) fn len(&self) -> usize {
+    #[allow(clippy::len_without_is_empty, reason = "no caller asks")]
+    pub fn len(&self) -> usize {
         self.near_used + self.far.len()
     }
 
     /// The vector: its place `n` is that of index `n`. Higher indices are in the map.
     #[inline(always)]
-    pub(super) fn near(&self) -> &[V] {
+    pub fn near(&self) -> &[V] {
         &self.near
     }
 
     /// The indices of the map, in no order.
-    pub(super) fn far(&self) -> impl Iterator<Item = u32> {
+    pub fn far(&self) -> impl Iterator<Item = u32> {
         self.far.keys().copied()
     }
 
     /// The value at an index; it may be vacant.
-    pub(super) fn get(&self, index: u32) -> Option<&V> {
+    pub fn get(&self, index: u32) -> Option<&V> {
         match self.near.get(index as usize) {
             None => self.far.get(&index),
             near => near,
@@ -78,22 +96,28 @@ impl<V: Vacant> Places<V> {
     }
 
     /// As [`get`](Self::get), to change a value in its place. A change does not make it vacant.
-    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut V> {
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut V> {
         match self.near.get_mut(index as usize) {
             None => self.far.get_mut(&index),
             near => near,
         }
     }
 
+    /// All values, those of the vector first.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        let near = self.near.iter().filter(|value| !value.is_vacant());
+        near.chain(self.far.values())
+    }
+
     /// All values.
-    pub(super) fn into_values(self) -> impl Iterator<Item = V> {
+    pub fn into_values(self) -> impl Iterator<Item = V> {
         let near = self.near.into_iter().filter(|value| !value.is_vacant());
         near.chain(self.far.into_values())
     }
 
     /// Makes room for `more` values up to an index, which may then be added in any order at the
     /// same cost.
-    pub(super) fn reserve(&mut self, more: usize, index: u32) {
+    pub fn reserve(&mut self, more: usize, index: u32) {
         let len = (index as usize).saturating_add(1);
         let most = (self.len() + more).saturating_mul(FILL) + SMALL;
         if len <= self.near.len() || len > most {
@@ -123,7 +147,7 @@ impl<V: Vacant> Places<V> {
 
     /// Stores a value, and returns the previous one. Storing a vacant value removes the previous
     /// one.
-    pub(super) fn put(&mut self, index: u32, value: V) -> V {
+    pub fn put(&mut self, index: u32, value: V) -> V {
         let is_vacant = value.is_vacant();
         if !is_vacant {
             self.reserve(1, index);
@@ -143,13 +167,13 @@ impl<V: Vacant> Places<V> {
     }
 
     /// Removes a value.
-    pub(super) fn take(&mut self, index: u32) -> V {
+    pub fn take(&mut self, index: u32) -> V {
         self.put(index, V::VACANT)
     }
 
     /// Frees memory if far fewer values are left than there were. Cost: a comparison, or a scan of
     /// all places after as many removals as an eighth of the places.
-    pub(super) fn fit(&mut self) {
+    pub fn fit(&mut self) {
         let most = self.len() * 2 * FILL + 2 * SMALL;
         if self.near.len() > most {
             self.fit_slow();
@@ -184,14 +208,6 @@ mod tests {
 
     use super::*;
     use crate::primitive::Random;
-
-    impl Vacant for Option<u64> {
-        const VACANT: Self = None;
-
-        fn is_vacant(&self) -> bool {
-            self.is_none()
-        }
-    }
 
     type Model = BTreeMap<u32, u64>;
 

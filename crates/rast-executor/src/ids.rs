@@ -1,11 +1,11 @@
-//! The free ids of a type: runs of indices, each with the next generation of its indices.
+//! The free ids of a table: runs of indices, each with the next generation of its indices.
 //!
 //! ```text
 //!   free   │ 17, one, generation 4 │ 900 to 1999, generation 1 │      from 2000 on: generation 0
 //!            given out first                 taken back last             never given out
 //! ```
 //!
-//! An index is reused with a higher generation, so a deleted id never names a resource again.
+//! An index is reused with a higher generation, so a deleted id never names a value again.
 //! Returned indices go to the end of the list, so all free indices are used in turn and their
 //! generations rise together. If there are many more runs than ids in use, neighbouring runs are
 //! merged. The merged run takes the highest of their generations, and the list is sorted by index.
@@ -38,8 +38,9 @@ impl Run {
     }
 }
 
-/// The ids of one type.
-pub(super) struct Ids {
+/// The ids of one table.
+#[derive(Debug)]
+pub struct Ids {
     free: VecDeque<Run>,
     /// Number of indices that were ever used.
     span: u64,
@@ -48,8 +49,14 @@ pub(super) struct Ids {
     apart: usize,
 }
 
+impl Default for Ids {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Ids {
-    pub(super) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             free: VecDeque::new(),
             span: 0,
@@ -63,7 +70,7 @@ impl Ids {
     /// # Panics
     ///
     /// If 2^32 indices are in use.
-    pub(super) fn give(&mut self) -> (u32, u32) {
+    pub fn give(&mut self) -> (u32, u32) {
         let given = match self.free.front_mut() {
             Some(run) => {
                 let given = (run.begin, run.generation);
@@ -76,7 +83,7 @@ impl Ids {
             }
             None => {
                 let index = u32::try_from(self.span).ok();
-                let index = index.expect("there are at most 2^32 resources of a type");
+                let index = index.expect("a table has at most 2^32 values");
                 self.span += 1;
                 (index, 0)
             }
@@ -85,8 +92,8 @@ impl Ids {
         given
     }
 
-    /// Makes an id free. It never names a resource again.
-    pub(super) fn take_back(&mut self, index: u32, generation: u32) {
+    /// Makes an id free. It never names a value again.
+    pub fn take_back(&mut self, index: u32, generation: u32) {
         self.in_use -= 1;
         let Some(generation) = generation.checked_add(1) else {
             return;
