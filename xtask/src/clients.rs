@@ -5,6 +5,7 @@
 //! no crates are installed below the target directory, in the versions that the files there pin.
 
 use crate::cmd::Cmd;
+use crate::count::Tests;
 use crate::metadata::Workspace;
 use crate::outside::{Server, answers};
 use crate::verify::Outcome;
@@ -13,13 +14,17 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+/// Builds the client that is a crate, with the features of the tests, whose builds of the outside
+/// crates it uses.
+pub(crate) const BUILD: &str = "build --workspace --all-features --bin clients";
+
 /// Runs the clients that this machine can install.
 pub(crate) fn run() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir;
     Cmd::cargo()
         .args(["build", "--release", "--example", "kv"])
         .run()?;
-    Cmd::cargo().args(["build", "-p", "clients"]).run()?;
+    Cmd::cargo().args(BUILD.split(' ')).run()?;
     let mut server = start(&target)?;
     let port = server.1.clone();
 
@@ -39,7 +44,7 @@ pub(crate) fn run() -> Result<Outcome> {
     }
     server.0.stop()?;
     if missing.is_empty() {
-        Ok(Outcome::Passed)
+        Ok(Outcome::Passed(Tests::default()))
     } else {
         Ok(Outcome::NotRun(missing.join("; ")))
     }

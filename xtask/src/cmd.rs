@@ -1,5 +1,6 @@
 //! Runs outside commands and prints each before it starts.
 
+use crate::count::Tests;
 use crate::{Result, watch};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -87,6 +88,12 @@ impl Cmd {
         self.env("RUSTFLAGS", all)
     }
 
+    /// Builds without line numbers for backtraces, which takes less time and space. The place of a
+    /// panic and the names of functions are in the programs all the same.
+    pub(crate) fn without_lines(self) -> Cmd {
+        self.env("CARGO_PROFILE_DEV_DEBUG", "0")
+    }
+
     pub(crate) fn dir(mut self, dir: &Path) -> Cmd {
         self.inner.current_dir(dir);
         self
@@ -160,6 +167,16 @@ impl Cmd {
             success: status.success(),
             text,
         })
+    }
+
+    /// As `run`, for a `cargo test`: counts what ran, and none is an error.
+    pub(crate) fn count(self) -> Result<Tests> {
+        let line = self.line();
+        let output = self.tee()?;
+        match output.success {
+            true => Tests::of(&output.text).some(),
+            false => Err(format!("`{line}` failed")),
+        }
     }
 
     /// Runs it under [`watch`].

@@ -6,6 +6,7 @@
 mod bench;
 mod clients;
 mod cmd;
+mod count;
 mod layers;
 mod loom;
 mod metadata;
@@ -21,6 +22,7 @@ mod space;
 mod stall;
 mod tidy;
 mod tree;
+mod variant;
 mod verify;
 mod watch;
 mod weak;

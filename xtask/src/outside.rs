@@ -3,9 +3,10 @@
 //! They, and no others, may be reported as not run, with the reason.
 
 use crate::cmd::Cmd;
+use crate::count::Tests;
 use crate::metadata::Workspace;
 use crate::verify::Outcome;
-use crate::{Result, tree};
+use crate::{Result, programs, tree};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub(crate) fn deny() -> Result<Outcome> {
     Cmd::cargo()
         .args(["deny", "--all-features", "check"])
         .run()?;
-    Ok(Outcome::Passed)
+    Ok(Outcome::Passed(Tests::default()))
 }
 
 /// Undefined behaviour, as far as miri sees it.
@@ -45,14 +46,15 @@ pub(crate) fn miri() -> Result<Outcome> {
     }
     let target = Workspace::load(tree::root())?.target_dir.join("miri");
     let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
+    let mut sum = Tests::default();
     for tests in [units, CHECKED_TESTS.to_vec()] {
-        Cmd::cargo_of("nightly")
+        sum += Cmd::cargo_of("nightly")
             .args(["miri", "test"])
             .args(tests)
             .env("CARGO_TARGET_DIR", &target)
-            .run()?;
+            .count()?;
     }
-    Ok(Outcome::Passed)
+    Ok(Outcome::Passed(sum))
 }
 
 /// The crates and tests that the address sanitizer runs: everything beneath the graph, where the
@@ -70,17 +72,17 @@ pub(crate) fn address() -> Result<Outcome> {
         return Ok(Outcome::NotRun(reason));
     }
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
-    for tests in ADDRESSED {
+    let commands = ADDRESSED.map(|tests| {
         Cmd::cargo_of("nightly")
-            .args(["test", "--target", SANITIZED, "--no-fail-fast"])
+            .args(["test", "--target", SANITIZED])
             .args(tests.split_whitespace())
             .rustflags("-Zsanitizer=address")
-            // Tests that ask for more than there is expect the null that the system gives.
-            .env("ASAN_OPTIONS", "allocator_may_return_null=1")
             .env("CARGO_TARGET_DIR", target.join("address"))
-            .run()?;
-    }
-    Ok(Outcome::Passed)
+            .without_lines()
+    });
+    // Tests that ask for more than there is expect the null that the system gives.
+    let options = ("ASAN_OPTIONS", "allocator_may_return_null=1".to_string());
+    programs::test(commands, &[options], &[]).map(Outcome::Passed)
 }
 
 /// Data races, as far as the thread sanitizer sees them. It needs a std that is built for it.
@@ -96,15 +98,16 @@ pub(crate) fn threads() -> Result<Outcome> {
     }
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
     let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
+    let mut sum = Tests::default();
     for tests in [units, CHECKED_TESTS.to_vec()] {
-        Cmd::cargo_of("nightly")
+        sum += Cmd::cargo_of("nightly")
             .args(["test", "-Zbuild-std", "--target", SANITIZED])
             .args(tests)
             .rustflags("-Zsanitizer=thread")
             .env("CARGO_TARGET_DIR", target.join("thread"))
-            .run()?;
+            .count()?;
     }
-    Ok(Outcome::Passed)
+    Ok(Outcome::Passed(sum))
 }
 
 /// The one target that the sanitizers are run on.
@@ -149,7 +152,7 @@ pub(crate) fn build_for(target: &'static str) -> Result<Outcome> {
             ])
             .run()?;
     }
-    Ok(Outcome::Passed)
+    Ok(Outcome::Passed(Tests::default()))
 }
 
 /// The replies that the script below must print, one line each.
@@ -204,7 +207,7 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
         ));
     }
     server.stop()?;
-    Ok(Outcome::Passed)
+    Ok(Outcome::Passed(Tests::default()))
 }
 
 /// Pipes the script into redis-cli and gives what it printed.

@@ -5,9 +5,10 @@
 //! time: an archive gives every file one old time, by which Cargo would take any build for fresh. A
 //! file that a manifest leaves out, or a path that leads out of the crate, shows here.
 
-use crate::Result;
 use crate::cmd::Cmd;
+use crate::count::Tests;
 use crate::metadata::{Package, Workspace};
+use crate::{Result, programs};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,12 +25,12 @@ const HOLDS: [&str; 5] = [
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
-    run(true).map(|()| true)
+    run(true).map(|_| true)
 }
 
 /// Makes, unpacks and compiles every package; runs all tests if `full`, else those of
 /// `tests/api.rs` and of the docs.
-pub(crate) fn run(full: bool) -> Result {
+pub(crate) fn run(full: bool) -> Result<Tests> {
     let root = crate::tree::root();
     let workspace = Workspace::load(root)?;
     let crates: Vec<&Package> = workspace.crates().filter(|krate| krate.publish).collect();
@@ -82,26 +83,37 @@ pub(crate) fn run(full: bool) -> Result {
             .dir(&tree)
             .args(line.split(' '))
             .args(["--workspace", "--quiet"])
-            .env("CARGO_TARGET_DIR", check.join("target"))
-            // The tests are the same without, and built in less time.
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .run()
+            // That of the features, for its checks of the outside crates. The crates themselves are
+            // told apart by their paths from the root.
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"))
+            .without_lines()
     };
     if full {
-        return cargo("test --no-fail-fast");
+        // Examples have the names of those of the workspace, so they need another directory.
+        let target = check.join("target");
+        let tests = cargo("test --no-fail-fast").env("CARGO_TARGET_DIR", target);
+        return tests.count();
     }
     // The step `tests` has run them all. Here they have to compile from what the packages hold, for
     // which nothing is linked, and to find their files.
     let results = [
-        cargo("check --all-targets"),
-        cargo("test --no-fail-fast --test api"),
-        cargo("test --no-fail-fast --doc"),
+        cargo("check --all-targets")
+            .run()
+            .map(|()| Tests::default()),
+        programs::test([cargo("test --test api")], &[], &[]),
+        cargo("test --no-fail-fast --doc").count(),
     ];
-    let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(errors.join("; "))
+    let mut sum = Tests::default();
+    let mut errors = Vec::new();
+    for result in results {
+        match result {
+            Ok(tests) => sum += tests,
+            Err(error) => errors.push(error),
+        }
+    }
+    match errors.is_empty() {
+        true => sum.some(),
+        false => Err(errors.join("; ")),
     }
 }
 

@@ -1,15 +1,17 @@
 //! Test programs that are built at once and then run side by side.
 //!
-//! Models run on one core each, so as many programs run at a time as there are cores.
+//! Most tests use one core, so as many programs run at a time as there are cores.
 
 use crate::Result;
 use crate::cmd::Cmd;
-use crate::watch;
+use crate::count::Tests;
+use crate::watch::{self, Show};
 use cargo_metadata::Message;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// A built test.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct Program {
     /// The directory of the package, in which Cargo runs its tests.
     dir: PathBuf,
     pub(crate) path: PathBuf,
+    /// The file that it was built from, from the directory of the package.
+    source: String,
 }
 
 /// Builds the tests that `cargo`, a `cargo test` without arguments for the runner, names.
@@ -38,8 +42,10 @@ pub(crate) fn build(cargo: Cmd) -> Result<Vec<Program>> {
         {
             let dir = artifact.manifest_path.parent();
             let dir = dir.ok_or("a manifest without a directory")?;
+            let source = artifact.target.src_path;
             programs.push(Program {
                 krate: dir.file_name().unwrap_or_default().to_string(),
+                source: source.strip_prefix(dir).unwrap_or(&source).to_string(),
                 dir: dir.into(),
                 path: path.into(),
             });
@@ -48,10 +54,38 @@ pub(crate) fn build(cargo: Cmd) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
+/// Builds the tests that each of `commands` names, and runs them all, whatever failed before.
+///
+/// The error names the programs that failed. It is an error too if no test passed.
+pub(crate) fn test(
+    commands: impl IntoIterator<Item = Cmd>,
+    env: &[(&str, String)],
+    args: &[&str],
+) -> Result<Tests> {
+    let mut errors = Vec::new();
+    let mut programs = Vec::new();
+    for command in commands {
+        match build(command) {
+            Ok(built) => programs.extend(built),
+            Err(error) => errors.push(error),
+        }
+    }
+    let mut sum = Tests::default();
+    for ran in run_all(&programs, env, args) {
+        sum += Tests::of(&ran.text);
+        errors.extend(ran.fault);
+    }
+    match errors.is_empty() {
+        true => sum.some(),
+        false => Err(errors.join("; ")),
+    }
+}
+
 /// What a program came to.
 pub(crate) struct Ran {
     pub(crate) krate: String,
-    pub(crate) success: bool,
+    /// Why it failed, if it did: it, and the tests that hang if it was ended.
+    pub(crate) fault: Option<String>,
     /// Both streams.
     pub(crate) text: String,
 }
@@ -61,18 +95,45 @@ pub(crate) fn run_all(programs: &[Program], env: &[(&str, String)], args: &[&str
     each(programs, |program| {
         let mut command = Command::new(&program.path);
         command.current_dir(&program.dir).args(args);
+        as_cargo_does(&mut command, program);
         command.envs(env.iter().map(|(key, value)| (key, value)));
-        let ran = match watch::run(&mut command, watch::SILENCE, watch::Show::AtTheEnd) {
-            Ok(Ok((status, text))) => (status.success(), text),
-            Ok(Err(tests)) => (false, format!("ended, as it printed nothing{tests}\n")),
-            Err(error) => (false, format!("{}: {error}\n", name(&program.path))),
+        let title = format!("{} {}", program.krate, program.source);
+        let heading = format!("\nRunning {title} ({})\n", name(&program.path));
+        let begun = Instant::now();
+        let (fault, text) = match watch::run(&mut command, watch::SILENCE, Show::AtTheEnd(&heading))
+        {
+            Ok(Ok((status, text))) => {
+                let fault = (!status.success()).then(|| format!("failed ({status})"));
+                (fault, text)
+            }
+            Ok(Err(tests)) => {
+                let silence = watch::SILENCE.as_secs();
+                let fault = format!("printed nothing for {silence} s and was ended{tests}");
+                (Some(fault), String::new())
+            }
+            Err(error) => (Some(error.to_string()), String::new()),
         };
+        if let Some(fault) = &fault {
+            println!("error: {title} {fault}");
+        }
+        println!("{title}: {:.1} s", begun.elapsed().as_secs_f64());
         Ran {
             krate: program.krate.clone(),
-            success: ran.0,
-            text: ran.1,
+            fault: fault.map(|fault| format!("{title} {fault}")),
+            text,
         }
     })
+}
+
+/// Sets the variables that Cargo sets for a test that it runs: those of xtask are inherited.
+fn as_cargo_does(command: &mut Command, program: &Program) {
+    for (key, _) in std::env::vars_os() {
+        if key.to_string_lossy().starts_with("CARGO_PKG_") {
+            command.env_remove(&key);
+        }
+    }
+    command.env("CARGO_MANIFEST_DIR", &program.dir);
+    command.env("CARGO_MANIFEST_PATH", program.dir.join("Cargo.toml"));
 }
 
 fn name(path: &Path) -> String {
@@ -106,4 +167,16 @@ pub(crate) fn each<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) 
     });
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_item_has_its_result() {
+        let items: Vec<usize> = (0..100).collect();
+        let doubled: Vec<usize> = items.iter().map(|item| item * 2).collect();
+        assert_eq!(each(&items, |item| item * 2), doubled);
+    }
 }

@@ -6,7 +6,7 @@
 //! crate whose scenarios print none fails.
 
 use crate::cmd::Cmd;
-use crate::loom::passed;
+use crate::count::Tests;
 use crate::metadata::{Package, Workspace};
 use crate::{Result, programs, tree};
 
@@ -22,11 +22,11 @@ struct Ran {
 
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
-    run(&crate::packages(args)?).map(|()| true)
+    run(&crate::packages(args)?).map(|_| true)
 }
 
 /// Runs the scenarios of `names`, or of every crate when it is empty.
-pub(crate) fn run(names: &[String]) -> Result {
+pub(crate) fn run(names: &[String]) -> Result<Tests> {
     let workspace = Workspace::load(tree::root())?;
     let chosen: Vec<(&Package, Vec<&str>)> = workspace
         .chosen(names)?
@@ -42,6 +42,7 @@ pub(crate) fn run(names: &[String]) -> Result {
     }
     let mut lines = Vec::new();
     let mut errors = Vec::new();
+    let mut sum = Tests::default();
     let mut cargo = Cmd::cargo().args(["test", "--all-features"]);
     for (krate, _) in &chosen {
         cargo = cargo.args(["-p", &krate.name]);
@@ -58,15 +59,15 @@ pub(crate) fn run(names: &[String]) -> Result {
             // Debug assertions are looked at too; without optimisation the scheduler itself is
             // slow.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0"),
+            .without_lines(),
     )?;
     for output in programs::run_all(&programs, &[], &["--show-output", "--test-threads=1"]) {
         let krate = &output.krate;
         let ran = ran(&output.text);
-        if !output.success {
-            errors.push(format!("{krate}: a scenario failed"));
-        }
-        if passed(&output.text) == 0 {
+        errors.extend(output.fault.clone());
+        let tests = Tests::of(&output.text);
+        sum += tests;
+        if tests.passed == 0 {
             errors.push(format!("{krate}: no scenario ran"));
         } else if ran.is_empty() {
             errors.push(format!(
@@ -81,7 +82,7 @@ pub(crate) fn run(names: &[String]) -> Result {
     }
     println!("\n{}", lines.join("\n"));
     if errors.is_empty() {
-        Ok(())
+        sum.some()
     } else {
         Err(errors.join("; "))
     }

@@ -11,27 +11,14 @@ use crate::Result;
 use crate::cmd::Cmd;
 use std::path::Path;
 
-/// Directories below the target directory that are removed in CI, each with the last step that uses
-/// it. The rest, above all `release`, is used to the end.
-const REMOVED: &[(&str, &str)] = &[
-    ("segments", "system segments"),
-    ("global", "global"),
-    ("no-std", "no_std"),
-    ("rast_tagged_low", "tagged pointer"),
-    ("rast_tagged_wide", "tagged pointer"),
-    ("loom", "loom"),
-    ("shuttle", "shuttle"),
-    ("stall", "stall"),
-    ("weak", "weak"),
-    // `debug` itself holds the program that runs the steps. Examples are links to files in `deps`.
-    ("debug/deps", "criterion"),
-    ("debug/examples", "criterion"),
-    ("package", "package"),
-    ("package-check", "package"),
-    ("miri", "miri"),
-    ("sanitizers/address", "address"),
-    ("sanitizers/thread", "threads"),
-];
+/// What is removed of a target directory that no step uses any more. `debug` itself holds the
+/// program that runs the steps; its examples are links to files in `deps`.
+fn parts(dir: &str) -> Vec<&str> {
+    match dir {
+        "debug" => vec!["debug/deps", "debug/examples", "debug/build"],
+        _ => vec![dir],
+    }
+}
 
 /// The space that a run needs, in KiB.
 #[derive(Clone, Copy)]
@@ -77,17 +64,20 @@ fn enough(free: u64, used: u64, need: u64) -> Result {
     ))
 }
 
-/// Removes the directories that no step after `step` uses; prints what that frees.
-pub(crate) fn release(target: &Path, step: &str) {
+/// Removes target directories; prints what that frees.
+pub(crate) fn release(target: &Path, dirs: &[&str]) {
     let before = free(target);
     let mut is_any = false;
-    for (dir, _) in REMOVED.iter().filter(|(_, last)| *last == step) {
-        is_any |= std::fs::remove_dir_all(target.join(dir)).is_ok();
+    for dir in dirs {
+        for part in parts(dir) {
+            is_any |= std::fs::remove_dir_all(target.join(part)).is_ok();
+        }
     }
     if is_any && let (Some(before), Some(after)) = (before, free(target)) {
         println!(
-            "disk: {} free; the step's directories had {}",
+            "disk: {} free; {} had {}",
             gib(after),
+            dirs.join(", "),
             gib(after.saturating_sub(before))
         );
     }
@@ -158,26 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn a_step_releases_its_own_directories() {
+    fn what_is_used_is_kept() {
         let target = std::env::temp_dir().join(format!("rast-space-{}", std::process::id()));
         for dir in ["loom/release", "weak/tree", "debug/deps", "release"] {
             std::fs::create_dir_all(target.join(dir)).unwrap();
         }
-        release(&target, "loom");
-        release(&target, "fmt");
+        release(&target, &["loom"]);
+        release(&target, &[]);
         let is_there = |dir: &str| target.join(dir).exists();
         assert!(!is_there("loom") && is_there("weak") && is_there("debug/deps"));
-        release(&target, "weak");
-        release(&target, "criterion");
+        release(&target, &["weak", "debug"]);
         assert!(!is_there("weak") && !is_there("debug/deps"));
         assert!(is_there("debug") && is_there("release"));
         std::fs::remove_dir_all(&target).unwrap();
-    }
-
-    #[test]
-    fn each_directory_has_a_step() {
-        for (dir, step) in REMOVED {
-            assert!(crate::verify::is_step(step), "{dir}: no step `{step}`");
-        }
     }
 }

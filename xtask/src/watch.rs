@@ -15,11 +15,12 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(900);
 
 /// When the output is shown.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Show {
+pub(crate) enum Show<'a> {
     /// As it comes; the text that is kept is standard output.
     AsItComes,
-    /// All of it when the command has ended; the text that is kept is both streams.
-    AtTheEnd,
+    /// All of it below this heading when the command has ended, in one piece, as other commands may
+    /// run; the text that is kept is both streams.
+    AtTheEnd(&'a str),
 }
 
 /// A piece of output.
@@ -33,7 +34,7 @@ enum Piece {
 pub(crate) fn run(
     command: &mut Command,
     silence: Duration,
-    when: Show,
+    when: Show<'_>,
 ) -> io::Result<Result<(ExitStatus, String), String>> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -49,8 +50,10 @@ pub(crate) fn run(
     let mut text = Vec::new();
     let has_ended = collect(&pieces, silence, when, &mut text);
     let text = String::from_utf8_lossy(&text).into_owned();
-    if when == Show::AtTheEnd {
-        print!("{text}");
+    if let Show::AtTheEnd(heading) = when {
+        // In one write: the parts of a format may be written apart.
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(format!("{heading}{text}").as_bytes());
     }
     if has_ended {
         return Ok(Ok((child.wait()?, text)));
@@ -72,11 +75,16 @@ fn forward(mut stream: impl Read + Send + 'static, to: Sender<Piece>, piece: fn(
 }
 
 /// Takes the pieces until both streams end; `false` when none came for `silence`.
-fn collect(pieces: &Receiver<Piece>, silence: Duration, when: Show, text: &mut Vec<u8>) -> bool {
+fn collect(
+    pieces: &Receiver<Piece>,
+    silence: Duration,
+    when: Show<'_>,
+    text: &mut Vec<u8>,
+) -> bool {
     loop {
         // What a closed terminal refuses is lost; the command goes on.
         let _ = match (pieces.recv_timeout(silence), when) {
-            (Ok(Piece::Out(bytes) | Piece::Err(bytes)), Show::AtTheEnd) => {
+            (Ok(Piece::Out(bytes) | Piece::Err(bytes)), Show::AtTheEnd(_)) => {
                 text.extend_from_slice(&bytes);
                 Ok(())
             }
@@ -190,7 +198,7 @@ mod tests {
     fn output_and_status_are_kept() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
-        for (when, kept) in [(Show::AsItComes, 4), (Show::AtTheEnd, 8)] {
+        for (when, kept) in [(Show::AsItComes, 4), (Show::AtTheEnd(""), 8)] {
             let ended = run(&mut command, SILENCE, when).expect("sh starts");
             let (status, text) = ended.expect("it ends");
             assert_eq!((status.code(), text.len()), (Some(3), kept), "{text}");

@@ -1,6 +1,6 @@
 //! `cargo xtask loom --weak LABEL`: is an ordering tested?
 //!
-//! The tree is copied; in the copy each asked-for ordering becomes a choice at run time between
+//! The crates are copied; in the copy each asked-for ordering becomes a choice at run time between
 //! itself and `Relaxed` (a fence, between itself and nothing), so that one build serves all labels.
 //! With `RAST_WEAK=LABEL` that one alone is weak, and the model named in docs/verification.md must
 //! fail. The model first passes with none weak, and the copy must build, so that a broken test
@@ -8,6 +8,7 @@
 
 use crate::Result;
 use crate::cmd::Cmd;
+use crate::count::Tests;
 use crate::orderings::{Operation, operations};
 use crate::programs::{self, each};
 use crate::source::{Source, is_word, item_end};
@@ -60,13 +61,12 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
     }
     let found = find(labels)?;
     let workspace = crate::metadata::Workspace::load(tree::root())?;
-    // Builds of its own: Cargo takes the copy's for those of the tree, whose files may be older.
-    let weak = workspace.target_dir.join("weak");
     let copy = Copy {
-        tree: weak.join("tree"),
-        target: weak.join("target"),
+        tree: workspace.target_dir.join("weak"),
+        // That of the models, for their builds of the outside crates.
+        target: workspace.target_dir.join("loom"),
     };
-    tree::mirror(tree::root(), &copy.tree, &found.files)?;
+    copy.make(&found)?;
     let runners = copy.build(&chosen)?;
     // Each model first with none weak.
     let models: BTreeSet<Model<'_>> = chosen
@@ -233,13 +233,37 @@ fn weaken(source: &Source<'_>, operation: &Operation, label: &str) -> Result<Edi
 /// The program of each crate that runs its models.
 type Runners = BTreeMap<String, PathBuf>;
 
-/// The copy of the tree in which orderings are weakened.
+/// Where the copies of the crates are below the copy's root. Not `crates`: Cargo tells builds apart
+/// by the path from the root, and would take those of the copy for those of the tree.
+const CRATES: &str = "weakened";
+
+/// The copy of the crates in which orderings are weakened.
 struct Copy {
     tree: PathBuf,
     target: PathBuf,
 }
 
 impl Copy {
+    /// Writes the files that differ from those that are there.
+    fn make(&self, found: &Found) -> Result {
+        let root = tree::root();
+        let below = |path: &String| path.strip_prefix("crates/").map(str::to_string);
+        let changed = found.files.iter();
+        let changed = changed.filter_map(|(path, text)| Some((below(path)?, text.clone())));
+        tree::mirror(
+            &root.join("crates"),
+            &self.tree.join(CRATES),
+            &changed.collect(),
+        )?;
+        let manifest = manifest(&tree::read(root, "Cargo.toml")?)?;
+        let write = |name: &str, text: String| {
+            std::fs::write(self.tree.join(name), text).map_err(|error| format!("{name}: {error}"))
+        };
+        write("Cargo.toml", manifest)?;
+        // The same versions of outside crates.
+        write("Cargo.lock", tree::read(root, "Cargo.lock")?)
+    }
+
     /// Runs a model with the ordering of `label` weak.
     fn test(&self, runners: &Runners, (krate, model): Model<'_>, label: &str) -> Result<Verdict> {
         let runner = runners
@@ -257,14 +281,12 @@ impl Copy {
             .ok_or(format!("{krate} has no loom test `{model}`"))?
             .to_string();
         let mut command = Cmd::new(runner)
-            .dir(&self.tree.join("crates").join(krate))
+            .dir(&self.tree.join(CRATES).join(krate))
             .env(VARIABLE, label)
             .env("LOOM_MAX_PREEMPTIONS", crate::loom::bound()?.to_string())
             .args(["--exact", &full, "--test-threads=1"])
             .into_inner();
-        let log = self
-            .target
-            .join(format!("weak-{krate}-{model}-{label}.log"));
+        let log = self.tree.join(format!("weak-{krate}-{model}-{label}.log"));
         run_limited(&mut command, &log)
     }
 
@@ -292,6 +314,24 @@ impl Copy {
     }
 }
 
+/// The manifest of the copy: that of the tree, with the copied crates as its only members.
+fn manifest(text: &str) -> Result<String> {
+    let mut lines = Vec::new();
+    let mut is_whole = false;
+    for line in text.lines() {
+        if line.starts_with("members = ") {
+            is_whole = true;
+            lines.push(format!("members = [\"{CRATES}/*\"]"));
+        } else if !line.starts_with("default-members = ") {
+            lines.push(line.replace("\"crates/", &format!("\"{CRATES}/")));
+        }
+    }
+    match is_whole {
+        true => Ok(lines.join("\n")),
+        false => Err("Cargo.toml has no line `members = ..`".into()),
+    }
+}
+
 /// Runs `command` with its output in `log`, no longer than the limit.
 fn run_limited(command: &mut Command, log: &Path) -> Result<Verdict> {
     let file = std::fs::File::create(log).map_err(|error| error.to_string())?;
@@ -315,7 +355,7 @@ fn run_limited(command: &mut Command, log: &Path) -> Result<Verdict> {
     };
     let text = std::fs::read_to_string(log).unwrap_or_default();
     if status.success() {
-        let ran = crate::loom::passed(&text) == 1;
+        let ran = Tests::of(&text).passed == 1;
         return if ran {
             Ok(Verdict::Passed)
         } else {
@@ -398,6 +438,15 @@ fn f() {
                 "the fence of line 10 removed"
             ]
         );
+    }
+
+    #[test]
+    fn the_copy_has_its_crates_alone() {
+        let text = "[workspace]\nmembers = [\"crates/*\", \"xtask\"]\ndefault-members = [\"b\"]\n\
+                    a = { path = \"crates/a\" }\n";
+        let wanted = "[workspace]\nmembers = [\"weakened/*\"]\na = { path = \"weakened/a\" }";
+        assert_eq!(manifest(text).as_deref(), Ok(wanted));
+        assert!(manifest("[workspace]\n").is_err());
     }
 
     #[test]

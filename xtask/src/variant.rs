@@ -1,0 +1,69 @@
+//! Builds of the workspace under a private cfg that no outside crate looks at.
+//!
+//! In `RUSTFLAGS` the cfg would also be part of the hash of each outside crate, so that each cfg
+//! had its own builds of them. A compiler for the members of the workspace alone is not: Cargo
+//! builds the outside crates once for all cfgs, and the members once for each.
+
+use crate::Result;
+use crate::cmd::Cmd;
+use crate::metadata::Workspace;
+use std::path::{Path, PathBuf};
+
+/// `cargo LINE` with `--cfg CFG` for the members of the workspace.
+pub(crate) fn cargo(cfg: &str, line: &str) -> Result<Cmd> {
+    let target = Workspace::load(crate::tree::root())?
+        .target_dir
+        .join("variants");
+    let command = Cmd::cargo()
+        .args(line.split_whitespace())
+        .env("CARGO_TARGET_DIR", &target)
+        .without_lines();
+    if !cfg!(unix) {
+        return Ok(command.rustflags(&format!("--cfg {cfg}")));
+    }
+    let compiler = compiler(&target, cfg).map_err(|error| format!("{cfg}: {error}"))?;
+    Ok(command.env("RUSTC_WORKSPACE_WRAPPER", compiler))
+}
+
+/// A program that runs the compiler that its arguments name, with the cfg. Cargo tells builds apart
+/// by its path.
+fn compiler(target: &Path, cfg: &str) -> std::io::Result<PathBuf> {
+    let path = target.join("compilers").join(cfg);
+    let text = format!("#!/bin/sh\nexec \"$@\" --cfg {cfg}\n");
+    if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+        std::fs::create_dir_all(target.join("compilers"))?;
+        std::fs::write(&path, text)?;
+        make_executable(&path)?;
+    }
+    Ok(path)
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiler_gets_the_cfg() {
+        let target = std::env::temp_dir().join(format!("rast-variant-{}", std::process::id()));
+        for _ in 0..2 {
+            let compiler = compiler(&target, "rast_x").unwrap();
+            // Read by a shell: a file that was just written may still be open in another test's
+            // child, and then it cannot be run.
+            let command = Cmd::new("sh").quiet().arg(&compiler);
+            let output = command.args(["echo", "a b", "c"]).read();
+            assert_eq!(output.unwrap().text, "a b c --cfg rast_x\n");
+        }
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+}

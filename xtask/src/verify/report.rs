@@ -1,0 +1,116 @@
+//! What a run of all steps prints: the part of a log that tells what failed, and the table.
+
+use super::outcome::{Outcome, ran};
+use std::time::Duration;
+
+/// The lines of a log that tell what failed: those before a test's FAILED, those of the lists of
+/// failures, those after an error, and the last ones.
+pub(super) fn faults(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut shown = vec![false; lines.len()];
+    let mut show = |from: usize, to: usize| shown[from..to.min(lines.len())].fill(true);
+    let mut in_list = false;
+    for (at, line) in lines.iter().enumerate() {
+        in_list = (in_list || *line == "failures:") && !line.starts_with("test result:");
+        if in_list {
+            show(at, at + 1);
+        }
+        if line.contains("FAILED") || line.contains("not caught") {
+            show(at.saturating_sub(30), at + 1);
+        }
+        if line.starts_with("error") || line.starts_with("warning") {
+            show(at.saturating_sub(2), at + 15);
+        }
+    }
+    show(lines.len().saturating_sub(20), lines.len());
+    let mut kept = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if shown[at] {
+            kept.push(*line);
+        } else if at == 0 || shown[at - 1] {
+            kept.push("...");
+        }
+    }
+    // The last ones, if they are too many: the summary of a failed test run is at its end.
+    kept[kept.len().saturating_sub(400)..].join("\n")
+}
+
+/// The table at the end, its last line the count, and whether nothing failed.
+pub(super) fn summary(results: &[(&str, Duration, Outcome)], whole: Duration) -> (String, bool) {
+    let mut text = String::from("\n");
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, time, outcome) in results {
+        let words = match outcome {
+            Outcome::Passed(tests) => {
+                passed += 1;
+                format!("passed{}", ran(*tests))
+            }
+            Outcome::Failed(reason) => {
+                failed += 1;
+                format!("FAILED: {}", reason.lines().next().unwrap_or(""))
+            }
+            Outcome::NotRun(reason) => {
+                skipped += 1;
+                format!("not run: {reason}")
+            }
+        };
+        text += &format!("{name:<16} {:>7.1} s  {words}\n", time.as_secs_f64());
+    }
+    text += &format!("{:<16} {:>7.1} s\n", "all", whole.as_secs_f64());
+    text += &format!("{passed} passed, {failed} failed, {skipped} skipped\n");
+    (text, failed == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::Tests;
+
+    #[test]
+    fn a_log_is_cut_to_what_failed() {
+        let mut log: Vec<String> = (0..1000).map(|n| format!("test t{n} ... ok")).collect();
+        log[500] = "test broken ... FAILED".into();
+        log[510] = "failures:".into();
+        log[511] = "thread 'broken' panicked".into();
+        log[560] = "test result: FAILED".into();
+        let cut = faults(&log.join("\n"));
+        for line in [
+            "test t470 ... ok".to_string(),
+            log[500].clone(),
+            log[511].clone(),
+            log[560].clone(),
+            log[999].clone(),
+        ] {
+            assert!(cut.contains(line.as_str()), "{line}");
+        }
+        for line in ["test t400 ... ok", "test t600 ... ok"] {
+            assert!(!cut.contains(line), "{line}");
+        }
+        assert_eq!(faults("all\nof it"), "all\nof it");
+        assert_eq!(faults(""), "");
+    }
+
+    #[test]
+    fn the_last_line_counts() {
+        let passed = |programs, passed| Outcome::Passed(Tests { programs, passed });
+        let second = Duration::from_secs(1);
+        let results = [
+            ("a", second, passed(3, 20)),
+            ("b", second, Outcome::NotRun("no tool".into())),
+            ("c", second, passed(0, 0)),
+        ];
+        let (text, good) = summary(&results, second);
+        assert!(good);
+        assert!(text.contains("passed (3 programs, 20 tests)\n"), "{text}");
+        assert!(
+            text.ends_with("\n2 passed, 0 failed, 1 skipped\n"),
+            "{text}"
+        );
+        let (text, good) = summary(&[("a", second, Outcome::Failed("x\ny".into()))], second);
+        assert!(!good);
+        assert!(
+            text.ends_with("\n0 passed, 1 failed, 0 skipped\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! The steps that are no commands of their own.
+
+use super::outcome::Outcome;
+use crate::cmd::Cmd;
+use crate::count::Tests;
+use crate::metadata::{Package, Workspace};
+use crate::{Result, bench, programs, tidy, tree, variant, weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether searches take minutes.
+pub(super) static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn is_full() -> bool {
+    IS_FULL.load(Ordering::Relaxed)
+}
+
+pub(super) fn done(result: Result) -> Result<Outcome> {
+    result.map(|()| Outcome::Passed(Tests::default()))
+}
+
+pub(super) fn counted(result: Result<Tests>) -> Result<Outcome> {
+    result.map(Outcome::Passed)
+}
+
+/// `cargo LINE`.
+fn line(line: &str) -> Cmd {
+    Cmd::cargo().args(line.split_whitespace())
+}
+
+pub(super) fn cargo(words: &str) -> Result<Outcome> {
+    done(line(words).run())
+}
+
+/// A command that told its faults itself.
+pub(super) fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
+    match result? {
+        true => done(Ok(())),
+        false => Err(format!("{name} found faults; they are listed above")),
+    }
+}
+
+/// The unit and integration tests, with all features and for the plain allocator. With all features
+/// the allocator is hardened: it keeps no mappings then, and has no blocks of 8 bytes.
+const TESTS: [&str; 2] = [
+    "test --workspace --all-features --lib --bins --tests",
+    "test -p rast-alloc --lib --tests",
+];
+
+/// Some tests start an example.
+const EXAMPLES: &str = "build --workspace --all-features --examples";
+
+/// Builds what the steps `tests`, `doc tests` and `clients` run.
+pub(super) fn build() -> Result<Outcome> {
+    line(EXAMPLES).run()?;
+    line(crate::clients::BUILD).run()?;
+    let mut built = 0;
+    for tests in TESTS {
+        built += programs::build(line(tests))?.len();
+    }
+    println!("{}", tidy::count(built, "test program"));
+    done(Ok(()))
+}
+
+/// Unit and integration tests, and those examples that need features that are off by default.
+pub(super) fn tests() -> Result<Outcome> {
+    line(EXAMPLES).run()?;
+    let built = Workspace::load(tree::root())?
+        .target_dir
+        .join("debug/examples");
+    for name in ["testing", "async-server", "observe"] {
+        let example = built.join(name);
+        Cmd::new(example.with_extension(std::env::consts::EXE_EXTENSION)).run()?;
+    }
+    counted(programs::test(TESTS.map(line), &[], &[]))
+}
+
+/// The examples in docs, with all features.
+pub(super) fn doc_tests() -> Result<Outcome> {
+    counted(line("test --workspace --all-features --no-fail-fast --doc").count())
+}
+
+/// Those of the plain allocator, as all features harden it.
+pub(super) fn plain_doc_tests() -> Result<Outcome> {
+    counted(line("test -p rast-alloc --no-fail-fast --doc").count())
+}
+
+pub(super) fn rustdoc() -> Result<Outcome> {
+    let command = line("doc --workspace --no-deps --all-features");
+    done(command.env("RUSTDOCFLAGS", "-D warnings").run())
+}
+
+/// The tests that `lines` name, under a private cfg.
+fn under(cfg: &str, lines: &[&str]) -> Result<Outcome> {
+    let commands: Result<Vec<Cmd>> = lines.iter().map(|line| variant::cargo(cfg, line)).collect();
+    counted(programs::test(commands?, &[], &[]))
+}
+
+/// The allocator as it is built where the system is not unix.
+pub(super) fn system_segments() -> Result<Outcome> {
+    under(
+        "rast_system_segments",
+        &[
+            "test -p rast-alloc --lib --tests",
+            // And so hardened, where nothing guards a page.
+            "test -p rast-alloc --features hardened --lib --test api --test exchange \
+             --test misuse --test model --test shared_heap",
+        ],
+    )
+}
+
+/// The layers above the allocator, whose tests take all of their memory from it then.
+///
+/// The allocator's own test is among them: it fails where it is not the program's.
+pub(super) fn global() -> Result<Outcome> {
+    under(
+        "rast_global_alloc",
+        &[
+            "test -p rast-alloc --test global --test threads",
+            "test -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-msgpass \
+             --lib --test api --test model --test memory --test protocol --test linearizable \
+             --test source --test allocation --test many_edges",
+        ],
+    )
+}
+
+/// The two forms of the tagged pointer that this machine would not choose by itself.
+pub(super) fn tagged() -> Result<Outcome> {
+    let mut sum = Tests::default();
+    for form in ["rast_tagged_low", "rast_tagged_wide"] {
+        let command = variant::cargo(form, "test --lib --tests -p rast-primitive")?;
+        sum += programs::test([command], &[], &[])?;
+    }
+    counted(Ok(sum))
+}
+
+/// Each crate and its tests with no feature, with each alone, and with all.
+pub(super) fn features() -> Result<Outcome> {
+    check_each(|krate, check| {
+        let mut results = vec![check(&["--no-default-features"])];
+        for feature in krate.features() {
+            results.push(check(&["--no-default-features", "--features", feature]));
+        }
+        results.push(check(&["--all-features"]));
+        results.into_iter().collect()
+    })
+}
+
+/// Each crate with its tests and no other beside it, so that none depends on a neighbour's
+/// features.
+pub(super) fn alone() -> Result<Outcome> {
+    check_each(|_, check| check(&[]))
+}
+
+/// Calls `run` for each crate with a `cargo check` of it and its tests, which takes the features.
+///
+/// The target directory is that of all steps that check alone, as another step builds beside.
+fn check_each(run: impl Fn(&Package, &dyn Fn(&[&str]) -> Result) -> Result) -> Result<Outcome> {
+    let workspace = Workspace::load(tree::root())?;
+    let target = workspace.target_dir.join("checks");
+    let mut errors = Vec::new();
+    for krate in workspace.crates() {
+        let check = |features: &[&str]| {
+            line("check --quiet --all-targets -p")
+                .arg(&krate.name)
+                .args(features)
+                .env("CARGO_TARGET_DIR", &target)
+                .without_lines()
+                .run()
+        };
+        errors.extend(run(krate, &check).err());
+    }
+    match errors.is_empty() {
+        true => done(Ok(())),
+        false => Err(errors.join("; ")),
+    }
+}
+
+/// The program without std links what lies below and runs; alone, so that no neighbour turns std
+/// on.
+pub(super) fn no_std() -> Result<Outcome> {
+    let workspace = Workspace::load(tree::root())?;
+    // It takes its entry point from the C library by that library's name on Linux.
+    let (flags, command) = if cfg!(target_os = "linux") {
+        ("--cfg rast_no_std -C panic=abort", "run")
+    } else {
+        ("", "build")
+    };
+    done(
+        Cmd::cargo()
+            .args([command, "--release", "-p", "no-std"])
+            .rustflags(flags)
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("no-std"))
+            .run(),
+    )
+}
+
+/// Moves the instances of a busy graph for a minute, or ten; and outruns a conflator's consumers
+/// for a million passes.
+pub(super) fn stress() -> Result<Outcome> {
+    let seconds = if is_full() { "600" } else { "60" };
+    let mut sum = line("test --release -p rast-msgpass --test stress -- --nocapture")
+        .env("RAST_STRESS_SECONDS", seconds)
+        .count()?;
+    // One test after the other, because some of them need both cores.
+    let mut passes = line(
+        "test --release -p rast-conflate --test above_capacity -- --test-threads=1 --nocapture",
+    );
+    if is_full() {
+        passes = passes.env("RAST_FULL", "1");
+        // The same with 64 keys; the step `bench smoke` makes a thousand such passes.
+        let words = "conflate --only above --rounds 1".split(' ');
+        let args: Vec<String> = words.map(str::to_string).collect();
+        bench::run(&args, false)?;
+    }
+    sum += passes.count()?;
+    counted(Ok(sum))
+}
+
+/// A few orderings, at least one of each protocol, each caught by its model.
+pub(super) fn weakened() -> Result<Outcome> {
+    let labels = tidy::weak_in_verify(&tree::read(tree::root(), "docs/verification.md")?);
+    if labels.is_empty() {
+        return Err("docs/verification.md has no line `weak-in-verify: LABEL, ..`".into());
+    }
+    match weak::run(&labels)? {
+        true => done(Ok(())),
+        false => Err("a weakened ordering was not caught".into()),
+    }
+}
+
+/// Builds the examples as the READMEs start them, all at once, so that no step after this one
+/// builds them with other features; runs those that end by themselves. The demos have a step of
+/// their own.
+pub(super) fn examples() -> Result<Outcome> {
+    cargo("build --release --examples")?;
+    for name in [
+        "hello",
+        "ring",
+        "log-pipeline",
+        "order-book",
+        "requests",
+        "supervision",
+    ] {
+        cargo(&format!("run --release --example {name}"))?;
+    }
+    done(Ok(()))
+}
+
+/// The demos of the kv and adserver examples, as the READMEs start them.
+pub(super) fn demo() -> Result<Outcome> {
+    cargo("run --release --example kv -- --demo")?;
+    cargo("run --release --features io --example adserver -- --demo")
+}
+
+/// Each criterion bench once. The option belongs to criterion alone: a library or program without
+/// `bench = false` fails here, as it would fail `cargo bench -- --save-baseline NAME`.
+pub(super) fn criterion() -> Result<Outcome> {
+    cargo("test --workspace --all-features --no-fail-fast --benches -- --noplot")
+}
+
+pub(super) fn smoke() -> Result<Outcome> {
+    done(bench::run(&["--smoke".to_string()], false))
+}
