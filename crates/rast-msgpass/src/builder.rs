@@ -286,6 +286,9 @@ impl<G: Graph> Builder<G> {
     /// Sets the clock of the graph: of [`Cx::now`](crate::Cx::now), timers, pings, loads and the
     /// sharder. Sleeps are in real time: a test that moves a clock by hand calls
     /// [`Handle::look_at_clock`]. Default: the system's monotonic clock.
+    ///
+    /// If the clock panics, the time that it returned last is used in place of the one that is
+    /// missing, and the report names the panic. Costs a store per reading.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(GraphClock::new(clock));
@@ -617,7 +620,7 @@ impl<G: Graph> Builder<G> {
             workers,
             policies,
             self.hooks,
-            (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
+            (self.clock.clone()).unwrap_or_else(|| GraphClock::System(MonotonicClock::new())),
             &counts,
         );
         let Wiring {
