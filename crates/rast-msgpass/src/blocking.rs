@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The shards of such a processor are pinned, so no balancer moves them off. [`Reserved`] shows the
-//! balancer the shared workers alone, so it moves no other shard onto a dedicated worker.
+//! balancer the shared workers alone, so it moves no other shard onto a dedicated worker. The
+//! sharder knows the dedicated workers too: no resharding waits for them.
 
 use crate::sharder::{Assignment, Balancer, Decision, LoadView, Move, ShardId, WorkerId};
 
@@ -47,6 +48,11 @@ impl Places {
     /// Returns the number of all workers.
     pub(crate) fn workers(&self) -> usize {
         self.workers
+    }
+
+    /// Returns the dedicated workers.
+    pub(crate) fn dedicated_workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (self.shared..self.workers).map(WorkerId::from_index)
     }
 
     /// Returns the shards that stay at dedicated workers.

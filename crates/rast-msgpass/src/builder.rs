@@ -286,6 +286,9 @@ impl<G: Graph> Builder<G> {
     /// Sets the clock of the graph: of [`Cx::now`](crate::Cx::now), timers, pings, loads and the
     /// sharder. Sleeps are in real time: a test that moves a clock by hand calls
     /// [`Handle::look_at_clock`]. Default: the system's monotonic clock.
+    ///
+    /// If the clock panics, the time that it returned last is used in place of the one that is
+    /// missing, and the report names the panic. Costs a store per reading.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(GraphClock::new(clock));
@@ -324,10 +327,9 @@ impl<G: Graph> Builder<G> {
     /// turn of `P` handles one message of each edge, unless [`batch_of`](Self::batch_of) says
     /// otherwise; what a handler sends is on its way when it has returned.
     ///
-    /// A drain and a stop wait for the handler that is running. A resharding waits for it too, and
-    /// goes on between two handlers only, if their worker is the last one that reaches the epoch:
-    /// with handlers of a second, a decision may take ten of them. A handler that never returns
-    /// keeps the other processors at their workers, and the graph from its end.
+    /// A drain and a stop wait for the handler that is running, so one that never returns keeps the
+    /// graph from its end. A resharding waits for no handler of `P`: these workers take no part in
+    /// it.
     /// If there are more workers than cores, those without work sleep at once, as under
     /// `WaitStrategy::Park`.
     ///
@@ -618,7 +620,7 @@ impl<G: Graph> Builder<G> {
             workers,
             policies,
             self.hooks,
-            (self.clock.clone()).unwrap_or_else(|| GraphClock::new(MonotonicClock::new())),
+            (self.clock.clone()).unwrap_or_else(|| GraphClock::System(MonotonicClock::new())),
             &counts,
         );
         let Wiring {
@@ -662,6 +664,9 @@ impl<G: Graph> Builder<G> {
         if !self.blocking.is_empty() {
             balancer = Box::new(Reserved::new(balancer, places.clone(), &pins));
             builder = builder.assignment(places.first());
+        }
+        for worker in places.dedicated_workers() {
+            builder = builder.dedicate(worker);
         }
         for (shard, worker) in pins.into_iter().chain(places.pins()) {
             builder = builder.pin(shard, worker);

@@ -16,7 +16,9 @@
 //!    reservation. So every message that `try_send` accepted is in the queue.
 //! 3. A place that a sink has reserved before it has a message counts twice: as a place, and as a
 //!    held place. Both counts are in one word.
-//! 4. A closed door whose places are all held stays empty: a sink sends only after its place is no
+//! 4. Between S1 and S2 no code of the user runs that can panic: [`GraphClock`] catches the panic
+//!    of a clock, which is read there. So no reserved place is lost.
+//! 5. A closed door whose places are all held stays empty: a sink sends only after its place is no
 //!    longer held, and then the queue rejects the message. So an idle sink delays no drain.
 //!
 //! A task that waits for room enters a list under a lock, and then sets a bit of the word:
@@ -35,6 +37,8 @@ use core::task::{Context, Poll};
 use std::error::Error;
 use std::time::Instant;
 
+#[cfg(doc)]
+use crate::clock::GraphClock;
 use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};

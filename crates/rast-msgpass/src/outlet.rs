@@ -261,32 +261,6 @@ impl<M: Send + 'static> Out<M> {
         found
     }
 
-    /// Counts one message; returns `false` if it exceeds the burst.
-    #[inline]
-    fn count_burst(&mut self, invocation: u64) -> bool {
-        self.begin(invocation);
-        self.used += 1;
-        self.used <= self.burst
-    }
-
-    /// Resets the count if this is another invocation, and ends a grant.
-    #[inline]
-    fn begin(&mut self, invocation: u64) {
-        self.end_grant();
-        if self.invocation != invocation {
-            self.invocation = invocation;
-            self.used = 0;
-        }
-    }
-
-    /// Subtracts granted messages that were not sent from the counts.
-    #[inline]
-    fn end_grant(&mut self) {
-        let granted = core::mem::take(&mut self.granted);
-        self.used -= granted;
-        self.uncounted -= granted as u64;
-    }
-
     #[inline(always)]
     pub(crate) fn send(&mut self, index: usize, message: M, invocation: u64) -> News {
         if index == 0
@@ -336,10 +310,15 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline(never)]
     fn send_slow(&mut self, index: usize, message: M, invocation: u64) -> News {
-        if self.is_bounded && !self.count_burst(invocation) {
+        if self.is_bounded && !self.has_burst(invocation) {
             self.burst_fault();
         }
-        self.put(index, message)
+        let news = self.put(index, message);
+        if self.is_bounded {
+            // After the weight of the message was asked for, which is code of the user.
+            self.used += 1;
+        }
+        news
     }
 
     /// Counts one message to all targets; returns the number of targets. Each
@@ -421,10 +400,12 @@ impl<M: Send + 'static> Out<M> {
                 return Ok(self.news());
             }
         }
+        let news = self.put(index, message);
         if promised {
+            // As in `send_slow`.
             self.count_burst(invocation);
         }
-        Ok(self.put(index, message))
+        Ok(news)
     }
 
     #[inline]
@@ -774,17 +755,16 @@ impl<M: Send + 'static> Outlet for Out<M> {
             self.uncounted = 0;
         }
         let lost = |message| shared.abandon(edge, message);
+        let fault = |payload| shared.record_fault("the destructor of a message", payload);
         match &mut self.way {
             Way::Rings(rings) => {
                 // What its receiver left there is dropped with the ring.
-                let left = rings.abandon(lost);
-                if matches!(self.receivers, Receivers::Lanes { .. }) {
-                    shared.count_undelivered(edge, left as u64);
-                }
+                let left = rings.abandon(lost, fault);
+                shared.count_undelivered(edge, left as u64);
             }
             Way::Inboxes(outbox) => outbox.abandon(lost),
             Way::AnswerRings(rings) => {
-                rings.abandon(|answer| answer.into_iter().for_each(lost));
+                rings.abandon(|answer| answer.into_iter().for_each(lost), fault);
             }
             Way::AnswerInboxes(outbox) => {
                 outbox.abandon(|answer| answer.into_iter().for_each(lost));

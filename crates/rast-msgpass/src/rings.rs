@@ -7,6 +7,7 @@
 use core::num::NonZeroUsize;
 use std::collections::VecDeque;
 
+use crate::primitive::panics::{Payload, contain};
 use crate::queue::{Full, spsc::Producer};
 use crate::sampling::Departures;
 use crate::stack::Stack;
@@ -359,9 +360,14 @@ impl<T> Rings<T> {
             || target.ring.is_closed()
     }
 
-    /// Gives up what was spilled, at the end; returns how many messages lie in
-    /// rings whose receivers have gone.
-    pub(crate) fn abandon(&mut self, mut lost: impl FnMut(T)) -> usize {
+    /// Gives up what was spilled, at the end, and drops the rings; returns how many messages lie in
+    /// rings whose receivers have gone. These are dropped with their rings, and `fault` gets the
+    /// first panic of their destructors, for each ring.
+    pub(crate) fn abandon(
+        &mut self,
+        mut lost: impl FnMut(T),
+        mut fault: impl FnMut(Payload),
+    ) -> usize {
         let mut left = 0;
         for target in &mut self.targets {
             // One by one: a panic of `lost` loses that message and no other.
@@ -372,6 +378,12 @@ impl<T> Rings<T> {
             target.ring.publish();
             if target.ring.is_closed() {
                 left += target.ring.len();
+            }
+        }
+        // One by one: two panics of destructors in one drop of all rings would abort the process.
+        while let Some(target) = self.targets.pop() {
+            if let Err(payload) = contain(|| drop(target)) {
+                fault(payload);
             }
         }
         left

@@ -368,7 +368,9 @@ impl Shared {
     }
 
     pub(crate) fn faults(&self) -> Vec<String> {
-        self.faults.lock().clone()
+        let mut faults = self.faults.lock().clone();
+        faults.extend(self.clock.fault());
+        faults
     }
 
     pub(crate) fn panics(&self) -> Vec<PanicRecord> {

@@ -174,11 +174,24 @@ impl<M> Store<M> {
 /// A store without its message type.
 trait AnyStore: Any + Send {
     fn len(&self) -> usize;
+    /// Drops one message; returns `false` if there is none.
+    fn drop_one(&mut self) -> bool;
 }
 
 impl<M: Send + 'static> AnyStore for Store<M> {
     fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    fn drop_one(&mut self) -> bool {
+        let Some(next) = self.waiting.pop_due(Instant::MAX) else {
+            return false;
+        };
+        match next.value {
+            Waiting::Once(message) => drop(message),
+            Waiting::Repeat(slot) => drop(self.repeats[slot as usize].message.take()),
+        }
+        true
     }
 }
 
@@ -264,10 +277,17 @@ impl Timers {
         result
     }
 
-    /// Drops one store; returns `true` if there was one. Panics if a destructor of a message does.
+    /// Drops one timer with its message; returns `true` if there was one. Panics if the destructor
+    /// of the message does; the timer is gone then, and the others are as before.
     pub(crate) fn drop_one(&mut self) -> bool {
         self.next = None;
-        self.kinds.pop().is_some()
+        while let Some(kind) = self.kinds.last_mut() {
+            if kind.store.drop_one() {
+                return true;
+            }
+            self.kinds.pop();
+        }
+        false
     }
 }
 

@@ -200,10 +200,12 @@ impl View {
     pub(crate) fn report(&self, states: States) -> Report {
         let notes = self.notes.lock().clone();
         let lost = self.shared.undelivered();
+        let (metrics, timings) = (self.metrics(), self.timings());
+        // After all that reads the clock.
         let shared_faults = self.shared.faults();
         let undelivered = self.shared.edges.iter().zip(lost);
         Report {
-            metrics: self.metrics(),
+            metrics,
             panics: self.shared.panics(),
             ceilings: self.shared.ceilings(),
             undelivered: undelivered
@@ -213,7 +215,7 @@ impl View {
             rejections: notes.rejections,
             faults: [shared_faults, notes.faults].concat(),
             timers_cancelled: self.shared.timers_cancelled(),
-            timings: self.timings(),
+            timings,
             ended_by: self.shared.ending.cause(),
             states,
         }

@@ -7,6 +7,8 @@ mod ask;
 mod attack;
 #[path = "api/blocking.rs"]
 mod blocking;
+#[path = "api/callbacks.rs"]
+mod callbacks;
 #[path = "api/ceiling.rs"]
 mod ceiling;
 #[path = "api/corners.rs"]

@@ -101,7 +101,6 @@ extern crate std;
 pub mod asymmetric;
 pub mod cell;
 pub mod hint;
-#[cfg(feature = "std")]
 pub mod panics;
 pub mod sync;
 #[cfg(feature = "std")]

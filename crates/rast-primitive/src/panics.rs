@@ -5,8 +5,12 @@
 //! here documents where such a chain ends.
 
 use core::any::Any;
+#[cfg(feature = "std")]
+use core::cell::Cell;
+#[cfg(feature = "std")]
 use core::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
+#[cfg(feature = "std")]
+use std::panic::{catch_unwind, resume_unwind};
 use std_alloc::boxed::Box;
 
 /// The payload of a panic.
@@ -28,6 +32,7 @@ pub type Payload = Box<dyn Any + Send>;
 /// let payload = panics::contain(|| panic!("no")).unwrap_err();
 /// assert_eq!(panics::text(&*payload), Some("no"));
 /// ```
+#[cfg(feature = "std")]
 #[inline]
 pub fn contain<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(call))
@@ -41,6 +46,7 @@ pub fn contain<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
 /// assert!(panics::quietly(|| ()));
 /// assert!(!panics::quietly(|| panic!("no")));
 /// ```
+#[cfg(feature = "std")]
 #[inline]
 pub fn quietly(call: impl FnOnce()) -> bool {
     contain(call).map_err(discard).is_ok()
@@ -61,6 +67,7 @@ pub fn quietly(call: impl FnOnce()) -> bool {
 /// }
 /// panics::discard(Loud);
 /// ```
+#[cfg(feature = "std")]
 #[cold]
 pub fn discard<T>(value: T) {
     if let Err(second) = contain(move || drop(value))
@@ -68,6 +75,100 @@ pub fn discard<T>(value: T) {
     {
         // The destructor of such a payload could panic with another such payload, endlessly.
         core::mem::forget(third);
+    }
+}
+
+/// Drops each value that `next` returns, until it returns `None`, even if destructors panic: what a
+/// collection calls at its end.
+///
+/// With `std`, the panic of every destructor is caught. After the last value the first of these
+/// panics continues, and the payloads of the others are [discarded](discard). So any number of
+/// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
+/// are dropped while it unwinds, and a second panic aborts the process. A `Vec` always behaves as
+/// without `std`.
+///
+/// With or without it, a panic that leaves this function while the thread unwinds already aborts
+/// the process, as for any destructor.
+///
+/// Costs one catch for all values, and one more for each panic.
+///
+/// # Panics
+///
+/// As above. A panic of `next` itself is not caught, and no further value is dropped.
+///
+/// ```
+/// use rast_primitive::panics;
+/// use std::cell::Cell;
+///
+/// struct Loud<'a>(&'a Cell<u32>);
+/// impl Drop for Loud<'_> {
+///     fn drop(&mut self) {
+///         self.0.set(self.0.get() + 1);
+///         panic!("drop {}", self.0.get());
+///     }
+/// }
+///
+/// let drops = Cell::new(0);
+/// let mut all = (0..3).map(|_| Loud(&drops));
+/// let first = panics::contain(|| panics::drop_each(|| all.next())).unwrap_err();
+/// assert_eq!(panics::text(&*first), Some("drop 1"));
+/// assert_eq!(drops.get(), 3);
+/// ```
+#[inline]
+pub fn drop_each<T>(mut next: impl FnMut() -> Option<T>) {
+    #[cfg(feature = "std")]
+    {
+        let mut first = None;
+        loop {
+            // Whether a panic is that of a destructor, so that `next` can be called again.
+            let is_dropping = Cell::new(false);
+            let run = contain(|| {
+                while let Some(value) = next() {
+                    is_dropping.set(true);
+                    drop(value);
+                    is_dropping.set(false);
+                }
+            });
+            match run {
+                Ok(()) => break,
+                Err(payload) if is_dropping.get() && first.is_none() => first = Some(payload),
+                Err(payload) if is_dropping.get() => discard(payload),
+                Err(payload) => {
+                    discard(first);
+                    resume_unwind(payload);
+                }
+            }
+        }
+        if let Some(payload) = first {
+            resume_unwind(payload);
+        }
+    }
+    #[cfg(not(feature = "std"))]
+    {
+        /// Drops the rest while the panic of a destructor unwinds.
+        struct Rest<F: FnMut(&mut bool)> {
+            run: F,
+            is_dropping: bool,
+        }
+        impl<F: FnMut(&mut bool)> Drop for Rest<F> {
+            fn drop(&mut self) {
+                if self.is_dropping {
+                    (self.run)(&mut self.is_dropping);
+                }
+            }
+        }
+        let run = |is_dropping: &mut bool| {
+            while let Some(value) = next() {
+                *is_dropping = true;
+                drop(value);
+                *is_dropping = false;
+            }
+        };
+        let mut rest = Rest {
+            run,
+            is_dropping: false,
+        };
+        (rest.run)(&mut rest.is_dropping);
     }
 }
 

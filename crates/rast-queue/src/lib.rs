@@ -64,6 +64,10 @@
 //! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. If each of two
 //!   threads pushes to one queue and then checks whether another is empty, they need a
 //!   `fence(SeqCst)` in between, as with any atomics.
+//! - A queue that is dropped drops every item, even if destructors panic. After the last item the
+//!   first of these panics continues, and the others are caught. Without `std` they cannot be
+//!   caught, and a second panic aborts the process. So does a panic if the thread unwinds already.
+//!   A `Vec` drops every item and aborts at the second panic, with `std` too.
 //! - A panic of `A::deallocate` aborts the process, since memory is freed in the middle of an
 //!   operation.
 //! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
@@ -75,8 +79,9 @@
 //!
 //! # Features
 //!
-//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, and [`Queue`]
-//!   can be waited on. Without it the crate needs only `alloc`.
+//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, [`Queue`] can
+//!   be waited on, and the panics of several destructors are caught. Without it the crate needs
+//!   only `alloc`.
 //! - `async`: items of a [`Queue`] as futures and streams for any runtime; depends on
 //!   `futures-core`.
 //!

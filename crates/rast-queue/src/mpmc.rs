@@ -41,6 +41,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use crate::alloc::{Allocator, Global};
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::{Closed, Drain, Queue, Rest, TryPushError};
@@ -339,16 +340,16 @@ end!(Producer, producers, |queue| {
     queue.close();
 });
 end!(Consumer, consumers, |queue| {
-    let rest = DropRest(queue);
+    let _rest = DropRest(queue);
     queue.close();
-    rest.0.drain().for_each(drop);
 });
 
-/// Drops the queued items, even while a panic of a waker or of another item unwinds.
+/// Drops the queued items, also while the panic of a waker unwinds.
 struct DropRest<'a, T, A: Allocator>(&'a Queue<T, A>);
 
 impl<T, A: Allocator> Drop for DropRest<'_, T, A> {
     fn drop(&mut self) {
-        self.0.drain().for_each(drop);
+        let mut items = self.0.drain();
+        drop_each(|| items.next());
     }
 }

@@ -7,6 +7,9 @@ mod support;
 mod chunk;
 #[path = "api/dealloc_panic.rs"]
 mod dealloc_panic;
+#[cfg(feature = "std")]
+#[path = "api/drop_panic.rs"]
+mod drop_panic;
 #[path = "api/list.rs"]
 mod list;
 #[path = "api/mpmc.rs"]

@@ -75,6 +75,7 @@ pub struct Builder<C: Controller> {
     thread_clock: Option<Box<dyn Clock + Send + Sync>>,
     assignment: Option<Assignment>,
     pins: Vec<(ShardId, WorkerId)>,
+    dedicated: Vec<WorkerId>,
     on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
     name: String,
     #[cfg(feature = "affinity")]
@@ -97,6 +98,7 @@ impl<C: Controller> Sharder<C> {
             thread_clock: thread_clock(),
             assignment: None,
             pins: Vec::new(),
+            dedicated: Vec::new(),
             on_worker_start: Box::new(|_| {}),
             name: "rast-worker".to_string(),
             #[cfg(feature = "affinity")]
@@ -168,6 +170,52 @@ impl<C: Controller> Builder<C> {
     pub fn pin(mut self, shard: ShardId, worker: WorkerId) -> Self {
         self.pins.retain(|&(pinned, _)| pinned != shard);
         self.pins.push((shard, worker));
+        self
+    }
+
+    /// Dedicates `worker` to the shards that it has at first, for turns that may block: on a file,
+    /// a lock or a channel. It keeps these shards, gets no others, and takes part in no resharding,
+    /// so that no resharding waits for its turns. A balancer's assignment that moves a shard from
+    /// or to it is refused; [`Greedy`] makes none.
+    ///
+    /// Its shards are given to it by [`assignment`](Self::assignment) or [`pin`](Self::pin). They
+    /// are not in the [`LoadView`](crate::LoadView), and
+    /// [`WorkerCx::epoch`](crate::WorkerCx::epoch) stays 0 there. If all workers are dedicated,
+    /// requests for a resharding have no effect.
+    ///
+    /// ```
+    /// # use rast_sharder::{Controller, Progress, ShardId, WorkerCx};
+    /// # struct Nothing;
+    /// # impl Controller for Nothing {
+    /// #     type Shard = ();
+    /// #     type Load = ();
+    /// #     fn process(
+    /// #         &self,
+    /// #         _: &mut WorkerCx<'_>,
+    /// #         _: ShardId,
+    /// #         _: &mut (),
+    /// #         _: Option<&mut ()>,
+    /// #     ) -> Progress {
+    /// #         Progress::Idle
+    /// #     }
+    /// #     fn new_load(&self, _: ShardId) {}
+    /// # }
+    /// use rast_sharder::{Assignment, Sharder, WorkerId};
+    ///
+    /// // Shards 0 and 1 may move between workers 0 and 1, and shard 2 stays at worker 2.
+    /// let owners = [0, 1, 2].map(WorkerId::from_index).to_vec();
+    /// let sharder = Sharder::builder(Nothing)
+    ///     .shards(vec![(); 3])
+    ///     .workers(3)
+    ///     .assignment(Assignment::new(owners, 3)?)
+    ///     .dedicate(WorkerId::from_index(2))
+    ///     .build()?;
+    /// assert_eq!(sharder.workers(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn dedicate(mut self, worker: WorkerId) -> Self {
+        self.dedicated.push(worker);
         self
     }
 
@@ -244,9 +292,18 @@ impl<C: Controller> Builder<C> {
         }
         let slots = Slots::new(&self.controller, self.shards, workers);
         let sleeps = self.wait != WaitStrategy::Spin;
-        let (baton, members) = Baton::with_parks(assignment.clone(), sleeps, self.park);
+        let (baton, members) =
+            Baton::with_dedicated(assignment.clone(), &self.dedicated, sleeps, self.park);
         let core = Arc::new(Core::new(baton, self.clock, self.thread_clock, assignment));
-        let desk = Desk::new(self.balancer, workers, shards, self.pins, core.clone());
+        let dedicated = &self.dedicated;
+        let desk = Desk::new(
+            self.balancer,
+            workers,
+            shards,
+            self.pins,
+            dedicated,
+            core.clone(),
+        );
         Ok(Sharder {
             shared: Shared {
                 controller: self.controller,
@@ -297,6 +354,10 @@ impl<C: Controller> Builder<C> {
             |pin: &&(ShardId, WorkerId)| pin.0.index() >= shards || pin.1.index() >= workers;
         if let Some(&(shard, worker)) = self.pins.iter().find(is_off) {
             return Err(BuildError::Pin { shard, worker });
+        }
+        let mut dedicated = self.dedicated.iter();
+        if let Some(&worker) = dedicated.find(|worker| worker.index() >= workers) {
+            return Err(BuildError::Dedicated(worker));
         }
         match &self.assignment {
             Some(first) if first.shards() != shards || first.workers() != workers => {
@@ -356,6 +417,8 @@ pub enum BuildError {
         /// The worker.
         worker: WorkerId,
     },
+    /// A worker that does not exist is dedicated.
+    Dedicated(WorkerId),
     /// The first assignment has another shape.
     Assignment {
         /// Its shards, and those given.
@@ -380,6 +443,7 @@ impl fmt::Display for BuildError {
                     "{shard} is pinned to {worker}; one of them does not exist"
                 )
             }
+            Self::Dedicated(worker) => write!(f, "{worker} is dedicated and does not exist"),
             Self::Assignment { shards, workers } => write!(
                 f,
                 "the first assignment is for {} shards and {} workers; there are {} and {}",

@@ -37,7 +37,8 @@ impl WorkerCx<'_> {
         self.local.member.worker()
     }
 
-    /// Returns the worker's epoch. It wraps.
+    /// Returns the worker's epoch. It wraps. A [dedicated](crate::Builder::dedicate) worker stays
+    /// in the first one.
     #[inline]
     #[must_use]
     pub fn epoch(&self) -> u32 {

@@ -1,6 +1,7 @@
 //! Leading an epoch: from frozen figures to the next assignment, in slices.
 //!
-//! The worker that promised last goes through the stages
+//! The worker that promised last goes through the stages below. A dedicated worker promises never,
+//! so it leads never, and its figures are left out.
 //!
 //! ```text
 //! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish
@@ -61,9 +62,13 @@ impl Desk {
         workers: usize,
         shards: usize,
         pins: Vec<(ShardId, WorkerId)>,
+        dedicated: &[WorkerId],
         core: Arc<Core>,
     ) -> Self {
         let mut view = LoadView::new(workers, shards);
+        for &worker in dedicated {
+            view.dedicate(worker);
+        }
         for (shard, worker) in pins {
             view.add_pin(shard, worker);
         }
@@ -82,6 +87,15 @@ impl Desk {
 struct Cursor {
     worker: usize,
     at: usize,
+}
+
+impl Cursor {
+    fn next_worker(self) -> Self {
+        Self {
+            worker: self.worker + 1,
+            at: 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -221,15 +235,17 @@ unsafe fn collect<C: Controller>(
             return Stage::Weigh(Cursor::default());
         }
         let worker = WorkerId::from_index(cursor.worker);
-        // SAFETY: obligation 1: this worker leads; obligation 2, and each iteration of the loop
-        // ends its borrow.
+        if desk.view.is_dedicated(worker) {
+            // It makes no promise, so its figures may change.
+            cursor = cursor.next_worker();
+            continue;
+        }
+        // SAFETY: obligation 1: this worker leads, and `worker` has promised; obligation 2, and
+        // each iteration of the loop ends its borrow.
         let window = unsafe { slots.window(worker) };
         let Some(&shard) = window.used().get(cursor.at) else {
             desk.view.set_worker_window(worker, window.length());
-            cursor = Cursor {
-                worker: cursor.worker + 1,
-                at: 0,
-            };
+            cursor = cursor.next_worker();
             continue;
         };
         cursor.at += 1;
@@ -272,13 +288,14 @@ unsafe fn weigh<S: Send, L: Send>(
             return Stage::Begin;
         }
         let worker = WorkerId::from_index(cursor.worker);
+        if desk.view.is_dedicated(worker) {
+            cursor = cursor.next_worker();
+            continue;
+        }
         // SAFETY: obligations 1 and 2, as for the reports.
         let window = unsafe { slots.window(worker) };
         let Some(&shard) = window.used().get(cursor.at) else {
-            cursor = Cursor {
-                worker: cursor.worker + 1,
-                at: 0,
-            };
+            cursor = cursor.next_worker();
             continue;
         };
         cursor.at += 1;

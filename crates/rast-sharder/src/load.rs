@@ -74,6 +74,8 @@ pub struct LoadView {
     pins: Vec<(ShardId, WorkerId)>,
     /// By shard: the worker that it is pinned to. Empty if there are no pins.
     pin_of: Vec<Option<WorkerId>>,
+    /// The workers that take part in no decision.
+    dedicated: Vec<WorkerId>,
 }
 
 impl LoadView {
@@ -87,6 +89,7 @@ impl LoadView {
             traffic: Vec::new(),
             pins: Vec::new(),
             pin_of: Vec::new(),
+            dedicated: Vec::new(),
         }
     }
 
@@ -193,6 +196,33 @@ impl LoadView {
     pub fn pin_of(&self, shard: ShardId) -> Option<WorkerId> {
         assert!(shard.index() < self.shards(), "there is no {shard}");
         self.pin_of.get(shard.index()).copied().flatten()
+    }
+
+    /// Returns the workers that keep their shards and get no others:
+    /// [`Builder::dedicate`](crate::Builder::dedicate). Their shards count as not used, and an
+    /// assignment that moves a shard from or to one of them is refused.
+    #[must_use]
+    pub fn dedicated(&self) -> &[WorkerId] {
+        &self.dedicated
+    }
+
+    /// Returns whether `worker` is one of [`dedicated`](Self::dedicated). Costs a search among
+    /// them.
+    #[must_use]
+    pub fn is_dedicated(&self, worker: WorkerId) -> bool {
+        self.dedicated.contains(&worker)
+    }
+
+    /// Makes a worker a dedicated one: for balancers under test.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such worker.
+    pub fn dedicate(&mut self, worker: WorkerId) {
+        assert!(worker.index() < self.workers(), "there is no {worker}");
+        if !self.is_dedicated(worker) {
+            self.dedicated.push(worker);
+        }
     }
 
     /// Pins a shard to a worker: for balancers under test. Of two pins of a shard the first counts.

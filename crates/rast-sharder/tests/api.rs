@@ -1,6 +1,8 @@
 //! The sharder from outside: building, running, balancing, time, wake-ups.
 #![cfg(not(rast_loom))]
 
+#[path = "api/dedicated.rs"]
+mod dedicated;
 #[path = "api/demand.rs"]
 mod demand;
 #[path = "api/figures.rs"]

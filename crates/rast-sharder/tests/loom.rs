@@ -64,7 +64,13 @@ impl World {
     }
 
     fn read_all_loads(&self) {
-        for load in self.loads.iter().chain(&self.windows) {
+        self.read_loads(usize::MAX);
+    }
+
+    /// Reads those of the first so many shards and workers.
+    fn read_loads(&self, most: usize) {
+        let loads = self.loads.iter().take(most);
+        for load in loads.chain(self.windows.iter().take(most)) {
             // SAFETY: the caller leads; as above.
             load.with(|load| unsafe { *load });
         }
@@ -339,6 +345,45 @@ fn until_moved(mut member: Member, baton: &Baton, world: &World) {
         }
     }
     leave(member, world);
+}
+
+/// A dedicated worker takes a turn and leaves while the others open two epochs, of which the second
+/// writes the first page again: no epoch waits for it, it reads no page, and the leader reads none
+/// of its figures.
+#[test]
+fn a_dedicated_worker_has_no_part_in_epochs() {
+    model::model(|| {
+        let first = owners(&[0, 1, 2], 3);
+        let (baton, mut members) = Baton::new_with_dedicated(first, &[WorkerId(2)]);
+        let world = World::new(owners(&[0, 1, 2], 3));
+        let mut dedicated = members.pop().unwrap();
+        let theirs = world.clone();
+        let other = thread::spawn(move || {
+            for _ in 0..2 {
+                assert!(!turn(&mut dedicated, &theirs, true) || dedicated.held().len() == 1);
+            }
+            leave(dedicated, &theirs);
+        });
+        for next in [owners(&[1, 0, 2], 3), owners(&[0, 1, 2], 3)] {
+            for member in &mut members {
+                member.look();
+                leave_shards(member, &world);
+            }
+            for member in &mut members {
+                assert_eq!(member.take(), 1);
+            }
+            for member in &mut members {
+                if let Promise::Lead(leader) = member.promise() {
+                    world.read_loads(2);
+                    member.publish(leader, Some(&next));
+                }
+            }
+        }
+        assert!(members.iter_mut().all(Member::look));
+        other.join().unwrap();
+        drop(members);
+        all_free(&baton, 3);
+    });
 }
 
 /// Workers at the start of an epoch that they have not seen yet.

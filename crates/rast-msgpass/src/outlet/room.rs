@@ -1,9 +1,41 @@
-//! How many messages an outlet accepts now.
+//! How many messages an outlet accepts now, and the count of those within the burst.
 
 use super::{Out, Way};
 use crate::graph::EdgeKind;
 
 impl<M: Send + 'static> Out<M> {
+    /// Counts one message; returns `false` if it exceeds the burst.
+    #[inline]
+    pub(super) fn count_burst(&mut self, invocation: u64) -> bool {
+        self.begin(invocation);
+        self.used += 1;
+        self.used <= self.burst
+    }
+
+    /// Returns `true` if one more message is within the burst.
+    pub(super) fn has_burst(&mut self, invocation: u64) -> bool {
+        self.begin(invocation);
+        self.used < self.burst
+    }
+
+    /// Resets the count if this is another invocation, and ends a grant.
+    #[inline]
+    pub(super) fn begin(&mut self, invocation: u64) {
+        self.end_grant();
+        if self.invocation != invocation {
+            self.invocation = invocation;
+            self.used = 0;
+        }
+    }
+
+    /// Subtracts granted messages that were not sent from the counts.
+    #[inline]
+    pub(super) fn end_grant(&mut self) {
+        let granted = core::mem::take(&mut self.granted);
+        self.used -= granted;
+        self.uncounted -= granted as u64;
+    }
+
     /// Returns how many messages `try_send` would take for a target now.
     /// `promised`: the handler found room for its burst.
     pub(crate) fn room(&self, index: usize, invocation: u64, promised: bool) -> usize {

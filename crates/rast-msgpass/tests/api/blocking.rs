@@ -101,6 +101,28 @@ fn a_processor_that_blocks_keeps_no_other_waiting() {
 }
 
 #[test]
+fn no_resharding_waits_for_a_handler_that_blocks() {
+    const EPOCHS: u64 = 50;
+    let (builder, begins) = files();
+    let builder = builder.workers(2).blocking::<Disk>(1).balancer(Rotate);
+    let app = builder.period(Duration::ZERO).start().unwrap();
+    let mut done = app.egress::<Disk, Done>(0);
+    app.ingress::<Disk, Wait>().at(0).send(Wait(1)).unwrap();
+    begins.recv_timeout(LONG).expect("it begins");
+    // The handler blocks until `count` has handled a message.
+    while app.metrics().epochs < EPOCHS {
+        app.reshard();
+        thread::yield_now();
+    }
+    app.ingress::<Relay, u64>().send(0).unwrap();
+    assert_eq!(done.recv_timeout(LONG).unwrap().0, 1);
+    let report = app.drain(LONG).unwrap();
+    assert!(report.metrics.moves >= EPOCHS, "{report}");
+    // The handler did not give up.
+    assert!(report.panics.is_empty(), "{report}");
+}
+
+#[test]
 fn its_instances_and_its_workers_are_apart_from_all_others() {
     const EPOCHS: u64 = 50;
     let (builder, begins) = files();

@@ -1,10 +1,11 @@
 //! The drop of a queue: it follows links and ignores counts, since no other thread has access.
 
 use crate::alloc::Allocator;
+use crate::primitive::panics::drop_each;
 
 use super::ListQueue;
 use super::block::Block;
-use super::node::Data;
+use super::node::{Data, Item};
 use super::source::Place;
 
 impl<T, A: Allocator> Drop for ListQueue<T, A> {
@@ -14,24 +15,22 @@ impl<T, A: Allocator> Drop for ListQueue<T, A> {
             place: Some(self.head.at_rest().0),
             queue: self,
         };
-        // If the drop of an item panics, the drop of `rest` drops the others while the panic
-        // unwinds.
-        while rest.drop_next() {}
+        drop_each(|| rest.next());
     }
 }
 
-/// Walks the links, drops the queued items and frees the nodes, even while a panic unwinds.
+/// Walks the links and frees the nodes.
 struct Rest<'a, T, A: Allocator> {
     queue: &'a ListQueue<T, A>,
     place: Option<Place<T>>,
 }
 
-impl<T, A: Allocator> Rest<'_, T, A> {
-    /// Frees the node at hand and drops its item; returns false if there was no node.
-    fn drop_next(&mut self) -> bool {
-        let Some(place) = self.place else {
-            return false;
-        };
+impl<'a, T, A: Allocator> Rest<'a, T, A> {
+    /// Frees the node at hand, and returns the item that was in it, if any. Returns `None` if
+    /// there was no node.
+    fn next(&mut self) -> Option<Option<Block<'a, Item<T>, A>>> {
+        let place = self.place?;
+        let alloc = &self.queue.nodes.alloc;
         let node = self.queue.nodes.resolve(place);
         let (data, next) = {
             // SAFETY: the queue is being dropped, so nothing else uses it; its list consists of
@@ -44,21 +43,15 @@ impl<T, A: Allocator> Rest<'_, T, A> {
         if let Place::Allocated(node) = place {
             // SAFETY: (1) the thread that linked the node leaked it, from this queue's allocator;
             // (2) nothing else uses the queue, and `place` has moved on.
-            let node = unsafe { Block::from_leaked(node, &self.queue.nodes.alloc) };
+            let node = unsafe { Block::from_leaked(node, alloc) };
             node.ended();
         }
-        if let Data::Item(item) = data {
+        Some(match data {
             // SAFETY: (1) a push leaked the item, from this queue's allocator; (2) it is queued
             // from the head on, so no pop has taken it, and `place` has moved on.
-            drop(unsafe { Block::from_leaked(item, &self.queue.nodes.alloc) });
-        }
-        true
-    }
-}
-
-impl<T, A: Allocator> Drop for Rest<'_, T, A> {
-    fn drop(&mut self) {
-        while self.drop_next() {}
+            Data::Item(item) => Some(unsafe { Block::from_leaked(item, alloc) }),
+            Data::Nothing | Data::Closed => None,
+        })
     }
 }
 

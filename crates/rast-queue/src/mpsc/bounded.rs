@@ -45,6 +45,7 @@ use std_alloc::boxed::Box;
 use crate::Full;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -453,33 +454,24 @@ impl<T> fmt::Debug for Consumer<T> {
 }
 
 impl<T> Ring<T> {
-    /// Drops the items from `index` on.
+    /// Moves the first item at or after `index` out, and moves `index` past it.
     ///
     /// # Safety
     ///
     /// 1. Nothing else reaches the ring, now or later.
-    /// 2. The items before `index` are moved out or dropped.
-    unsafe fn drop_items(&self, mut index: usize) {
-        /// Continues after an item whose drop panics.
-        struct Next<'a, T>(&'a Ring<T>, usize);
-        impl<T> Drop for Next<'_, T> {
-            fn drop(&mut self) {
-                // SAFETY: as the outer call; the item that panicked counts as dropped.
-                unsafe { self.0.drop_items(self.1) };
-            }
-        }
-        while let Some(state) = self.state_of(index) {
-            let next = index.wrapping_add(1);
+    /// 2. The items before `index` are moved out.
+    unsafe fn take_rest(&self, index: &mut usize) -> Option<T> {
+        loop {
+            let state = self.state_of(*index)?;
+            let slot = self.slot(*index);
+            *index = index.wrapping_add(1);
             if state & VOID == 0 {
-                let rest = Next(self, next);
-                self.slot(index).item.with_mut(|place| {
-                    // SAFETY: published in its lap, so it holds an item; ours alone by (1), dropped
-                    // once by (2).
-                    unsafe { place.cast::<T>().drop_in_place() };
-                });
-                core::mem::forget(rest);
+                return Some(slot.item.with(|place| {
+                    // SAFETY: published in its lap, so it holds an item; ours alone by (1), read
+                    // once by (2), because `index` is past it.
+                    unsafe { place.cast::<T>().read() }
+                }));
             }
-            index = next;
         }
     }
 }
@@ -488,9 +480,10 @@ impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         if core::mem::needs_drop::<T>() {
             // Relaxed: the last half to go sees what the others did. [MB11]
-            let head = self.head.load(Ordering::Relaxed);
-            // SAFETY: (1) the ring ends here; (2) the consumer published its head when it went.
-            unsafe { self.drop_items(head) };
+            let mut head = self.head.load(Ordering::Relaxed);
+            // SAFETY: (1) the ring ends here; (2) the consumer published its head when it went,
+            // and each call moves `head` past the item that it returns.
+            drop_each(|| unsafe { self.take_rest(&mut head) });
         }
     }
 }

@@ -8,6 +8,7 @@ use super::block::{Block, BoxedNode};
 use super::boxed::Shared;
 use super::stack::{Inbox, RawLink};
 use crate::alloc::{Allocator, Global};
+use crate::primitive::panics::drop_each;
 
 /// The popping half of a [`queue`](super::queue).
 ///
@@ -229,22 +230,9 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.consume(link) })
     }
 
-    /// Drops the items of the inbox, all of them even if a drop panics.
+    /// Drops the items of the inbox, all of them even if destructors panic.
     fn drop_taken(&mut self) {
-        struct Rest<'a, T, A: Allocator>(&'a mut Consumer<T, A>);
-        impl<T, A: Allocator> Rest<'_, T, A> {
-            fn run(&mut self) {
-                while let Some(item) = self.0.pop_taken() {
-                    drop(item);
-                }
-            }
-        }
-        impl<T, A: Allocator> Drop for Rest<'_, T, A> {
-            fn drop(&mut self) {
-                self.run();
-            }
-        }
-        Rest(self).run();
+        drop_each(|| self.pop_taken());
     }
 }
 

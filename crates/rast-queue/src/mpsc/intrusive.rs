@@ -15,6 +15,7 @@ use super::stack::{self, Fifo, Inbox, RawLink, Stack};
 use crate::Closed;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// An unbounded queue of nodes that carry their own link, from any number of producers to one
@@ -601,15 +602,7 @@ impl<P: Pointer> FusedIterator for Batch<P> {}
 
 impl<P: Pointer> Drop for Batch<P> {
     fn drop(&mut self) {
-        struct Rest<'a, P: Pointer>(&'a mut Batch<P>);
-        impl<P: Pointer> Drop for Rest<'_, P> {
-            fn drop(&mut self) {
-                self.0.for_each(drop);
-            }
-        }
-        let rest = Rest(self);
-        // If the drop of a node panics, `Rest` drops the others while the panic unwinds.
-        rest.0.for_each(drop);
+        drop_each(|| self.next());
     }
 }
 

@@ -62,6 +62,7 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::{self, NonNull};
 
 use crate::alloc::{AllocError, Allocator, Global};
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::primitive::{AtomicTaggedPtr, CachePadded, LinkStack, TaggedPtr};
 use pace::Pace;
@@ -530,14 +531,12 @@ unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
     link.node()
 }
 
-/// Drops the queued items and then frees the memory of a queue when it is dropped, even while a
-/// panic unwinds.
+/// Frees the memory of a queue that is dropped, also while the panic of a destructor unwinds.
 struct End<'a, T, A: Allocator>(&'a Queue<T, A>);
 
 impl<T, A: Allocator> Drop for End<'_, T, A> {
     fn drop(&mut self) {
         let queue = self.0;
-        queue.drain().for_each(drop);
         // No other thread uses the queue: no slot holds a value, and every pin is released. The
         // spare segment, the segments in limbo and the chain from head are left.
         let free = |segment: *mut Segment<T>| {
@@ -578,9 +577,8 @@ impl<T, A: Allocator> Drop for End<'_, T, A> {
 impl<T, A: Allocator> Drop for Queue<T, A> {
     fn drop(&mut self) {
         let end = End(self);
-        // If the drop of an item panics, `End` drops the others and frees the memory while the
-        // panic unwinds.
-        end.0.drain().for_each(drop);
+        let mut items = end.0.drain();
+        drop_each(|| items.next());
     }
 }
 

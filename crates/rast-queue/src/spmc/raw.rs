@@ -11,6 +11,7 @@ use core::ptr::{self, NonNull};
 use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::primitive::{AtomicTaggedPtr, CachePadded, TaggedPtr};
 
@@ -587,9 +588,8 @@ impl<T, A: Allocator> Handle<T, A> {
             head: self.load_head(),
             tail: self.load_tail(),
         };
-        // If the drop of an item panics, `Rest` drops the others and frees the blocks while the
-        // panic unwinds.
-        rest.drop_items();
+        // `Rest` frees the blocks, also while the panic of a destructor unwinds.
+        drop_each(|| rest.next());
     }
 }
 
@@ -641,7 +641,7 @@ fn allocate_block<T, A: Allocator>(
     Ok(block)
 }
 
-/// The rest of a queue whose last handle is dropped: items to drop, then memory to free.
+/// The rest of a queue whose last handle is dropped: items, and memory to free after them.
 struct Rest<'a, T, A: Allocator> {
     handle: &'a Handle<T, A>,
     block: NonNull<Block<T>>,
@@ -651,21 +651,22 @@ struct Rest<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<'_, T, A> {
-    fn drop_items(&mut self) {
-        let slots = self.handle.block_slots() as u64;
-        while self.head != self.tail {
-            while self.head - self.base >= slots {
-                self.next_block();
-                self.base += slots;
-            }
-            let offset = (self.head - self.base) as usize;
-            self.head += 1;
-            // SAFETY: (1) this is the last handle, so the block is ours, and the offset was brought
-            // below its slots;
-            // (2) the items from the head to the tail are unclaimed, and the head was moved on
-            //     first.
-            drop(unsafe { Handle::<T, A>::read(Block::slots(self.block), offset) });
+    /// Moves the next item out.
+    fn next(&mut self) -> Option<T> {
+        if self.head == self.tail {
+            return None;
         }
+        let slots = self.handle.block_slots() as u64;
+        while self.head - self.base >= slots {
+            self.next_block();
+            self.base += slots;
+        }
+        let offset = (self.head - self.base) as usize;
+        self.head += 1;
+        // SAFETY: (1) this is the last handle, so the block is ours, and the offset was brought
+        // below its slots;
+        // (2) the items from the head to the tail are unclaimed, and the head was moved on first.
+        Some(unsafe { Handle::<T, A>::read(Block::slots(self.block), offset) })
     }
 
     /// Frees the block and goes to the next, which exists.
@@ -680,7 +681,6 @@ impl<T, A: Allocator> Rest<'_, T, A> {
 
 impl<T, A: Allocator> Drop for Rest<'_, T, A> {
     fn drop(&mut self) {
-        self.drop_items();
         // SAFETY: this is the last handle, so all blocks are ours.
         while !unsafe { Handle::<T, A>::chained(self.block) }.is_null() {
             self.next_block();

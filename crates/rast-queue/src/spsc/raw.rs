@@ -16,6 +16,7 @@ use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::hint::opaque;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 /// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
@@ -193,7 +194,7 @@ impl<T> Span<T> {
         (first, second)
     }
 
-    /// Drops the items. If the drop of one panics, the others are dropped while the panic unwinds.
+    /// Drops the items, as [`drop_each`] does if destructors panic.
     ///
     /// # Safety
     ///
@@ -201,20 +202,19 @@ impl<T> Span<T> {
     /// 2. The slots count as empty from here on.
     #[inline(always)]
     pub(super) unsafe fn drop_items(self) {
-        struct Stretch<T>(NonNull<T>, usize);
-        impl<T> Drop for Stretch<T> {
+        /// An item that is dropped in its slot.
+        struct InSlot<T>(NonNull<T>);
+        impl<T> Drop for InSlot<T> {
             #[inline(always)]
             fn drop(&mut self) {
-                let items = ptr::slice_from_raw_parts_mut(self.0.as_ptr(), self.1);
-                // SAFETY: the caller of `drop_items` gave these items up, and a stretch is dropped
-                // once.
-                unsafe { ptr::drop_in_place(items) };
+                // SAFETY: the caller of `drop_items` gave this item up, and there is one `InSlot`
+                // for each slot.
+                unsafe { ptr::drop_in_place(self.0.as_ptr()) };
             }
         }
         if core::mem::needs_drop::<T>() {
-            let [first, second] = self.parts();
-            let _second = Stretch(second.0, second.1);
-            drop(Stretch(first.0, first.1));
+            let mut items = (0..self.len).map(|n| InSlot(self.at(n)));
+            drop_each(|| items.next());
         }
     }
 }
@@ -499,13 +499,12 @@ impl<T, A: Allocator> Block<T, A> {
             head,
             tail,
         };
-        // If the drop of an item panics, `Rest` drops the others and frees the block while the
-        // panic unwinds.
-        rest.drop_items();
+        // `Rest` frees the block, also while the panic of a destructor unwinds.
+        drop_each(|| rest.next());
     }
 }
 
-/// The rest of a ring of which both halves are dropped: items to drop, then memory to free.
+/// The rest of a ring of which both halves are dropped: items, and memory to free after them.
 struct Rest<T, A: Allocator> {
     block: Block<T, A>,
     head: usize,
@@ -513,21 +512,22 @@ struct Rest<T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<T, A> {
-    fn drop_items(&mut self) {
-        while self.head != self.tail {
-            let index = self.head;
-            self.head = index.wrapping_add(1);
-            // SAFETY: `end` runs with both halves gone, so the caller is the consumer now; (1)
-            // `head` was advanced first, so no other read of this item follows; (2) `tail` is the
-            // producer's last.
-            drop(unsafe { self.block.read(index) });
+    /// Moves the next item out.
+    fn next(&mut self) -> Option<T> {
+        if self.head == self.tail {
+            return None;
         }
+        let index = self.head;
+        self.head = index.wrapping_add(1);
+        // SAFETY: `end` runs with both halves gone, so the caller is the consumer now; (1) `head`
+        // was advanced first, so no other read of this item follows; (2) `tail` is the producer's
+        // last.
+        Some(unsafe { self.block.read(index) })
     }
 }
 
 impl<T, A: Allocator> Drop for Rest<T, A> {
     fn drop(&mut self) {
-        self.drop_items();
         let capacity = self.block.capacity();
         if core::mem::needs_drop::<Mark>() {
             let marks = ptr::slice_from_raw_parts_mut(self.block.marks().as_ptr(), capacity);

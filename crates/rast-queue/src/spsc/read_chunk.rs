@@ -129,8 +129,8 @@ impl<'a, T, A: Allocator> ReadChunk<'a, T, A> {
 
     /// Drops the first `count` items and pops them at once.
     ///
-    /// If the drop of one panics, the others of the `count` are dropped and popped while the panic
-    /// unwinds.
+    /// Even if destructors panic, all `count` items are dropped and popped before the first of
+    /// these panics continues.
     ///
     /// # Panics
     ///

@@ -191,7 +191,7 @@ impl Balancer for Greedy {
                 None => Decision::Pending,
                 Some(true) => {
                     let penalty = self.penalty.as_nanos() as f64 / 1e9;
-                    (self.plan).begin(&self.rates, penalty, self.charge, current);
+                    (self.plan).begin(&self.rates, penalty, self.charge, current, view);
                     self.stage = Stage::Plan;
                     Decision::Pending
                 }

@@ -168,9 +168,16 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Begins a decision.
-    pub(super) fn begin(&mut self, rates: &Rates, penalty: f64, charge: f64, current: &Assignment) {
+    pub(super) fn begin(
+        &mut self,
+        rates: &Rates,
+        penalty: f64,
+        charge: f64,
+        current: &Assignment,
+        view: &LoadView,
+    ) {
         let shards = current.shards();
-        self.average = rates.total() / current.workers() as f64;
+        self.average = rates.total() / shared_workers(view).max(1) as f64;
         self.stay = charge * self.average / shards as f64;
         self.penalty = penalty;
         let active = rates.active().len();
@@ -264,7 +271,7 @@ impl Plan {
                     true => Stage::Sort,
                     false => Stage::Pin,
                 }),
-                Stage::Reset => self.reset_one(),
+                Stage::Reset => self.reset_one(WorkerId::from_index(at), view),
                 Stage::Pin if at == active.len() => self.enter(Stage::Sort),
                 Stage::Pin => {
                     let shard = ShardId(active[at]);
@@ -335,16 +342,20 @@ impl Plan {
         }
     }
 
-    fn reset_one(&mut self) {
+    fn reset_one(&mut self, worker: WorkerId, view: &LoadView) {
+        // A dedicated worker has a group of its own, which is full.
+        let is_dedicated = view.is_dedicated(worker);
         self.homes.push(List {
             first: NONE,
             last: NONE,
         });
         self.pinned.push(NONE);
-        self.sums.push(0.0);
-        self.filled.push(false);
-        self.label.push(NOWHERE);
-        self.taken.push(false);
+        self.sums
+            .push(if is_dedicated { f64::INFINITY } else { 0.0 });
+        self.filled.push(is_dedicated);
+        self.label
+            .push(if is_dedicated { worker.0 } else { NOWHERE });
+        self.taken.push(is_dedicated);
         self.now.push((0.0, 0.0));
         self.then.push((0.0, 0.0));
     }
@@ -590,6 +601,11 @@ impl Plan {
             then: busiest(&self.then),
         }
     }
+}
+
+/// Returns the number of workers that take part in decisions.
+fn shared_workers(view: &LoadView) -> usize {
+    view.workers() - view.dedicated().len()
 }
 
 /// Adds what a shard costs its owner.

@@ -112,6 +112,11 @@ impl Check {
                         "the balancer moved {shard}, which is pinned to {worker}"
                     ));
                 }
+                if let Some(worker) = [from, to].into_iter().find(|&at| view.is_dedicated(at)) {
+                    return Err(format!(
+                        "the balancer moved {shard} from {from} to {to}, of which {worker} is dedicated"
+                    ));
+                }
                 changes.push(Change { shard, from, to });
             }
             Ok(())

@@ -63,8 +63,10 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// Where a worker sleeps.
+/// Where a worker sleeps, and whether it takes part in epochs.
 pub(super) struct Seat {
+    /// Whether the worker keeps its first shards and takes part in no epoch. Never changes.
+    pub(super) is_dedicated: bool,
     /// 1 while its worker is about to park or is parked, until a waker swaps it to 0.
     pub(super) sleeping: AtomicU32,
     pub(super) park: Box<dyn Park>,
@@ -91,33 +93,39 @@ pub struct Baton {
     pub(super) inboxes: Box<[Inbox]>,
     /// Whether workers sleep at all. If not, no fence is made to wake them.
     pub(super) sleeps: bool,
+    /// Number of workers that are not dedicated. Each of them promises in each epoch.
+    pub(super) members: u16,
 }
 
 // SAFETY: the only cells in it are the pages and the places of the shards. Only the leader writes a
-// page, while no thread reads it (rule 4: all have promised in the epoch of the other page, so all
-// have left this page). Only members of its epoch read it, after the Acquire load that showed them
-// the epoch. Only the holder of a shard accesses its place, by the obligation of its functions. All
-// other fields are Sync by themselves.
+// page, while no thread reads it (rule 4: all members have promised in the epoch of the other page,
+// so all have left this page). Only members of its epoch read it, after the Acquire load that
+// showed them the epoch; a dedicated worker reads none (rule 7). Only the holder of a shard
+// accesses its place, by the obligation of its functions. All other fields are Sync by themselves.
 unsafe impl Sync for Baton {}
 
 impl Baton {
     /// Makes the shared words for `first`. All shards are free at first.
     pub(super) fn with_seats(
         first: &Assignment,
+        dedicated: &[WorkerId],
         sleeps: bool,
         mut park: impl FnMut(WorkerId) -> Box<dyn Park>,
     ) -> Self {
         let workers = first.workers();
         let shards = first.shards();
-        let seats = (0..workers)
+        let seats: Box<[_]> = (0..workers)
             .map(|at| {
+                let worker = WorkerId::from_index(at);
                 CachePadded::new(Seat {
+                    is_dedicated: dedicated.contains(&worker),
                     sleeping: AtomicU32::new(0),
-                    park: park(WorkerId::from_index(at)),
+                    park: park(worker),
                 })
             })
             .collect();
-        let members = u16::try_from(workers).expect("an assignment has at most MAX_WORKERS");
+        let members = seats.iter().filter(|seat| !seat.is_dedicated).count();
+        let members = u16::try_from(members).expect("an assignment has at most MAX_WORKERS");
         Self {
             word: CachePadded::new(AtomicU64::new(Word::new(0, members, 0).bits())),
             stop: CachePadded::new(AtomicU32::new(0)),
@@ -130,6 +138,7 @@ impl Baton {
             seats,
             inboxes: (0..workers).map(|_| Inbox::new(workers, shards)).collect(),
             sleeps,
+            members,
         }
     }
 
@@ -138,7 +147,7 @@ impl Baton {
         // Release: pairs with the Acquire in is_stopping; publishes what the caller wrote before
         // the stop. [SO1]
         self.stop.store(1, Ordering::Release);
-        self.wake_all(None);
+        self.wake_all();
     }
 
     /// Returns `true` if the workers were asked to leave.
@@ -148,14 +157,14 @@ impl Baton {
         self.stop.load(Ordering::Acquire) != 0
     }
 
-    /// Asks for a new epoch as soon as every worker can promise.
+    /// Asks for a new epoch as soon as every worker that is not dedicated can promise.
     ///
     /// A request that is made during a decision is answered by a later one.
     pub fn request(&self) {
-        // Relaxed: the count carries no data; the fence in wake_all orders it before the loads of
-        // the seats. [SO3]
+        // Relaxed: the count carries no data; the fence in wake_members orders it before the loads
+        // of the seats. [SO3]
         self.requests.fetch_add(1, Ordering::Relaxed);
-        self.wake_all(None);
+        self.wake_members(None);
     }
 
     /// Makes `shard` ready at the worker that holds it. Any thread may call it.
@@ -202,7 +211,7 @@ impl Baton {
         // Release: pairs with the Acquire in has_news; publishes what was written before to the
         // round that follows. The fence in wake_all orders it before the loads of the seats. [SO19]
         self.notices.fetch_add(1, Ordering::Release);
-        self.wake_all(None);
+        self.wake_all();
     }
 
     /// Returns the current holder of `shard`. A hint: it may be out of date on return.
@@ -211,14 +220,23 @@ impl Baton {
         holder_in(self.holders[shard.index()].word.load(Ordering::Relaxed))
     }
 
-    /// Wakes all workers that sleep, except `but`.
-    pub(super) fn wake_all(&self, but: Option<WorkerId>) {
-        // SeqCst: pairs with the fence in park; orders the stop, request, promise
+    /// Wakes all workers that sleep.
+    fn wake_all(&self) {
+        self.wake_each(|_, _| true);
+    }
+
+    /// Wakes all workers that sleep, except `but` and the dedicated ones.
+    pub(super) fn wake_members(&self, but: Option<WorkerId>) {
+        self.wake_each(|worker, seat| !seat.is_dedicated && Some(worker) != but);
+    }
+
+    fn wake_each(&self, wakes: impl Fn(WorkerId, &Seat) -> bool) {
+        // SeqCst: pairs with the fence in park; orders the stop, notice, request, promise
         // or epoch written before it ahead of the loads of the seats. [SO5]
         fence(Ordering::SeqCst);
-        for at in 0..self.seats.len() {
+        for (at, seat) in self.seats.iter().enumerate() {
             let worker = WorkerId::from_index(at);
-            if Some(worker) != but {
+            if wakes(worker, seat) {
                 self.rouse(worker);
             }
         }

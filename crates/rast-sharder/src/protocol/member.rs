@@ -70,6 +70,8 @@ pub struct Member {
     phase: Phase,
     /// `Page::served` of the epoch.
     served: u32,
+    /// Whether it keeps its first shards and takes part in no epoch.
+    is_dedicated: bool,
     /// Whether another worker had promised at the last check.
     promised_seen: bool,
     /// `Baton::notices` as of the last check before a sleep.
@@ -100,6 +102,15 @@ impl Baton {
         Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
     }
 
+    /// As [`new`](Self::new), with workers that are dedicated: see
+    /// [`with_dedicated`](Self::with_dedicated).
+    pub fn new_with_dedicated(
+        first: Assignment,
+        dedicated: &[WorkerId],
+    ) -> (Arc<Self>, Vec<Member>) {
+        Self::with_dedicated(first, dedicated, true, |_| Box::new(ThreadPark::new()))
+    }
+
     /// Makes the shared words for `first`, and the role of each worker, which sleeps
     /// in what `park` returns for it, or never.
     ///
@@ -109,7 +120,18 @@ impl Baton {
         sleeps: bool,
         park: impl FnMut(WorkerId) -> Box<dyn Park>,
     ) -> (Arc<Self>, Vec<Member>) {
-        let baton = Arc::new(Self::with_seats(&first, sleeps, park));
+        Self::with_dedicated(first, &[], sleeps, park)
+    }
+
+    /// As [`with_parks`](Self::with_parks), with workers that are dedicated: they keep their shards
+    /// of `first`, promise in no epoch, and never lead. No epoch waits for them.
+    pub fn with_dedicated(
+        first: Assignment,
+        dedicated: &[WorkerId],
+        sleeps: bool,
+        park: impl FnMut(WorkerId) -> Box<dyn Park>,
+    ) -> (Arc<Self>, Vec<Member>) {
+        let baton = Arc::new(Self::with_seats(&first, dedicated, sleeps, park));
         let members = (0..first.workers())
             .map(|at| Member::new(baton.clone(), WorkerId::from_index(at), &first))
             .collect();
@@ -122,6 +144,7 @@ impl Member {
         let (shards, workers) = (first.shards(), first.workers());
         let wanted: Vec<_> = first.shards_of(worker).collect();
         Self {
+            is_dedicated: baton.seats[worker.index()].is_dedicated,
             baton,
             worker,
             epoch: 0,
@@ -146,7 +169,7 @@ impl Member {
         self.worker
     }
 
-    /// Returns the epoch that the worker has seen.
+    /// Returns the epoch that the worker has seen; the first one if it is dedicated.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -322,8 +345,12 @@ impl Member {
     }
 
     /// Loads the word. On a new epoch it goes through the changes, for the held shards that leave
-    /// and for those that are wanted. Returns whether the epoch is new.
+    /// and for those that are wanted. Returns whether the epoch is new; `false` for a dedicated
+    /// worker.
     pub fn look(&mut self) -> bool {
+        if self.is_dedicated {
+            return false;
+        }
         // Acquire: pairs with the Release in publish; the reads of the page, and the restart of
         // figures after the leader's reads, come after it. [SH1]
         let word = Word::from_bits(self.baton.word.load(Ordering::Acquire));
@@ -408,6 +435,10 @@ impl Member {
         // SeqCst: pairs with the fence in park; either the new owner's check sees the shard free,
         // or the load of its seat sees it asleep. [SO7]
         fence(Ordering::SeqCst);
+        if self.is_dedicated {
+            // It leaves for good. No page names another owner, and it may read none (rule 7).
+            return;
+        }
         let owner = self.with_assignment(|assignment| assignment.owner(shard));
         if owner != self.worker {
             self.baton.rouse(owner);
@@ -451,11 +482,11 @@ impl Member {
         taken
     }
 
-    /// Returns `true` if the rules allow a promise: all shards are held, and none was made in this
-    /// epoch.
+    /// Returns `true` if the rules allow a promise: all shards are held, none was made in this
+    /// epoch, and the worker is not dedicated.
     #[inline]
     pub fn may_promise(&self) -> bool {
-        self.phase == Phase::Open && self.wanted.is_empty()
+        self.phase == Phase::Open && self.wanted.is_empty() && !self.is_dedicated
     }
 
     /// Returns `true` if a new epoch is wanted: another worker has promised, or there is an
@@ -480,7 +511,7 @@ impl Member {
     pub fn promise(&mut self) -> Promise {
         assert!(
             self.may_promise(),
-            "a worker promises once per epoch and holds all its shards"
+            "a worker that is not dedicated promises once per epoch and holds all its shards"
         );
         self.check_invariants();
         // AcqRel: Release publishes this worker's figures to the leader. Acquire lets the leader,
@@ -503,13 +534,18 @@ impl Member {
             return Promise::Lead(Leader { served });
         }
         if old.promised() == 0 {
-            self.baton.wake_all(Some(self.worker));
+            self.baton.wake_members(Some(self.worker));
         }
         Promise::Counted
     }
 
     /// Calls `f` with the assignment of this member's epoch.
+    ///
+    /// # Panics
+    ///
+    /// If the worker is dedicated.
     pub fn with_assignment<R>(&self, f: impl FnOnce(&Assignment) -> R) -> R {
+        assert!(!self.is_dedicated, "a dedicated worker reads no page");
         self.baton.pages[page_of(self.epoch)].with(|page| {
             // SAFETY: this member is in the epoch of the page. No thread writes the page before a
             // further epoch is led, which needs this member's promise in the next epoch, and so
@@ -547,11 +583,22 @@ impl Member {
     ///
     /// # Panics
     ///
-    /// If this member does not lead, or if a change names what does not exist, a wrong owner, or a
-    /// shard that another change names. The caller checks what a balancer returns.
+    /// If this member does not lead, or if a change names what does not exist, a wrong owner, a
+    /// dedicated worker, or a shard that another change names. The caller checks what a balancer
+    /// returns.
     pub fn publish_changes(&mut self, leader: Leader, changes: &[Change]) {
         assert!(self.phase == Phase::Leading, "the leader publishes");
-        let members = self.baton.seats.len() as u16;
+        let is_dedicated = |worker: WorkerId| {
+            let seat = self.baton.seats.get(worker.index());
+            seat.is_some_and(|seat| seat.is_dedicated)
+        };
+        assert!(
+            !changes
+                .iter()
+                .any(|change| is_dedicated(change.from) || is_dedicated(change.to)),
+            "a dedicated worker keeps its shards"
+        );
+        let members = self.baton.members;
         let word = Word::new(self.epoch, members, members).next();
         self.baton.pages[page_of(self.epoch)].with(|current| {
             // SAFETY: as in with_assignment.
@@ -565,12 +612,12 @@ impl Member {
             });
         });
         self.phase = Phase::Promised;
-        // A store is enough: all have promised, so no other thread writes the word.
+        // A store is enough: all members have promised, so no other thread writes the word.
         //
         // Release: pairs with the Acquire in look; publishes the page, and that the leader no
         // longer reads figures. [SH3]
         self.baton.word.store(word.bits(), Ordering::Release);
-        self.baton.wake_all(Some(self.worker));
+        self.baton.wake_members(Some(self.worker));
     }
 
     fn seat(&self) -> &Seat {
@@ -592,7 +639,7 @@ impl Member {
         self.give_up_rings();
         // Relaxed: the fence below orders it. A swap, in one order with those of wakers. [SO10]
         self.seat().sleeping.swap(1, Ordering::Relaxed);
-        // SeqCst: pairs with those in rouse_marked, set_bit, wake_all and release_next. If this
+        // SeqCst: pairs with those in rouse_marked, set_bit, wake_each and release_next. If this
         // fence is first, the other side's load of the seat sees this worker asleep. Otherwise the
         // check below sees what was written before the other fence. [SO11]
         fence(Ordering::SeqCst);
@@ -620,7 +667,7 @@ impl Member {
         }
         // Relaxed: as above. [SH4]
         let word = Word::from_bits(self.baton.word.load(Ordering::Relaxed));
-        if word.epoch() != self.epoch {
+        if word.epoch() != self.epoch && !self.is_dedicated {
             return true;
         }
         if self.may_promise() && (word.promised() > 0 || self.is_requested()) {
@@ -692,70 +739,4 @@ fn page_of(epoch: u32) -> usize {
 }
 
 #[cfg(all(test, not(rast_loom)))]
-mod tests {
-    use super::*;
-
-    /// Two workers swap their shards while the epoch and the count of requests wrap; each request
-    /// opens one epoch.
-    #[test]
-    fn epochs_and_requests_wrap() {
-        let owners = |of: [u16; 2]| {
-            let owners = of.map(WorkerId).to_vec();
-            Assignment::new(owners, 2).expect("there are two workers")
-        };
-        let (baton, mut members) = Baton::new(owners([0, 1]));
-        // Even, so that the page in use stays the first.
-        let start = u32::MAX - 3;
-        let word = Word::new(start, 2, 0).bits();
-        baton.word.store(word, Ordering::Relaxed);
-        baton.requests.store(start, Ordering::Relaxed);
-        for member in &mut members {
-            (member.epoch, member.served) = (start, start);
-            assert_eq!(member.take(), 1);
-        }
-        for turn in 0..8 {
-            assert!(members.iter().all(|member| !member.is_wanted()));
-            baton.request();
-            let mut lead = None;
-            for (at, member) in members.iter_mut().enumerate() {
-                assert!(member.is_wanted() && member.is_open());
-                if let Promise::Lead(leader) = member.promise() {
-                    lead = Some((at, leader));
-                }
-            }
-            let (at, leader) = lead.expect("the last to promise leads");
-            let next = owners(if turn % 2 == 0 { [1, 0] } else { [0, 1] });
-            members[at].publish(leader, Some(&next));
-            for member in &mut members {
-                assert!(member.look());
-                assert_eq!(member.epoch(), start.wrapping_add(turn + 1));
-                member.release_next();
-            }
-            for member in &mut members {
-                assert_eq!((member.take(), member.held().len()), (1, 1));
-                assert_eq!(member.with_assignment(Assignment::clone), next);
-            }
-        }
-    }
-
-    /// The place of a shard in its holder's list is read only while the shard is held, also by a
-    /// caller that keeps to no order.
-    #[test]
-    #[should_panic(expected = "a worker that left has no epoch")]
-    fn a_worker_that_left_looks_for_no_place() {
-        let first = Assignment::round_robin(2, 2);
-        let (_, mut members) = Baton::new(first);
-        for member in &mut members {
-            assert_eq!(member.take(), 1);
-        }
-        members[0].leave();
-        members[0].release_next();
-        let _ = members[0].promise();
-        let Promise::Lead(leader) = members[1].promise() else {
-            panic!("the last to promise leads");
-        };
-        let next = Assignment::new([1, 0].map(WorkerId).to_vec(), 2).expect("they exist");
-        members[1].publish(leader, Some(&next));
-        members[0].look();
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
@@ -463,13 +464,12 @@ impl<T, A: Allocator> Shared<T, A> {
             place,
             left: tail.wrapping_sub(head),
         };
-        // If the drop of an item panics, `Rest` drops the others and frees everything while the
-        // panic unwinds.
-        rest.drop_items();
+        // `Rest` frees everything, also while the panic of a destructor unwinds.
+        drop_each(|| rest.next());
     }
 }
 
-/// The rest of a queue of which both halves are dropped: items to drop, then memory to free.
+/// The rest of a queue of which both halves are dropped: items, and memory to free after them.
 struct Rest<'a, T, A: Allocator> {
     shared: &'a Shared<T, A>,
     place: Place<T>,
@@ -477,19 +477,21 @@ struct Rest<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<'_, T, A> {
-    fn drop_items(&mut self) {
-        while self.left > 0 {
-            if self.place.slot == self.shared.slots {
-                self.free_segment();
-            }
-            let place = self.place;
-            self.place.slot += 1;
-            self.left -= 1;
-            self.shared.note_read(place, 1);
-            // SAFETY: both halves are gone and this item is queued; it was counted as gone first,
-            // so it is moved out once.
-            drop(unsafe { self.shared.slot(place.segment, place.slot).read() });
+    /// Moves the next item out.
+    fn next(&mut self) -> Option<T> {
+        if self.left == 0 {
+            return None;
         }
+        if self.place.slot == self.shared.slots {
+            self.free_segment();
+        }
+        let place = self.place;
+        self.place.slot += 1;
+        self.left -= 1;
+        self.shared.note_read(place, 1);
+        // SAFETY: both halves are gone and this item is queued; it was counted as gone first, so
+        // it is moved out once.
+        Some(unsafe { self.shared.slot(place.segment, place.slot).read() })
     }
 
     /// Moves to the next segment, if there is one, and frees the previous one.
@@ -509,7 +511,6 @@ impl<T, A: Allocator> Rest<'_, T, A> {
 
 impl<T, A: Allocator> Drop for Rest<'_, T, A> {
     fn drop(&mut self) {
-        self.drop_items();
         while self.free_segment() {}
         if let Some(spare) = self.shared.take_spare() {
             // SAFETY: both halves are gone.
