@@ -86,7 +86,7 @@ pub(crate) struct Replica {
     phase: Cell<Phase>,
     /// The oldest epoch for which tables keep old versions, if they keep any.
     past: Cell<Option<u64>>,
-    open: RefCell<Transactions>,
+    open: Transactions,
     reader: RefCell<Reader<Log>>,
     pub(super) owned: Option<Rc<Owned>>,
 }
@@ -122,8 +122,7 @@ pub(super) fn with_current<R>(f: impl FnOnce(Option<&Rc<Replica>>) -> R) -> R {
 pub(crate) fn polled(origin: &Origin) {
     with_current(|replica| {
         if let Some(replica) = replica {
-            let mut open = replica.open.borrow_mut();
-            open.left_open(origin, || replica.clock.now());
+            replica.open.left_open(origin, || replica.clock.now());
         }
     });
 }
@@ -144,7 +143,7 @@ impl Replica {
             epoch: Cell::new(0),
             phase: Cell::new(Phase::Runs),
             past: Cell::new(None),
-            open: RefCell::new(Transactions::new()),
+            open: Transactions::new(),
             reader: RefCell::new(reader),
             owned: owned.map(Rc::new),
             shared,
@@ -196,7 +195,7 @@ impl Replica {
             self.open_slow();
         }
         let epoch = self.epoch.get();
-        (self.open.borrow_mut().open(epoch, line), epoch)
+        (self.open.open(epoch, line), epoch)
     }
 
     #[cold]
@@ -212,12 +211,12 @@ impl Replica {
 
     #[inline]
     pub(super) fn close(&self, place: u32) {
-        self.open.borrow_mut().close(place);
+        self.open.close(place);
     }
 
     /// Applies new commits, and publishes how far it is. No user code runs.
     pub(super) fn follow(&self) {
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         let mut reader = self.reader.borrow_mut();
         let is_read = oldest.is_some();
         let is_new = reader.follow(is_read, |epoch, log| {
@@ -243,7 +242,7 @@ impl Replica {
     /// Once a turn, between polls.
     pub(crate) fn turn(&self) {
         self.follow();
-        if self.open.borrow().has_unreported() {
+        if self.open.has_unreported() {
             self.report();
         }
         if let Some(owned) = &self.owned {
@@ -256,7 +255,7 @@ impl Replica {
     fn report(&self) {
         loop {
             let now = self.clock.now();
-            let overdue = self.open.borrow_mut().overdue(now, self.shared.limit);
+            let overdue = self.open.overdue(now, self.shared.limit);
             let Some(overdue) = overdue else {
                 return;
             };
@@ -286,16 +285,15 @@ impl Replica {
     pub(crate) fn park(&self, timeout: Option<Duration>) -> Option<Duration> {
         self.follow();
         let until_report = {
-            let open = self.open.borrow();
-            let is_open = open.has_unreported();
-            is_open.then(|| open.until_overdue(self.clock.now(), self.shared.limit))
+            let is_open = self.open.has_unreported();
+            is_open.then(|| self.open.until_overdue(self.clock.now(), self.shared.limit))
         };
         let until_report = until_report.flatten();
         if until_report == Some(Duration::ZERO) {
             return until_report;
         }
         let waits = self.owned.as_ref().is_some_and(|owned| owned.begin_wait());
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         if !self.reader.borrow_mut().park(oldest, wake) {
             self.awake();
@@ -319,7 +317,7 @@ impl Replica {
             return;
         }
         self.phase.set(Phase::Runs);
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         self.reader.borrow_mut().unpark(oldest);
         self.awake();
     }
@@ -334,7 +332,7 @@ impl Replica {
     /// Called at the end of the reactor; see rule 2.
     pub(crate) fn leave(&self) {
         self.phase.set(Phase::Left);
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         self.reader.borrow_mut().leave(oldest, wake);
     }
