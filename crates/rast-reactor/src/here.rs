@@ -40,6 +40,8 @@ pub(crate) struct Here {
     lanes: Box<[Rc<LaneOf>]>,
     /// The turn has collected something.
     is_dirty: Cell<bool>,
+    /// Number of calls to other reactors whose results are awaited.
+    awaited: Cell<usize>,
     jobs: RefCell<Vec<pool::Entry>>,
     pub(crate) trackers: Rc<Trackers>,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
@@ -67,6 +69,15 @@ impl Drop for Credit {
         if self.shared.pair(self.caller, self.target).give_back() {
             self.shared.wake(self.caller);
         }
+    }
+}
+
+/// A call that is awaited.
+pub(crate) struct Awaited<'a>(&'a Cell<usize>);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -179,6 +190,7 @@ impl Here {
             replica: Rc::new(replica),
             lanes: (0..shared.seats.len()).map(lane).collect(),
             is_dirty: Cell::new(false),
+            awaited: Cell::new(0),
             jobs: RefCell::new(Vec::new()),
             trackers: Rc::new(Trackers::new(Arc::clone(&shared.watch.clock))),
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
@@ -215,6 +227,12 @@ impl Here {
         let target = lane.lane.target;
         let mut batch = lane.lane.batch.borrow_mut();
         stage(batch.get_or_insert_with(|| self.shared.seats[target].remote.batch()))
+    }
+
+    /// Counts a call as awaited until the returned value is dropped.
+    pub(crate) fn awaits(&self) -> Awaited<'_> {
+        self.awaited.set(self.awaited.get() + 1);
+        Awaited(&self.awaited)
     }
 
     /// Adds a job to the turn.
@@ -342,10 +360,62 @@ pub(crate) enum Idle {
     Spins,
 }
 
+/// Number of passes of the executor without a task, while a call is awaited, before the reactor
+/// sleeps. `bench reactor --only "both busy"` (2 cores, 2026-11-28): 890 ns a call without a pass,
+/// 276 ns with 200. The same loop in a program of its own: 950 ns with 64 passes, 280 ns with 400.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+const PASSES: u32 = 200;
+// The models explore each pass.
+#[cfg(any(rast_loom, rast_shuttle))]
+const PASSES: u32 = 0;
+
+/// Number of sleeps without a spin, at most, after spins that were in vain.
+const SKIPS_MAX: u32 = 64;
+
+/// Decides whether a reactor that awaits a call spins before it sleeps.
+///
+/// A result of a busy reactor usually comes within a few microseconds. After a spin in vain the
+/// next sleep begins at once, after a second one the next two, and so on up to [`SKIPS_MAX`]. So
+/// spins before sleeps that turn out to be long cost little.
+#[derive(Debug, Default)]
+pub(crate) struct BriefSpin {
+    passes: u32,
+    /// Sleeps that begin at once, after the last spin in vain.
+    skips: u32,
+    /// Those that are left.
+    skips_left: u32,
+}
+
+impl BriefSpin {
+    /// Called before a sleep; `has_run` is `true` if a task has run since the last call. Returns
+    /// `true` if the reactor spins.
+    fn spins(&mut self, has_run: bool) -> bool {
+        if has_run {
+            if self.passes > 0 {
+                self.skips = 0;
+            }
+            self.passes = 0;
+        }
+        if self.skips_left > 0 {
+            self.skips_left -= 1;
+            return false;
+        }
+        if self.passes < PASSES {
+            self.passes += 1;
+            return true;
+        }
+        self.passes = 0;
+        self.skips = (2 * self.skips).clamp(1, SKIPS_MAX);
+        self.skips_left = self.skips;
+        false
+    }
+}
+
 /// The driver of a reactor's thread; it also sends the calls that a turn has collected.
 pub(crate) struct TurnDriver {
     pub(crate) sleeps: Sleeps,
     pub(crate) idle: Idle,
+    pub(crate) brief: BriefSpin,
     /// Set before the first task runs.
     pub(crate) here: Rc<OnceCell<Rc<Here>>>,
 }
@@ -371,6 +441,12 @@ impl Driver for TurnDriver {
             // looks at the driver, and the executor at its timers and at what others have sent. The
             // driver was never asked to sleep, so a wake-up makes no call of the system.
             Some(_) if self.idle == Idle::Spins => primitive::hint::spin_loop(),
+            // As above, for a short time.
+            Some(here)
+                if here.awaited.get() > 0 && self.brief.spins(here.replica.take_has_run()) =>
+            {
+                primitive::hint::spin_loop();
+            }
             Some(here) => {
                 let timeout = here.trackers.limit(timeout);
                 let timeout = here.replica.park(timeout);
@@ -388,5 +464,38 @@ impl Driver for TurnDriver {
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     fn sockets(&self) -> Option<rast_executor::io::Sockets> {
         self.sleeps.sockets()
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Passes until the spin sleeps.
+    fn passes(spin: &mut BriefSpin) -> u32 {
+        let mut passes = 0;
+        while spin.spins(false) {
+            passes += 1;
+        }
+        passes
+    }
+
+    #[test]
+    fn spins_in_vain_become_rare() {
+        let mut spin = BriefSpin::default();
+        let mut skipped = 0;
+        for skips in [1, 2, 4, 8, 16, 32, 64, 64] {
+            assert_eq!(passes(&mut spin), PASSES);
+            for _ in 0..skips {
+                assert_eq!(passes(&mut spin), 0);
+                skipped += 1;
+            }
+        }
+        assert_eq!(skipped, 191);
+        // A task that runs during a spin ends that.
+        assert!(spin.spins(false) && spin.spins(true));
+        assert_eq!(passes(&mut spin), PASSES - 1);
+        assert_eq!(passes(&mut spin), 0);
+        assert_eq!(passes(&mut spin), PASSES);
     }
 }

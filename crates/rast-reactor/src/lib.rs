@@ -70,6 +70,7 @@ extern crate alloc as std_alloc;
 
 mod error;
 mod line;
+mod nodes;
 mod origin;
 mod spawned;
 mod waker_id;
@@ -105,6 +106,7 @@ mod limiter;
 mod lock;
 mod random;
 mod retry;
+mod wait_graph;
 
 #[doc(hidden)]
 pub mod parts;
@@ -116,13 +118,14 @@ pub use error::{BuildError, CallError};
 pub use gate::{EnterError, Gate, GateClosed, Pass};
 pub use here::{spawn_local, spawn_local_named};
 pub use limiter::{InvalidRate, Limited, Limiter, TooLarge};
-pub use lock::{Deadlock, ExclusiveGuard, Lock, LockScope, SharedGuard};
+pub use lock::{ExclusiveGuard, Lock, SharedGuard};
 pub use pool::{Policy, Pool, PoolBuilder, PoolThread};
 pub use reactor::{Reactor, current};
 pub use reactors::{Builder, Reactors, Stopped};
 pub use retry::{Retry, retry};
 pub use spawned::{Call, Spawned};
 pub use timer::{Lane, LaneSleep, fire_at};
+pub use wait_graph::{Deadlock, LockScope};
 pub use watch::{SlowPoll, Unfinished};
 
 // The layers beneath: signatures here name their types, and one version serves all.

@@ -38,16 +38,30 @@ pub(crate) struct Line<T> {
 /// Waiters that were served or refused, to be woken once nothing is borrowed, because a waker is
 /// user code.
 #[must_use = "they are woken by `wake`"]
-pub(crate) struct Ended<T>(Vec<Rc<Waiter<T>>>);
+pub(crate) struct Ended<T> {
+    /// Nearly always there is one at most, which needs no allocation.
+    first: Option<Rc<Waiter<T>>>,
+    others: Vec<Rc<Waiter<T>>>,
+}
 
 impl<T> Ended<T> {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            first: None,
+            others: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, waiter: Rc<Waiter<T>>) {
+        match self.first {
+            None => self.first = Some(waiter),
+            Some(_) => self.others.push(waiter),
+        }
     }
 
     /// Wakes all of them, even if a waker panics.
     pub(crate) fn wake(self) {
-        for waiter in self.0 {
+        for waiter in self.first.into_iter().chain(self.others) {
             let waker = waiter.waker.borrow_mut().take();
             quietly(|| waker.into_iter().for_each(Waker::wake));
         }
@@ -106,7 +120,7 @@ impl<T> Line<T> {
             && let Some(waiter) = self.waiters.pop_front()
         {
             waiter.state.set(state);
-            ended.0.push(waiter);
+            ended.push(waiter);
         }
     }
 
@@ -223,7 +237,7 @@ mod tests {
         assert_eq!(last.state.get(), State::Served);
         assert!(line.is_empty() && line.first().is_none());
         line.serve(&mut ended);
-        assert_eq!(ended.0.len(), 1);
+        assert!(ended.first.is_some() && ended.others.is_empty());
         ended.wake();
     }
 }

@@ -13,7 +13,7 @@ use rast_executor::{LocalExecutor, RemoteSpawner};
 
 use crate::clock::{shared_clock, system_clock};
 use crate::error::BuildError;
-use crate::here::{self, Here, Idle, TurnDriver};
+use crate::here::{self, BriefSpin, Here, Idle, TurnDriver};
 use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
@@ -630,6 +630,7 @@ impl Start {
         let driver = TurnDriver {
             sleeps,
             idle,
+            brief: BriefSpin::default(),
             here: Rc::clone(&cell),
         };
         let executor = LocalExecutor::with_driver(Arc::clone(&clock), driver);

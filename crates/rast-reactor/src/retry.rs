@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use crate::lock::LockScope;
 use crate::random::{between, part};
+use crate::wait_graph::LockScope;
 
 /// How [`retry`](crate::retry) waits before it tries again.
 ///

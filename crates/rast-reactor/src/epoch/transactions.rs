@@ -5,9 +5,13 @@
 //!   └─ its epoch is the least     └─ the first of those that were not open for too long yet
 //! ```
 //!
-//! Opening and closing are a few plain stores. A transaction learns its task and its time when a
-//! poll ends that has left it open.
+//! Most transactions are closed before the next one is opened, and before the poll that opened them
+//! ends. So the newest one, `fresh`, is not linked: its epoch and its line are in cells, and its
+//! place, `spare`, is reserved. Opening and closing it are a few plain stores. It is linked when a
+//! further one is opened, or when the list is searched. A transaction learns its task and its time
+//! when a poll ends that has left it open.
 
+use core::cell::{Cell, RefCell};
 use core::panic::Location;
 use core::time::Duration;
 use std_alloc::vec::Vec;
@@ -34,6 +38,19 @@ struct Record {
 }
 
 pub(crate) struct Transactions {
+    /// The line of the newest transaction, if it is open and not linked.
+    fresh: Cell<Option<&'static Location<'static>>>,
+    /// The epoch of that transaction.
+    epoch: Cell<u64>,
+    /// The place of that transaction, and of the next one that is opened; neither linked nor free.
+    spare: Cell<u32>,
+    /// Whether one was linked since the last end of a poll: its task is then not noted.
+    is_unnoted: Cell<bool>,
+    linked: RefCell<Linked>,
+}
+
+/// The transactions in their order, except `fresh`.
+struct Linked {
     records: Vec<Record>,
     free: u32,
     oldest: u32,
@@ -65,7 +82,115 @@ pub(crate) struct Overdue {
 }
 
 impl Transactions {
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
+        Self {
+            fresh: Cell::new(None),
+            epoch: Cell::new(0),
+            spare: Cell::new(NONE),
+            is_unnoted: Cell::new(false),
+            linked: RefCell::new(Linked::new()),
+        }
+    }
+
+    /// Opens a transaction at `epoch`, which is not below those of the others; returns its place.
+    #[inline]
+    pub(crate) fn open(&self, epoch: u64, line: &'static Location<'static>) -> u32 {
+        if self.fresh.get().is_some() || self.spare.get() == NONE {
+            self.open_slow();
+        }
+        self.fresh.set(Some(line));
+        self.epoch.set(epoch);
+        self.spare.get()
+    }
+
+    /// Links the transaction that is fresh, and reserves a place.
+    #[cold]
+    fn open_slow(&self) {
+        let mut linked = self.linked.borrow_mut();
+        if let Some(line) = self.fresh.take() {
+            let place = self.spare.replace(NONE);
+            linked.link(place, self.epoch.get(), line);
+            self.is_unnoted.set(true);
+        }
+        if self.spare.get() == NONE {
+            self.spare.set(linked.reserve());
+        }
+    }
+
+    /// Closes the transaction of that place.
+    #[inline]
+    pub(crate) fn close(&self, place: u32) {
+        if place == self.spare.get() {
+            self.fresh.set(None);
+        } else {
+            self.close_slow(place);
+        }
+    }
+
+    #[cold]
+    fn close_slow(&self, place: u32) {
+        let is_large = {
+            let mut linked = self.linked.borrow_mut();
+            linked.close(place);
+            linked.newest == NONE && linked.records.len() > SMALL
+        };
+        if is_large && self.fresh.get().is_some() {
+            // Linked, so that its end frees the records.
+            self.open_slow();
+        } else if is_large {
+            self.linked.replace(Linked::new());
+            self.spare.set(NONE);
+        }
+    }
+
+    /// The epoch of the oldest one.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let fresh = self.fresh.get().map(|_| self.epoch.get());
+        self.linked.borrow().oldest().or(fresh)
+    }
+
+    /// Notes the task of those that its poll has left open.
+    #[inline]
+    pub(crate) fn left_open(&self, origin: &Origin, now: impl FnOnce() -> Instant) {
+        if self.fresh.get().is_some() || self.is_unnoted.get() {
+            self.left_open_slow(origin, now());
+        }
+    }
+
+    #[cold]
+    fn left_open_slow(&self, origin: &Origin, now: Instant) {
+        self.with_all(|all| all.left_open(Some(origin), now));
+        self.is_unnoted.set(false);
+    }
+
+    /// Returns `true` if one has not been reported.
+    pub(crate) fn has_unreported(&self) -> bool {
+        self.fresh.get().is_some() || self.linked.borrow().unreported != NONE
+    }
+
+    /// Returns how long until one is to be reported, zero if one is now; `None` if there is none to
+    /// report.
+    pub(crate) fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
+        self.with_all(|all| all.until_overdue(now, limit))
+    }
+
+    /// The next one that is open for longer than `limit`.
+    pub(crate) fn overdue(&self, now: Instant, limit: Duration) -> Option<Overdue> {
+        self.with_all(|all| all.overdue(now, limit))
+    }
+
+    /// Links the transaction that is fresh, and calls `f` with all.
+    fn with_all<R>(&self, f: impl FnOnce(&mut Linked) -> R) -> R {
+        if self.fresh.get().is_some() {
+            self.open_slow();
+        }
+        f(&mut self.linked.borrow_mut())
+    }
+}
+
+impl Linked {
+    const fn new() -> Self {
         Self {
             records: Vec::new(),
             free: NONE,
@@ -75,26 +200,33 @@ impl Transactions {
         }
     }
 
-    /// Opens a transaction at `epoch`, which is not below those of the others.
-    #[inline]
-    pub(crate) fn open(&mut self, epoch: u64, line: &'static Location<'static>) -> u32 {
-        let record = Record {
-            epoch,
-            line,
+    /// Returns a place for a record.
+    fn reserve(&mut self) -> u32 {
+        let place = self.free;
+        if let Some(record) = self.records.get(place as usize) {
+            self.free = record.newer;
+            return place;
+        }
+        let place = self.records.len() as u32;
+        assert!(place < NONE, "transactions: more than 2^32 are open");
+        self.records.push(Record {
+            epoch: 0,
+            line: Location::caller(),
             origin: None,
             since: None,
-            older: self.newest,
+            older: NONE,
             newer: NONE,
-        };
-        let at = self.free;
-        let at = match self.records.get_mut(at as usize) {
-            Some(place) => {
-                self.free = place.newer;
-                *place = record;
-                at
-            }
-            None => self.grow(record),
-        };
+        });
+        place
+    }
+
+    /// Adds the newest transaction, in a place that was reserved.
+    fn link(&mut self, at: u32, epoch: u64, line: &'static Location<'static>) {
+        let record = &mut self.records[at as usize];
+        record.epoch = epoch;
+        record.line = line;
+        record.older = self.newest;
+        record.newer = NONE;
         match self.records.get_mut(self.newest as usize) {
             Some(newest) => newest.newer = at,
             None => self.oldest = at,
@@ -103,25 +235,13 @@ impl Transactions {
         if self.unreported == NONE {
             self.unreported = at;
         }
-        at
     }
 
-    #[cold]
-    fn grow(&mut self, record: Record) -> u32 {
-        let at = self.records.len() as u32;
-        assert!(at < NONE, "transactions: more than 2^32 are open");
-        self.records.push(record);
-        at
-    }
-
-    #[inline]
-    pub(crate) fn close(&mut self, at: u32) {
+    fn close(&mut self, at: u32) {
         let record = &mut self.records[at as usize];
         let (older, newer) = (record.older, record.newer);
-        if record.since.is_some() {
-            record.since = None;
-            record.origin = None;
-        }
+        record.since = None;
+        record.origin = None;
         record.newer = self.free;
         self.free = at;
         match self.records.get_mut(older as usize) {
@@ -135,32 +255,15 @@ impl Transactions {
         if self.unreported == at {
             self.unreported = newer;
         }
-        if self.newest == NONE && self.records.len() > SMALL {
-            self.records = Vec::new();
-            self.free = NONE;
-        }
     }
 
-    /// The epoch of the oldest one.
-    #[inline]
-    pub(crate) fn oldest(&self) -> Option<u64> {
-        self.records
-            .get(self.oldest as usize)
-            .map(|oldest| oldest.epoch)
+    fn oldest(&self) -> Option<u64> {
+        let oldest = self.records.get(self.oldest as usize);
+        oldest.map(|oldest| oldest.epoch)
     }
 
-    /// Notes the task of those that its poll has left open.
-    #[inline]
-    pub(crate) fn left_open(&mut self, origin: &Origin, now: impl FnOnce() -> Instant) {
-        if let Some(newest) = self.records.get(self.newest as usize)
-            && newest.since.is_none()
-        {
-            self.left_open_slow(Some(origin), now());
-        }
-    }
-
-    #[cold]
-    fn left_open_slow(&mut self, origin: Option<&Origin>, now: Instant) {
+    /// Notes the task of those that have none, and since when they are open.
+    fn left_open(&mut self, origin: Option<&Origin>, now: Instant) {
         let mut at = self.newest;
         while let Some(record) = self.records.get_mut(at as usize)
             && record.since.is_none()
@@ -171,11 +274,6 @@ impl Transactions {
         }
     }
 
-    /// Returns `true` if one has not been reported.
-    pub(crate) fn has_unreported(&self) -> bool {
-        self.unreported != NONE
-    }
-
     /// The first one that has not been reported, and for how long it is open.
     fn unreported(&self, now: Instant) -> Option<(&Record, Duration)> {
         let record = self.records.get(self.unreported as usize)?;
@@ -184,9 +282,7 @@ impl Transactions {
         Some((record, open))
     }
 
-    /// Returns how long until one is to be reported, zero if one is now; `None` if there is none to
-    /// report.
-    pub(crate) fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
+    fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
         let (_, open) = self.unreported(now)?;
         // A nanosecond more, since a transaction of just the limit is none.
         let left = limit.checked_sub(open);
@@ -195,10 +291,9 @@ impl Transactions {
         }))
     }
 
-    /// The next one that is open for longer than `limit`.
-    pub(crate) fn overdue(&mut self, now: Instant, limit: Duration) -> Option<Overdue> {
+    fn overdue(&mut self, now: Instant, limit: Duration) -> Option<Overdue> {
         // Those that no task left open: a destructor has.
-        self.left_open_slow(None, now);
+        self.left_open(None, now);
         let (record, open) = self.unreported(now)?;
         if open <= limit {
             return None;
@@ -210,5 +305,65 @@ impl Transactions {
         };
         self.unreported = record.newer;
         Some(overdue)
+    }
+}
+
+#[cfg(all(test, not(any(rast_loom, rast_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin {
+            name: None,
+            line: Location::caller(),
+        }
+    }
+
+    #[test]
+    fn one_that_is_left_open_has_the_task_of_its_poll_whatever_was_closed_since() {
+        let all = Transactions::new();
+        let (one, other) = (origin(), origin());
+        let left = all.open(1, Location::caller());
+        let closed = all.open(1, Location::caller());
+        all.close(closed);
+        all.left_open(&one, || Instant::from_nanos(10));
+        let second = all.open(2, Location::caller());
+        all.left_open(&other, || Instant::from_nanos(20));
+        // The end of a further poll changes neither.
+        all.left_open(&one, || unreachable!("all are noted"));
+        let now = Instant::from_nanos(100);
+        for (open, line) in [(90, one.line), (80, other.line)] {
+            let overdue = all.overdue(now, Duration::from_nanos(50)).unwrap();
+            assert_eq!(overdue.open, Duration::from_nanos(open));
+            assert!(core::ptr::eq(overdue.origin.unwrap().line, line));
+        }
+        assert!(all.overdue(now, Duration::ZERO).is_none());
+        assert_eq!(all.oldest(), Some(1));
+        all.close(left);
+        assert_eq!(all.oldest(), Some(2));
+        all.close(second);
+        assert!(all.oldest().is_none() && !all.has_unreported());
+    }
+
+    #[test]
+    fn records_are_freed_whichever_is_closed_last() {
+        for closes_newest_last in [true, false] {
+            let all = Transactions::new();
+            let mut open: Vec<_> = (0..2 * SMALL as u64)
+                .map(|epoch| all.open(epoch, Location::caller()))
+                .collect();
+            if !closes_newest_last {
+                open.reverse();
+            }
+            assert_eq!(all.oldest(), Some(0));
+            for place in open {
+                all.close(place);
+            }
+            assert_eq!(all.oldest(), None);
+            assert_eq!(all.linked.borrow().records.capacity(), 0);
+            let again = all.open(5, Location::caller());
+            assert_eq!(all.oldest(), Some(5));
+            all.close(again);
+        }
     }
 }

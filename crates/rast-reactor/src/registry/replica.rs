@@ -84,9 +84,11 @@ pub(crate) struct Replica {
     /// The epoch of `reader`.
     epoch: Cell<u64>,
     phase: Cell<Phase>,
+    /// A task was polled since [`take_has_run`](Self::take_has_run).
+    has_run: Cell<bool>,
     /// The oldest epoch for which tables keep old versions, if they keep any.
     past: Cell<Option<u64>>,
-    open: RefCell<Transactions>,
+    open: Transactions,
     reader: RefCell<Reader<Log>>,
     pub(super) owned: Option<Rc<Owned>>,
 }
@@ -122,8 +124,8 @@ pub(super) fn with_current<R>(f: impl FnOnce(Option<&Rc<Replica>>) -> R) -> R {
 pub(crate) fn polled(origin: &Origin) {
     with_current(|replica| {
         if let Some(replica) = replica {
-            let mut open = replica.open.borrow_mut();
-            open.left_open(origin, || replica.clock.now());
+            replica.has_run.set(true);
+            replica.open.left_open(origin, || replica.clock.now());
         }
     });
 }
@@ -143,8 +145,9 @@ impl Replica {
             types: types.into(),
             epoch: Cell::new(0),
             phase: Cell::new(Phase::Runs),
+            has_run: Cell::new(false),
             past: Cell::new(None),
-            open: RefCell::new(Transactions::new()),
+            open: Transactions::new(),
             reader: RefCell::new(reader),
             owned: owned.map(Rc::new),
             shared,
@@ -163,6 +166,11 @@ impl Replica {
         CURRENT.with(|current| current.set(Rc::as_ptr(self)));
         let _leave = Leave;
         f()
+    }
+
+    /// Returns `true` if a task was polled since the last call.
+    pub(crate) fn take_has_run(&self) -> bool {
+        self.has_run.replace(false)
     }
 
     /// Stores the waker with which others wake this reactor.
@@ -196,7 +204,7 @@ impl Replica {
             self.open_slow();
         }
         let epoch = self.epoch.get();
-        (self.open.borrow_mut().open(epoch, line), epoch)
+        (self.open.open(epoch, line), epoch)
     }
 
     #[cold]
@@ -212,12 +220,12 @@ impl Replica {
 
     #[inline]
     pub(super) fn close(&self, place: u32) {
-        self.open.borrow_mut().close(place);
+        self.open.close(place);
     }
 
     /// Applies new commits, and publishes how far it is. No user code runs.
     pub(super) fn follow(&self) {
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         let mut reader = self.reader.borrow_mut();
         let is_read = oldest.is_some();
         let is_new = reader.follow(is_read, |epoch, log| {
@@ -243,7 +251,7 @@ impl Replica {
     /// Once a turn, between polls.
     pub(crate) fn turn(&self) {
         self.follow();
-        if self.open.borrow().has_unreported() {
+        if self.open.has_unreported() {
             self.report();
         }
         if let Some(owned) = &self.owned {
@@ -256,7 +264,7 @@ impl Replica {
     fn report(&self) {
         loop {
             let now = self.clock.now();
-            let overdue = self.open.borrow_mut().overdue(now, self.shared.limit);
+            let overdue = self.open.overdue(now, self.shared.limit);
             let Some(overdue) = overdue else {
                 return;
             };
@@ -286,16 +294,15 @@ impl Replica {
     pub(crate) fn park(&self, timeout: Option<Duration>) -> Option<Duration> {
         self.follow();
         let until_report = {
-            let open = self.open.borrow();
-            let is_open = open.has_unreported();
-            is_open.then(|| open.until_overdue(self.clock.now(), self.shared.limit))
+            let is_open = self.open.has_unreported();
+            is_open.then(|| self.open.until_overdue(self.clock.now(), self.shared.limit))
         };
         let until_report = until_report.flatten();
         if until_report == Some(Duration::ZERO) {
             return until_report;
         }
         let waits = self.owned.as_ref().is_some_and(|owned| owned.begin_wait());
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         if !self.reader.borrow_mut().park(oldest, wake) {
             self.awake();
@@ -319,7 +326,7 @@ impl Replica {
             return;
         }
         self.phase.set(Phase::Runs);
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         self.reader.borrow_mut().unpark(oldest);
         self.awake();
     }
@@ -334,7 +341,7 @@ impl Replica {
     /// Called at the end of the reactor; see rule 2.
     pub(crate) fn leave(&self) {
         self.phase.set(Phase::Left);
-        let oldest = self.open.borrow().oldest();
+        let oldest = self.open.oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         self.reader.borrow_mut().leave(oldest, wake);
     }

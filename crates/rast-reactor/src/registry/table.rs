@@ -342,7 +342,9 @@ impl<T: Resource> Table<T> {
     /// # Safety
     ///
     /// A transaction of `epoch` is open on this reactor during the call.
-    #[inline]
+    // Always: where it was called, a read took 14.7 ns, and 11.0 inlined (`bench reactor --only
+    // "read by key"`, 2 cores, 2026-11-28).
+    #[inline(always)]
     pub(super) unsafe fn find<Q>(&self, key: &Q, epoch: u64) -> Option<(Id<T>, NonNull<T>)>
     where
         T::Key: Borrow<Q>,
@@ -350,21 +352,19 @@ impl<T: Resource> Table<T> {
     {
         let hash = self.hash(key);
         // The first key with the hash is nearly always the right one, and no commit came since.
-        let (first, is_new) = self.with(|state| (state.named(hash).next(), state.changed <= epoch));
-        let Some(first) = first else {
-            if is_new {
-                return None;
+        let first = self.with(|state| {
+            let named = state.keys.find(hash, |named| named.hash == hash)?;
+            let (key, id) = named.candidate();
+            Some((key, id, state.get(id, epoch)))
+        });
+        match first {
+            // SAFETY: by the caller; a key in `keys` was not removed before the transaction began.
+            Some((named, id, Some(value))) if unsafe { Self::is_key(named, key) } => {
+                Some((id, value))
             }
+            None if self.with(|state| state.changed <= epoch) => None,
             // SAFETY: by the caller.
-            return unsafe { self.find_slow(hash, key, epoch) };
-        };
-        // SAFETY: by the caller; a key in `keys` was not removed before the transaction began.
-        match unsafe { self.compare(first, key, epoch) } {
-            None => {
-                // SAFETY: by the caller.
-                unsafe { self.find_slow(hash, key, epoch) }
-            }
-            found => found,
+            _ => unsafe { self.find_slow(hash, key, epoch) },
         }
     }
 
@@ -384,26 +384,22 @@ impl<T: Resource> Table<T> {
             now.chain(state.once_named(hash, epoch)).collect()
         });
         let mut candidates = candidates.into_iter();
-        candidates.find_map(|candidate| {
+        candidates.find_map(|(named, id)| {
             // SAFETY: by the caller; these keys are in the table, or were removed after the
             // transaction began.
-            unsafe { self.compare(candidate, key, epoch) }
+            let is_key = unsafe { Self::is_key(named, key) };
+            Some((id, self.get(id, epoch).filter(|_| is_key)?))
         })
     }
 
-    /// The resource of a candidate, if it has this key and the transaction sees it.
+    /// Returns `true` if a candidate has this key.
     ///
     /// # Safety
     ///
-    /// As for `find`; the transaction began before the commit that removed the candidate, if one
-    /// did.
+    /// A transaction is open on this reactor that began before the commit that removed the
+    /// candidate, if one did.
     #[inline(always)]
-    unsafe fn compare<Q>(
-        &self,
-        (named, id): Candidate<T>,
-        key: &Q,
-        epoch: u64,
-    ) -> Option<(Id<T>, NonNull<T>)>
+    unsafe fn is_key<Q>(named: *const Key<T::Key>, key: &Q) -> bool
     where
         T::Key: Borrow<Q>,
         Q: Eq + ?Sized,
@@ -411,10 +407,7 @@ impl<T: Resource> Table<T> {
         // SAFETY: as the caller promises, the removal of the key, if there is one, has not passed
         // this reactor, and so the owner keeps the key.
         let named = unsafe { &*named };
-        if named.key.borrow() != key {
-            return None;
-        }
-        Some((id, self.get(id, epoch)?))
+        named.key.borrow() == key
     }
 
     /// The indices at which a transaction of `epoch` may see a resource.
