@@ -23,6 +23,7 @@ mod load;
 #[allow(dead_code)]
 mod route;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,8 +53,12 @@ fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
                 })
             })
             .collect();
-        watch(&board);
+        let watched = catch_unwind(AssertUnwindSafe(|| watch(&board)));
         board.stop.store(true, Ordering::Relaxed);
+        if let Err(payload) = watched {
+            // The scope joins the clients.
+            resume_unwind(payload);
+        }
         for client in clients {
             let replies = client.join().expect("a client ends");
             assert!(replies.expect("one right reply for each request, in order") > 0);
@@ -66,12 +71,13 @@ fn a_skewed_load_moves_partitions_while_clients_run() {
     let _alone = alone();
     let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
     with_load(&kv, false, |board| {
-        let mut shifted = 0;
+        let (mut shifted, mut stays) = (0, 10);
         until("partitions move", || {
-            // Every few epochs other keys are the hot ones.
+            // After some epochs other keys are the hot ones. They stay hot for longer each time,
+            // because on a busy machine an epoch sees few requests.
             let epoch = kv.figure("epoch");
-            if epoch >= shifted + 10 {
-                shifted = epoch;
+            if epoch >= shifted + stays {
+                (shifted, stays) = (epoch, 2 * stays);
                 board.shift.fetch_add(1237, Ordering::Relaxed);
             }
             kv.figure("partitions_moved") >= 3
