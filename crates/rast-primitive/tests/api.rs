@@ -629,7 +629,9 @@ fn a_link_leads_to_the_node_that_is_at_its_address() {
         // SAFETY: 1, 2. A chain of one node, which lives to the end of the test.
         unsafe { stack.push(node, node) };
     };
-    let stack: &LinkStack<Node> = Box::leak(Box::default());
+    let owned: *mut LinkStack<Node> = Box::into_raw(Box::default());
+    // SAFETY: it is freed at the end, after its last use.
+    let stack: &LinkStack<Node> = unsafe { &*owned };
     let place = Box::into_raw(Box::new(node(1)));
     push(stack, place);
     MEANWHILE.set(Some(Box::new(move || {
@@ -655,4 +657,6 @@ fn a_link_leads_to_the_node_that_is_at_its_address() {
         // SAFETY: both are boxes, and not used any more.
         drop(unsafe { Box::from_raw(node) });
     }
+    // SAFETY: it is a box, and not used any more.
+    drop(unsafe { Box::from_raw(owned) });
 }
