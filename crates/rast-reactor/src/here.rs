@@ -42,6 +42,8 @@ pub(crate) struct Here {
     is_dirty: Cell<bool>,
     /// Number of calls to other reactors whose results are awaited.
     awaited: Cell<usize>,
+    /// An awaited call has ended since the last look at this.
+    has_ended: Cell<bool>,
     jobs: RefCell<Vec<pool::Entry>>,
     pub(crate) trackers: Rc<Trackers>,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
@@ -73,11 +75,12 @@ impl Drop for Credit {
 }
 
 /// A call that is awaited.
-pub(crate) struct Awaited<'a>(&'a Cell<usize>);
+pub(crate) struct Awaited<'a>(&'a Here);
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.awaited.set(self.0.awaited.get() - 1);
+        self.0.has_ended.set(true);
     }
 }
 
@@ -191,6 +194,7 @@ impl Here {
             lanes: (0..shared.seats.len()).map(lane).collect(),
             is_dirty: Cell::new(false),
             awaited: Cell::new(0),
+            has_ended: Cell::new(false),
             jobs: RefCell::new(Vec::new()),
             trackers: Rc::new(Trackers::new(Arc::clone(&shared.watch.clock))),
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
@@ -232,7 +236,7 @@ impl Here {
     /// Counts a call as awaited until the returned value is dropped.
     pub(crate) fn awaits(&self) -> Awaited<'_> {
         self.awaited.set(self.awaited.get() + 1);
-        Awaited(&self.awaited)
+        Awaited(self)
     }
 
     /// Adds a job to the turn.
@@ -360,9 +364,10 @@ pub(crate) enum Idle {
     Spins,
 }
 
-/// Number of passes of the executor without a task, while a call is awaited, before the reactor
-/// sleeps. `bench reactor --only "both busy"` (2 cores, 2026-11-28): 890 ns a call without a pass,
-/// 276 ns with 200. The same loop in a program of its own: 950 ns with 64 passes, 280 ns with 400.
+/// Number of passes of the executor without a ready task, while a call is awaited and none ends,
+/// before the reactor sleeps.
+/// `bench reactor --only "both busy"` (2 cores, 2026-11-28): 890 ns a call without a pass, 276 ns
+/// with 200. The same loop in a program of its own: 950 ns with 64 passes, 280 ns with 400.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 const PASSES: u32 = 200;
 // The models explore each pass.
@@ -387,10 +392,10 @@ pub(crate) struct BriefSpin {
 }
 
 impl BriefSpin {
-    /// Called before a sleep; `has_run` is `true` if a task has run since the last call. Returns
-    /// `true` if the reactor spins.
-    fn spins(&mut self, has_run: bool) -> bool {
-        if has_run {
+    /// Called before a sleep; `has_ended` is `true` if an awaited call has ended since the last
+    /// time. Returns `true` if the reactor spins.
+    fn spins(&mut self, has_ended: bool) -> bool {
+        if has_ended {
             if self.passes > 0 {
                 self.skips = 0;
             }
@@ -443,7 +448,7 @@ impl Driver for TurnDriver {
             Some(_) if self.idle == Idle::Spins => primitive::hint::spin_loop(),
             // As above, for a short time.
             Some(here)
-                if here.awaited.get() > 0 && self.brief.spins(here.replica.take_has_run()) =>
+                if here.awaited.get() > 0 && self.brief.spins(here.has_ended.replace(false)) =>
             {
                 primitive::hint::spin_loop();
             }
@@ -492,7 +497,7 @@ mod tests {
             }
         }
         assert_eq!(skipped, 191);
-        // A task that runs during a spin ends that.
+        // A call that ends during a spin ends that.
         assert!(spin.spins(false) && spin.spins(true));
         assert_eq!(passes(&mut spin), PASSES - 1);
         assert_eq!(passes(&mut spin), 0);

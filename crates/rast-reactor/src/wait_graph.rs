@@ -405,7 +405,8 @@ impl core::error::Error for Deadlock {}
 /// Make one for each request. A guard that is passed to another request still counts for the scope
 /// that acquired it.
 ///
-/// Cost: a few loads and stores, and no allocation while the thread has a [`Lock`](crate::Lock).
+/// Cost: a few loads and stores. A thread with a [`Lock`](crate::Lock) keeps a table of its scopes;
+/// this allocates if it grows, and keeps its memory until no scope is left.
 pub struct LockScope {
     graph: Rc<Graph>,
     pub(crate) node: NodeId,

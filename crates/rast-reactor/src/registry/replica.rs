@@ -84,8 +84,6 @@ pub(crate) struct Replica {
     /// The epoch of `reader`.
     epoch: Cell<u64>,
     phase: Cell<Phase>,
-    /// A task was polled since [`take_has_run`](Self::take_has_run).
-    has_run: Cell<bool>,
     /// The oldest epoch for which tables keep old versions, if they keep any.
     past: Cell<Option<u64>>,
     open: Transactions,
@@ -124,7 +122,6 @@ pub(super) fn with_current<R>(f: impl FnOnce(Option<&Rc<Replica>>) -> R) -> R {
 pub(crate) fn polled(origin: &Origin) {
     with_current(|replica| {
         if let Some(replica) = replica {
-            replica.has_run.set(true);
             replica.open.left_open(origin, || replica.clock.now());
         }
     });
@@ -145,7 +142,6 @@ impl Replica {
             types: types.into(),
             epoch: Cell::new(0),
             phase: Cell::new(Phase::Runs),
-            has_run: Cell::new(false),
             past: Cell::new(None),
             open: Transactions::new(),
             reader: RefCell::new(reader),
@@ -166,11 +162,6 @@ impl Replica {
         CURRENT.with(|current| current.set(Rc::as_ptr(self)));
         let _leave = Leave;
         f()
-    }
-
-    /// Returns `true` if a task was polled since the last call.
-    pub(crate) fn take_has_run(&self) -> bool {
-        self.has_run.replace(false)
     }
 
     /// Stores the waker with which others wake this reactor.
