@@ -49,6 +49,7 @@ const fn step(name: &'static str, run: fn() -> Result<Outcome>) -> Step {
         dirs: Dirs {
             alone: &[],
             shared: &[],
+            is_single: false,
         },
     }
 }
@@ -72,20 +73,27 @@ impl Step {
 
     /// It builds in these target directories.
     const fn builds(self, alone: &'static [&'static str]) -> Step {
-        let shared = self.dirs.shared;
-        Step {
-            dirs: Dirs { alone, shared },
-            ..self
-        }
+        let dirs = Dirs { alone, ..self.dirs };
+        Step { dirs, ..self }
     }
 
     /// It uses what is built in these.
     const fn uses(self, shared: &'static [&'static str]) -> Step {
-        let alone = self.dirs.alone;
-        Step {
-            dirs: Dirs { alone, shared },
-            ..self
-        }
+        let dirs = Dirs {
+            shared,
+            ..self.dirs
+        };
+        Step { dirs, ..self }
+    }
+
+    /// It runs beside no other step: some of its tests wait for what a server does under load, and
+    /// compilers beside them starve it.
+    const fn single(self) -> Step {
+        let dirs = Dirs {
+            is_single: true,
+            ..self.dirs
+        };
+        Step { dirs, ..self }
     }
 }
 
@@ -101,7 +109,10 @@ const STEPS: &[Step] = &[
     step("layers", || checked("layers", layers::command(&[]))).quick(),
     step("tidy", || checked("tidy", tidy::command(&[]))).quick(),
     step("build", steps::build).quick().builds(&["debug"]),
-    step("tests", steps::tests).quick().uses(&["debug"]),
+    step("tests", steps::tests)
+        .quick()
+        .uses(&["debug"])
+        .single(),
     step("doc tests", steps::doc_tests).quick().uses(&["debug"]),
     step("plain doc tests", steps::plain_doc_tests).uses(&["debug"]),
     step("examples", steps::examples).builds(&["release"]),

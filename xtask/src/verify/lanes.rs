@@ -14,13 +14,15 @@ pub(super) struct Dirs {
     /// Those from which the step only takes what is built there already. Other steps that do the
     /// same may run meanwhile.
     pub(super) shared: &'static [&'static str],
+    /// No other step runs meanwhile, whatever its directories.
+    pub(super) is_single: bool,
 }
 
 impl Dirs {
     /// Whether a step with these may not run beside one with `other`.
     fn meet(&self, other: &Dirs) -> bool {
         let alone = |a: &Dirs, b: &Dirs| a.alone.iter().any(|dir| b.has(dir));
-        alone(self, other) || alone(other, self)
+        self.is_single || other.is_single || alone(self, other) || alone(other, self)
     }
 
     /// Whether a step with these uses `dir`.
@@ -90,6 +92,7 @@ mod tests {
         Dirs {
             alone: dirs,
             shared: &[],
+            is_single: false,
         }
     }
 
@@ -97,6 +100,7 @@ mod tests {
         Dirs {
             alone: &[],
             shared: dirs,
+            is_single: false,
         }
     }
 
@@ -115,6 +119,14 @@ mod tests {
         assert_eq!(next(&steps, &[3, 4], &[2]), None);
         assert_eq!(next(&steps, &[2, 4], &[3]), Some(1));
         assert_eq!(next(&[alone(&[]), alone(&[])], &[1], &[0]), Some(0));
+        let single = Dirs {
+            is_single: true,
+            ..Dirs::default()
+        };
+        let steps = [single, alone(&["a"])];
+        assert_eq!(next(&steps, &[0], &[1]), None);
+        assert_eq!(next(&steps, &[1], &[0]), None);
+        assert_eq!(next(&steps, &[0, 1], &[]), Some(0));
     }
 
     #[test]
