@@ -74,6 +74,7 @@ mod nodes;
 mod origin;
 mod spawned;
 mod waker_id;
+mod waker_list;
 
 mod clock;
 mod credit;
