@@ -72,6 +72,7 @@ mod error;
 mod line;
 mod nodes;
 mod origin;
+mod quiet;
 mod spawned;
 mod waker_id;
 mod waker_list;
