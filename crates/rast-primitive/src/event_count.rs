@@ -274,8 +274,7 @@ impl EventCount {
     /// until `deadline` at the latest if there is one. Returns `None` if the last attempt, after
     /// the deadline, failed too. Blocking, bounded by `deadline`.
     ///
-    /// This is the loop of an operation that may have to wait: `attempt` is the operation that does
-    /// not wait.
+    /// It makes a blocking operation, such as `pop`, of a non-blocking one, which is `attempt`.
     ///
     /// # Examples
     ///

@@ -62,8 +62,8 @@
 //! # Guarantees
 //!
 //! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a thread wrote before
-//!   it woke another happens-before the wake-up's return there. The argument is in each module's
-//!   source; `docs/verification.md` lists the models that fail without each ordering.
+//!   it woke another thread happens-before the return of that thread's wait. The argument is in
+//!   each module's source; `docs/verification.md` lists the models that fail without each ordering.
 //! - Only fences are sequentially consistent, because loom models no other such operation.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
