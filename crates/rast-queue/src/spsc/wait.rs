@@ -9,7 +9,7 @@
 //!
 //! | the wait | the next one comes when the head has moved by |
 //! | --- | --- |
-//! | brought 16 items in one of its steps | 64 items, at the next such look |
+//! | brought 16 items in one of its steps | 64 items, at the next such check |
 //! | did not: the producer is slow, gone, or on this thread | twice as many items as last time, 65,536 at most |
 //!
 //! So a stream for which waits do not pay has ten waits of one step, and then one in 65,536 items.
