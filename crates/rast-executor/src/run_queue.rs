@@ -10,8 +10,8 @@
 //!
 //! The lists under a lock of the original RAST design are kept, because they need no bound and no
 //! overflow queue. An entry is linked through the task's header, so a push allocates nothing. A
-//! worker whose task yields queues it and takes the next one under one lock. New are the slot, the
-//! steal of half a list, and the length that is loaded without the lock. The rows `lists` of the
+//! worker whose task yields queues it and takes the next one under one lock. The slot, the steal of
+//! half a list, and the length that is loaded without the lock are new. The rows `lists` of the
 //! bench compare with the original form, which has none of these.
 use core::ptr::{self, NonNull};
 

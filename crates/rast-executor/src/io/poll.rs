@@ -1,4 +1,4 @@
-//! The readiness poll as what the thread of a `LocalExecutor` sleeps in.
+//! A driver by which the thread of a `LocalExecutor` sleeps in the readiness poll.
 
 use core::fmt;
 use core::task::Waker;

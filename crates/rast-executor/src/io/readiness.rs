@@ -12,13 +12,13 @@
 //!    direction is not ready any more. If its operation has a result, or it is dropped, it wakes
 //!    the next future, unless the direction is not ready.
 //!
-//! By 1 and 2, a future in the list of a direction that is ready implies a holder, and by 3 the
-//! wake-up passes on until the list is empty or an operation would block.
+//! By 1 and 2, if a direction is ready while a future is in its list, another future holds the
+//! wake-up. By 3 the wake-up passes on until the list is empty or an operation would block.
 //!
 //! An edge that reports an end or an error wakes all futures, because all of them find it.
 //!
 //! A caller of a poll method (`poll_read` of a trait) has no future here that could pass a wake-up
-//! on. It is beside the list, one for each direction, and every edge wakes it.
+//! on. It is stored beside the list, one for each direction, and every edge wakes it.
 //!
 //! A future that holds a wake-up and is neither polled nor dropped keeps it. The next edge wakes
 //! another future.
