@@ -83,9 +83,6 @@
 //!   [`TaggedPtr`]; its tests run in all three:
 //!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
 //!
-//! `tests/loom.rs` does not require `rast_loom`: the same scenarios run under shuttle, and without
-//! either as a stress test.
-//!
 //! # Platforms
 //!
 //! Every target of std, or of `core` with pointer-wide atomics. If the target has no 64-bit atomics
