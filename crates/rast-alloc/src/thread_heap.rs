@@ -213,9 +213,6 @@ impl ThreadHeap {
     /// The slow path of a call that found the list of `class` full, or an invalid mark of the
     /// block.
     ///
-    /// The block is the first argument, as in the fast path, so that the fast path need not move
-    /// it.
-    ///
     /// # Safety
     ///
     /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller, which
