@@ -1,8 +1,7 @@
 //! The readiness of a socket, and the tasks that wait for it.
 //!
 //! An edge of one direction wakes one of the futures that wait for it, the one that has waited
-//! longest. If a woken future is served and the direction is still ready, it wakes the next one. So
-//! n futures that wait cost two polls per result, not n.
+//! longest.
 //!
 //! Rules, under the lock of the socket:
 //!
@@ -19,9 +18,6 @@
 //!
 //! A caller of a poll method (`poll_read` of a trait) has no future here that could pass a wake-up
 //! on. It is stored beside the list, one for each direction, and every edge wakes it.
-//!
-//! A future that holds a wake-up and is neither polled nor dropped keeps it. The next edge wakes
-//! another future.
 
 use core::task::Waker;
 use std_alloc::collections::VecDeque;
