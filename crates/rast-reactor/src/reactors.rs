@@ -61,7 +61,7 @@ struct Begun {
 
 /// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
 ///
-/// Dropping it stops them without a grace.
+/// Dropping it stops them without a grace period.
 ///
 /// # Examples
 ///

@@ -20,7 +20,6 @@
 //!
 //! Where the kernel has no such program, all reactors accept from one socket, and a reactor that is
 //! turned away does not accept.
-//!
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
