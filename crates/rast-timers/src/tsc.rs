@@ -13,8 +13,8 @@
 //! because no thread read for long or the anchoring reader was preempted, readers read the
 //! reference and mark the word. The next segment then runs along the upper edge of its interval, at
 //! or above every value that the reference has shown. Readers also read the reference for the first
-//! microseconds, while the rate is unknown, and while the counter is left: not used, because it and
-//! the reference diverged.
+//! microseconds, while the rate is unknown, and while the clock has left the counter, that is, does
+//! not use it because it and the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -84,8 +84,9 @@ pub enum TscStatus {
 ///
 /// # The bound
 ///
-/// The interval contains what the reference showed at some moment during the call. Its half width
-/// is half a bracket (some 25 ns), the step of the counter, and the age of the anchor times the
+/// The interval contains what the reference showed at some moment during the call. An *anchor*
+/// reads the reference between two readings of the counter. The half width is the sum of half the
+/// distance of these two (some 25 ns), the step of the counter, and the age of the anchor times the
 /// uncertainty of the rate. With the default configuration it is up to 0.6 µs, 0.3 µs on average,
 /// while the clock is read at least some thousand times per second.
 ///
@@ -102,8 +103,8 @@ pub enum TscStatus {
 ///
 /// When the clock leaves the counter, it does not jump: it continues from what it has shown. If
 /// that is ahead of the reference, because the counter was, the clock runs at half the rate of the
-/// reference until it is not, and [`interval`](Self::interval) extends from the reference to what
-/// the clock shows. Three cases:
+/// reference until the reference has caught up, and [`interval`](Self::interval) extends from the
+/// reference to what the clock shows. Three cases:
 ///
 /// - The count is still in the current segment. Then what the clock has shown is known exactly.
 /// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
@@ -114,9 +115,9 @@ pub enum TscStatus {
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
 /// against the reference for a second: after a slew of the system's time, or when a machine has
-/// woken up. Each time it is left again soon, this time doubles, up to 64 s. It needs readers, at
-/// least eight readings per second; [`resume`](Self::resume) does it at once, and is the only way
-/// back for the other reasons.
+/// woken up. Each time it is left again soon, this time doubles, up to 64 s. The comparison needs
+/// at least eight readings per second. [`resume`](Self::resume) uses the counter again at once, and
+/// is the only way back for the other reasons.
 ///
 /// # Monotonicity
 ///
@@ -259,7 +260,6 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
 
     /// Returns two instants between which the reference was at some moment during the call;
     /// [`now`](Clock::now) lies between them too.
-    /// too.
     ///
     /// Costs some nanoseconds more than `now`, because the counter is read in
     /// order.

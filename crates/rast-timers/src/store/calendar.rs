@@ -1,10 +1,10 @@
 //! A cancellable deadline store with constant costs: a radix calendar.
 //!
-//! Source: the timer trackers of RAST's reactor, and the radix heap (Ahuja, Mehlhorn, Orlin and
-//! Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six bits. A
-//! value is in the list of the highest digit in which its deadline differs from the cursor. When
-//! the cursor comes near a list, the list is split: its entries move to the lane (the sorted list
-//! of the next values) or to lists of lower levels.
+//! Source: the timer trackers of the original RAST design, and the radix heap (Ahuja, Mehlhorn,
+//! Orlin and Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six
+//! bits. A value is in the list of the highest digit in which its deadline differs from the cursor.
+//! When the cursor comes near a list, the list is split: its entries move to the lane (the sorted
+//! list of the next values) or to lists of lower levels.
 //!
 //! Changes: a list is split a few entries at a time and ahead of its time, so that no call works
 //! long; short lists are never split; runs that are already in order move only once.

@@ -1,9 +1,9 @@
 //! A deadline store for values that fire and are hardly ever cancelled: a 4-ary heap whose keys are
 //! stored apart from the values.
 //!
-//! Source: the binary heaps of RAST's reactor for timers that cannot be cancelled. Changes: four
-//! children per node, and cancellation. A cancelled value's key stays in the heap and is removed
-//! later, together with many others.
+//! Source: the original RAST design's binary heaps for timers that cannot be cancelled. Changes:
+//! four children per node, and cancellation. A cancelled value's key stays in the heap and is
+//! removed later, together with many others.
 //!
 //! 1. A cancelled value keeps its key and its slot until its deadline or the next purge.
 //! 2. A cancel that leaves more cancelled keys than the number of values plus `SPARE` purges the
