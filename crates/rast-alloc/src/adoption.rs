@@ -10,7 +10,7 @@
 //!
 //! A heap on the stack is only an offer: the thread that pops it must claim the heap's mailbox. So
 //! a heap that is in use may be offered. But each heap that no thread holds must be offered, except
-//! one that its idle thread has parked (rule 3):
+//! one that its idle thread has parked (rule 3). Rules:
 //!
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.

@@ -559,8 +559,7 @@ impl Arena {
     /// Frees a block of `class` whose list is full.
     ///
     /// If the spare list is full too, the block goes directly to its slab: it is in the cache,
-    /// unlike the listed blocks. The block is the first argument, as in the fast path, so that the
-    /// fast path need not move it.
+    /// unlike the listed blocks.
     ///
     /// # Safety
     ///
