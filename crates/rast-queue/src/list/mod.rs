@@ -4,9 +4,9 @@
 //! It is algorithm 2.4 of the original RAST design, with its faults corrected;
 //! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node has
 //! no item. A push stores its item there and then links a new node behind it; a thread that arrives
-//! in between links a node itself. The head and the tail each count the references that they gave
-//! out, and add this count to a node when they leave it. The design calls these counts
-//! multi-counters.
+//! in between links a node itself. The head and the tail are words that each count the references
+//! that they gave out, and add this count to a node when they leave it. The design calls these
+//! counts multi-counters.
 //!
 //! What we changed:
 //! - An item is written once and stays in its node until the node is freed.

@@ -24,7 +24,7 @@ use crate::primitive::panics::drop_each;
 /// assert!(consumer.is_finished());
 /// ```
 ///
-/// There is one:
+/// There is only one:
 ///
 /// ```compile_fail
 /// fn clone<T: Clone>(_: T) {}

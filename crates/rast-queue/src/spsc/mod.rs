@@ -25,7 +25,7 @@
 //! | --- | --- | --- | --- |
 //! | header `tail` | producer | consumer | after the slots before it are written |
 //! | header `head` | consumer | producer | after the slots before it are moved out |
-//! | header `gone` | each half, once | both | when the half is dropped, last |
+//! | header `gone` | each half, once | both | as the last act of a half |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the true index; it is ahead of the published one inside a batch or chunk |
 //! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word; `limit` is that value plus the capacity |
 //! | `Consumer::pause_due`, `pace` | consumer | consumer | when a `pop` finds the ring empty |
