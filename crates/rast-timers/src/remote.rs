@@ -31,9 +31,6 @@
 //! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
 //!    cancelled, or dropped with the owner.
 //!
-//! The owner may cancel, too, and then gets the value.
-//!
-//! There is no lock here; arm and cancel are as lock-free as the queue.
 
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -25,9 +25,9 @@ const SPARE: usize = 64;
 /// without links for a cancel.
 ///
 /// A cancelled value leaves at once; its key and slot, some 30 bytes, stay until its deadline, or
-/// until a cancel leaves more than the number of values plus 64 of them. That cancel removes all of
-/// them, in O(n). So values that are mostly cancelled, or cancelled long before their deadlines,
-/// belong in a [`CalendarStore`](super::CalendarStore).
+/// until a cancel leaves more cancelled keys than the number of values plus 64. That cancel removes
+/// all of these keys, in O(n). So values that are mostly cancelled, or cancelled long before their
+/// deadlines, belong in a [`CalendarStore`](super::CalendarStore).
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is exact while no cancelled key is in the heap,
 /// otherwise a lower bound. `reschedule` returns a new handle. The store holds up to 2^32 − 1
