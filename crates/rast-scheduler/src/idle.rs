@@ -12,9 +12,9 @@
 //!    and sleeps if there is none.
 //! 2. A thread that pushes loads `asleep` after the push. Of a push and an announcement, at least
 //!    one sees the other.
-//! 3. It wakes one sleeper: one that is not notified, if there is one; otherwise a notified one
-//!    again. So a thread that is suspended between its change of `notified` and its wake-up delays
-//!    no other thread.
+//! 3. That thread wakes one sleeper: one that is not notified, if there is one; otherwise a
+//!    notified one again. So a thread that is suspended between its change of `notified` and its
+//!    wake-up delays no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
 //! `notified` keeps a burst of posts from waking one sleeper many times. It is a hint: a bit that
