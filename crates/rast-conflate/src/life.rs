@@ -11,7 +11,7 @@
 //! | 8-31 | number of pins: threads that use the key, handles, deferrals |
 //! | 32-63 | number of calls of `pin`, modulo 2^32; `publish` and `defer` add a pin without counting it |
 //!
-//! There is no bit for "queued": that is the key's mark.
+//! No bit says that the key is queued, because the key's mark says so.
 //!
 //! A cell is reused for another key only in state Removed or Killed, without a pin, without RUNNING
 //! and without a value. So a thread that has a pin or runs the key may use the cell, and a handle
