@@ -14,8 +14,8 @@
 //!    sleep.
 //! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring between the
 //!    beginning of a sleep and the call that sleeps is not lost.
-//! 3. A ring publishes what was written before it: the end of the sleep reads the word that the
-//!    ring wrote.
+//! 3. A ring publishes what was written before it, because the end of the sleep reads the word that
+//!    the ring wrote.
 
 use core::fmt;
 use core::task::Waker;
