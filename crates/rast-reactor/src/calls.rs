@@ -83,8 +83,8 @@ where
 /// Calls `begin` on the reactor `target`, runs its future there, and returns the output.
 ///
 /// From one reactor to another at most 1,024 calls are sent and not begun. Further calls wait,
-/// first come first served. The credit is returned when the closure begins, so a closure that calls
-/// back waits for no call that waits for it. Calls are sent when the turn ends, those to one target
+/// first come first served. The credit is returned when the closure begins, so reactors that call
+/// each other back cannot deadlock. Calls are sent when the turn ends, those to one target
 /// together. They begin in the order in which they were sent, unless tasks of other threads come
 /// between.
 ///
@@ -92,9 +92,9 @@ where
 /// begun is dropped, a running future is dropped at its next await. If the target has stopped, the
 /// caller drops the closure.
 ///
-/// Cost: an allocation, two locks that are seldom contended, and a share of an exchange and of a
-/// wake-up. A reactor that awaits a result, and has no other task to run, spins for a short time
-/// before it sleeps; after fruitless spins it spins rarely.
+/// Cost: an allocation, two locks that are seldom contended, and an exchange and a wake-up for all
+/// calls of the turn to one target. A reactor that awaits a result, and has no other task to run,
+/// spins for a short time before it sleeps; after fruitless spins it spins rarely.
 ///
 /// # Errors
 ///

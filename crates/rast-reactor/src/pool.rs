@@ -16,7 +16,7 @@
 //!
 //! 1. A thread that is about to sleep is counted in `asleep` of its class.
 //! 2. For each task, a push moves one sleeping thread that may run the task from `asleep` to
-//!    `picked`, if there is one. After it has released the lock, it wakes as many threads.
+//!    `picked`, if there is one. After it has released the lock, it wakes that many threads.
 //! 3. A thread that is awake again subtracts one from `picked`, or, if that is zero, from `asleep`.
 //!    So the sum of the two counts is the number of threads that sleep, whichever of them woke up.
 //! 4. A thread sleeps only if it found no task that it may run, and reads the event's word under
