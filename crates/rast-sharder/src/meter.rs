@@ -1,4 +1,4 @@
-//! How a worker spent a window, which is the period between two promises: whether it had time left,
+//! How a worker spent a window (the period in which loads are measured): whether it had time left,
 //! and how long its thread ran.
 //!
 //! The time that a shard used shows its demand only if its worker had time left. On a full worker
