@@ -67,13 +67,14 @@
 //! - Only fences are sequentially consistent, because loom models no other such operation.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
-//!   `receive_blocking`). A wake-up of a sleeper takes the sleeper's lock for some instructions,
-//!   and so does `EventCount::prepare`; everything else is lock-free.
+//!   `receive_blocking`). A wake-up of a sleeper, `EventCount::prepare`, and the `Signal::send`
+//!   that sets the event take a lock for some instructions; everything else is lock-free where the
+//!   target has the atomics.
 //!
 //! # Features and private cfgs
 //!
 //! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; adds
-//!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells,
+//!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without `std`: atomics, cells,
 //!   [`Backoff`], [`LinkStack`], [`TaggedPtr`], for `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there, timed waits time
 //!   out at once, and there are no scoped threads.
