@@ -30,7 +30,6 @@
 //!    resting owner.
 //! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
 //!    cancelled, or dropped with the owner.
-//!
 
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
