@@ -20,8 +20,9 @@
 //!    swap is second, the offering thread finds the flag cleared and pushes the heap.
 //! 3. A heap that is parked for its thread is not offered. A thread that ends the parking first
 //!    records the end, then offers the heap. If the thread that pops the offer finds the heap held
-//!    by another thread, it drops the offer. By the fences, that other thread sees that the parking
-//!    has ended, and offers the heap when it releases it.
+//!    by another thread, it drops the offer. By the fences in `take` and in the mailbox's
+//!    `release`, that other thread sees that the parking has ended, and offers the heap when it
+//!    releases it.
 
 use core::ptr;
 

@@ -85,7 +85,7 @@ pub fn discard<T>(value: T) {
 /// panics continues, and the payloads of the others are [discarded](discard). So any number of
 /// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
 /// are dropped while it unwinds, and a second panic aborts the process. A `Vec` always behaves as
-/// without `std`.
+/// this function does without `std`.
 ///
 /// With or without `std`, a panic that leaves this function while the thread unwinds already aborts
 /// the process, as for any destructor.

@@ -7,9 +7,9 @@
 //!  +--------------+------------------------------------------------+
 //! ```
 //!
-//! A count that overflows leaves the word at its top and never changes the address. User space
-//! addresses have 47 bits on x86-64 and 48 on AArch64, unless a program requests longer ones or
-//! tags its pointers itself.
+//! If the count overflows, its carry is lost and never changes the address. User space addresses
+//! have 47 bits on x86-64 and 48 on AArch64, unless a program requests longer ones or tags its
+//! pointers itself.
 
 // Reason: the layouts have one interface, and the low-bits one depends on the type.
 #![expect(clippy::extra_unused_type_parameters)]

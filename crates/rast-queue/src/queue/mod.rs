@@ -17,7 +17,7 @@
 //!          │                                          │
 //!          ▼                                          ▼
 //!   ┌───────────┐ next  ┌───────────┐  next   ┌───────────┐        spare: at most one cleared segment
-//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a slot not DONE yet
+//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a slot still in use
 //!   └───────────┘       └───────────┘         └───────────┘
 //! ```
 //!
