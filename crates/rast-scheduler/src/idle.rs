@@ -10,8 +10,8 @@
 //!
 //! 1. A worker sets its bit (the announcement), executes the barrier, checks for work everywhere,
 //!    and sleeps if there is none.
-//! 2. A thread that pushes loads `asleep` after the push. Of a push and an announcement, at least
-//!    one sees the other.
+//! 2. A pushing thread loads `asleep` after the push. Of a push and an announcement, at least one
+//!    sees the other.
 //! 3. That thread wakes one sleeper: one that is not notified, if there is one; otherwise a
 //!    notified one again. So a thread that is suspended between its change of `notified` and its
 //!    wake-up delays no other thread.
