@@ -16,8 +16,8 @@
 //! | `joint`: state shared with the joiner | the step that ends the task, and the joiner | the same, under its lock |
 //! | `body` | the holder of the `Owned` | the same |
 //!
-//! The *role* is the right to use the wait store ([`crate::plan`]). A task is allocated once, and
-//! freed with its last reference. Its body is dropped when it ends.
+//! The *role* is the right to use the wait store ([`crate::plan`]). The body of a task is dropped
+//! when it ends.
 
 use core::fmt;
 use core::mem::ManuallyDrop;

@@ -12,7 +12,7 @@
 //!    the next future, unless the direction is not ready.
 //!
 //! By 1 and 2, if a direction is ready while a future is in its list, another future holds the
-//! wake-up. By 3 the wake-up passes on until the list is empty or an operation would block.
+//! wake-up.
 //!
 //! An edge that reports an end or an error wakes all futures, because all of them find it.
 //!
