@@ -355,11 +355,15 @@ fn many_panics_in_destructors_are_one(mut store: impl DeadlineStore<Loud>) {
         }
     };
     DROPPED.set(0);
-    fill(&mut |time, value| drop(store.insert(at(time), value)));
+    fill(&mut |time, value| {
+        store.insert(at(time), value);
+    });
     let cleared = catch_unwind(AssertUnwindSafe(|| store.clear()));
     assert!(cleared.is_err() && store.is_empty());
     assert_eq!(DROPPED.get(), 200);
-    fill(&mut |time, value| drop(store.insert(at(time), value)));
+    fill(&mut |time, value| {
+        store.insert(at(time), value);
+    });
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(store)));
     assert!(dropped.is_err());
     assert_eq!(DROPPED.get(), 400);
