@@ -653,8 +653,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Arm is queued; the queue is popped until it is found empty. A later cancel returns
     /// [`TooLate::AlreadyGone`].
     ///
-    /// If destructors of values panic, the others are still dropped, as in the store. Costs what the store's
-    /// [`clear`](DeadlineStore::clear) costs, and one pop for each command.
+    /// If destructors of values panic, the others are still dropped, as in the store. Costs what
+    /// the store's [`clear`](DeadlineStore::clear) costs, and one pop for each command.
     ///
     /// ```
     /// use rast_timers::remote::{self, TooLate};
@@ -718,8 +718,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
         self.shared.commands.close();
         self.shared.late.close();
-        // The senders may outlive the owner, and so may the queue; its values must not. The store is
-        // cleared here, because a panic in its own drop would be a second one.
+        // The senders may outlive the owner, and so may the queue; its values must not. The store
+        // is cleared here, because a panic in its own drop would be a second one.
         self.clear();
     }
 }

@@ -97,8 +97,9 @@ impl<S: mio::event::Source> Source<S> {
         if budget::spend(cx).is_pending() {
             return Poll::Pending;
         }
-        // For the list of the socket: cloned before the lock, and what it replaces dropped after it,
-        // since wakers are user code. That may have used the socket, so the state is loaded again.
+        // For the list of the socket. A waker is user code, so it is cloned before the lock, and
+        // the one that it replaces is dropped after it. The clone may have used the socket, so the
+        // state is loaded again.
         let mut clone = None;
         loop {
             let tick = {
