@@ -179,7 +179,7 @@ pub fn drop_each<T>(mut next: impl FnMut() -> Option<T>) {
 /// use rast_primitive::panics;
 ///
 /// let mut calls = 0;
-/// let (mut panics, mut counts) = (|| panic!("the first"), || calls += 1);
+/// let (mut panics, mut counts) = (|| -> () { panic!("the first") }, || calls += 1);
 /// let call = || panics::call_each([&mut panics as &mut dyn FnMut(), &mut counts]);
 /// let first = panics::contain(call).unwrap_err();
 /// assert_eq!(panics::text(&*first), Some("the first"));
