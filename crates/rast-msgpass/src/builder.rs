@@ -625,7 +625,7 @@ impl<G: Graph> Builder<G> {
         );
         let Wiring {
             mut parts, outside, ..
-        } = Wiring::new::<G>(Arc::clone(&shared));
+        } = Wiring::new(Arc::clone(&shared), self.given.wire);
         let routes = parts
             .iter_mut()
             .map(|parts| core::mem::take(&mut parts.routes))

@@ -28,18 +28,20 @@ mod rank;
 use std::any::Any;
 
 use crate::batch::{Batch, Watch};
-use crate::cx::{Answering, Core, Cx};
+use crate::cx::Cx;
 use crate::graph::Graph;
 use crate::inlet::Inlet;
+use crate::instance_core::{Answering, Core};
 use crate::load::Load;
 use crate::outlet::ROOM;
-use crate::policy::{Factory, Life, Panic};
+use crate::policy::{Factory, Life};
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
 use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
 use crate::stack::Stack;
 use crate::states::State;
+use crate::supervision::Panic;
 use crate::timers::{Instant, Nanos};
 
 /// A message that takes this long is published at once; a publication costs some tens of

@@ -157,67 +157,86 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-mod ask;
-mod batch;
-mod blocking;
-mod buffer;
-mod builder;
-mod calm;
+// The layers, from the lowest. A file imports files of its own layer and of those above it here.
+//
+// 1. The declaration of a graph, its tables, and their checks at compile time.
 mod check;
-mod clock;
-mod consistent;
-mod counter;
-mod credit;
-mod cx;
-mod deaths;
-mod door;
-mod drain;
-mod drawing;
-mod egress;
-mod ending;
-#[expect(unsafe_code, reason = "one cast, checked by the type")]
-mod erased;
-#[cfg(feature = "metrics")]
-mod export;
+mod emit;
 mod graph;
-mod handle;
-mod ingress;
-mod inlet;
-mod instance;
-mod load;
 mod macros;
-mod outbox;
-mod outlet;
-mod panics;
 mod picture;
-mod policy;
-mod process;
-mod reply;
-mod report;
-mod rings;
-mod runtime;
-mod sampling;
 mod sends;
-mod shared;
-mod shared_receiver;
-#[cfg(feature = "async")]
-mod sink;
-mod stack;
 mod stages;
+mod weight;
+
+// 2. Counts, clocks, samples and ends.
+mod batch;
+mod calm;
+mod clock;
+mod counter;
+mod ending;
+mod load;
+mod panics;
+mod sampling;
+mod stack;
 mod states;
 mod tasks;
-#[cfg(feature = "testing")]
-pub mod testing;
-mod timer;
 mod times;
 mod timings;
 mod trace;
-#[cfg(not(feature = "testing"))]
-mod untested;
-mod view;
-mod wait_any;
 mod waiting;
-mod weight;
+
+// 3. The carriers of messages, and the ends of a graph for outside threads.
+mod ask;
+mod buffer;
+mod credit;
+mod door;
+mod egress;
+mod ingress;
+mod outbox;
+mod rings;
+mod shared_receiver;
+#[cfg(feature = "async")]
+mod sink;
+mod wait_any;
+
+// 4. What all threads of a graph share, and what they report.
+mod deaths;
+mod drain;
+mod drawing;
+#[cfg(feature = "metrics")]
+mod export;
+mod policy;
+mod report;
+mod shared;
+mod ticket;
+mod view;
+
+// 5. The state of an instance, and what its handlers see of it.
+mod consistent;
+mod cx;
+#[expect(unsafe_code, reason = "one cast, checked by the type")]
+mod erased;
+mod instance_core;
+mod outlet;
+mod process;
+mod reply;
+mod supervision;
+mod timer;
+mod timer_store;
+#[cfg(feature = "testing")]
+mod trial;
+mod watch;
+
+// 6. Instances, how a graph is made of them, and how it runs.
+mod blocking;
+mod builder;
+mod handle;
+mod inlet;
+mod instance;
+mod runtime;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wiring;
 
 pub use ask::{Answer, AnswerError, Ask, AskError, Reply};
@@ -234,7 +253,7 @@ pub use ending::EndedBy;
 pub use export::Exporter;
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
-    Replicated, Single, shard_of,
+    Replicated, Sends, SendsTo, Single, shard_of,
 };
 pub use handle::{Handle, Stopper};
 pub use ingress::{IngressPort, IngressSender, Sending};
@@ -245,7 +264,6 @@ pub use reply::ReplyTo;
 pub use report::{
     EdgeMetrics, Handler, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
 };
-pub use sends::{Sends, SendsTo};
 pub use sharder::WorkerStats;
 pub use shared_receiver::{Receiving, SharedReceiver};
 #[cfg(feature = "async")]
@@ -256,6 +274,7 @@ pub use timings::{EdgeTimings, ProcessorTimings, Timings};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};
 pub use weight::Weight;
+pub use wiring::Wired;
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]
@@ -269,13 +288,13 @@ pub mod __private {
     pub use rast_msgpass_macros::graph;
 
     pub use crate::calm::Calm;
-    pub use crate::check::{Spec, check, edge_info, exactly, processor_info};
+    pub use crate::check::check;
     pub use crate::counter::Counter;
     pub use crate::door::{Door, Task};
     pub use crate::egress::{EgressReceiver, Lane, Wake};
-    pub use crate::graph::{connecting, incoming, outgoing};
+    pub use crate::emit::{Spec, edge_info, exactly, processor_info};
+    pub use crate::graph::{SendsTo, connecting, incoming, outgoing};
     pub use crate::picture::{dot, mermaid};
-    pub use crate::sends::SendsTo;
     pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};
 }

@@ -69,13 +69,11 @@ mod outside;
 mod probe;
 mod seed;
 mod stub;
-mod trial;
 
 pub use alone::TestCx;
 pub use graph::TestGraph;
 pub use outside::{Collected, Feed};
 pub use probe::{Passed, Probe};
 pub use seed::for_each_seed;
-pub(crate) use stub::{LaneTap, Taken, Tap};
-pub(crate) use trial::Trial;
-pub use trial::{Armed, Room};
+
+pub use crate::trial::{Armed, Room};
