@@ -1,8 +1,8 @@
 //! Writing the types, tables and implementations of a graph.
 //!
 //! Each processor and each edge has its index as a literal, so nothing is looked up and nothing
-//! recurses. Each name of a processor is also a type of that name, in a module that nothing else
-//! sees: the compiler prints it in the hint for an edge that is missing.
+//! recurses. A hidden module has a type with the name of each processor, because the compiler
+//! prints that name in the hint for a missing edge.
 
 use proc_macro::{Literal, Span, TokenStream, TokenTree};
 

@@ -2,8 +2,8 @@
 //!
 //! A file imports another when its code names an item of that other file, by a `use` or by a path.
 //! The item's own file counts, whatever re-exports lie between. So a `mod.rs` or `lib.rs` that only
-//! declares and re-exports what is below it imports nothing, and methods of a type count for
-//! nothing beyond the import of the type. Test-only items do not count.
+//! declares and re-exports what is below it imports nothing, and a call of a method is no import.
+//! Test-only items do not count.
 
 use super::{File, is_library};
 use crate::paths::{Named, paths};
