@@ -1,7 +1,8 @@
 //! The functions that `graph!` calls to make the tables of a graph.
 //!
-//! The macro writes each entry as one call with constants, so its own output is short. Attributes
-//! that contradict each other are refused here; `check.rs` refuses what needs all tables.
+//! The macro writes one call per entry, with constants as arguments, so its output is short.
+//! Attributes of an edge that contradict each other do not compile; `check.rs` has the checks that
+//! need all tables.
 
 use crate::check::{fault, layout};
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, ProcessorInfo, Sends, SendsTo};
