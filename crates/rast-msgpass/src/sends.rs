@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rules:
-//! 1. An inlet is delivered only while no edge that its handler sends on gates.
+//! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
 //! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
 //!    request does not `send` requests that may lead back to the client of that request: each of
 //!    the two would wait for the other's credit.
