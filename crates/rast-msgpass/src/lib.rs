@@ -106,9 +106,9 @@
 //!
 //! # Time
 //!
-//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later
-//!   time; the message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping. None of them
-//!   is early. A drain or a stop cancels timers and counts them.
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; the
+//!   message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a message.
+//!   None of them is early. A drain or a stop cancels timers and counts them.
 //! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
 //!
 //! # Guarantees

@@ -1,4 +1,4 @@
-//! What the handlers of an edge send, and so what its inlet waits for.
+//! What the handlers of an edge send, and so what its inlet (the receiver's end) waits for.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
