@@ -1,4 +1,4 @@
-//! Egress: typed doors out of the graph, each woken for its receiver.
+//! Egress: typed doors out of the graph, each with a waker for its receiver.
 //!
 //! ```text
 //!   instance 0 ═ring 0═╗

@@ -79,21 +79,22 @@
 //!   edge that is not listed panics, and `try_send` uses the room that there is.
 //! - An edge with `route = any` needs room at one receiver, and
 //!   [`any`](Port::any) finds one with room.
-//! - A cycle of bounded edges, each sent on by the handlers of the one before,
-//!   could fill up and block for ever, so it does not compile. One edge of it is
-//!   `unbounded`, or a `reply`: its room is reserved by the request. Or a handler
-//!   of it declares that it sends on no other.
-//! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never gates its sender: a
-//!   message without room is returned, or dropped and counted. Nothing is dropped on other edges.
+//! - A cycle of bounded edges, in which the handlers of each edge send on the next, could fill up
+//!   and block for ever, so it does not compile. One edge of it must be `unbounded`, or a `reply`,
+//!   whose room the request has reserved, or declare by `sends` that its handlers do not send on
+//!   the next.
+//! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never keeps its sender from
+//!   running: a message without room is returned, or dropped and counted. Nothing is dropped on
+//!   other edges.
 //! - An edge with `bytes` is bounded by the [`Weight`] of its messages too.
 //! - The messages of `high` edges are handled first, and the others keep a share of each turn.
 //! - An `unbounded` edge has a `ceiling`, 1,048,576 messages without room at one
 //!   sender unless declared. One more stops the graph, and the report names the
 //!   edge.
-//! - The handler of a request answers it by [`Port::send`], or takes its
-//!   [`ReplyTo`] by [`Cx::reply_to`], to be kept in the processor's state and
-//!   answered later. If the handler does neither, or a token is dropped, the client
-//!   gets its credit back without an answer.
+//! - The handler of a request answers it by [`Port::send`], or takes its token, a [`ReplyTo`], by
+//!   [`Cx::reply_to`], to be kept in the processor's state and answered later. If the handler does
+//!   neither, or a token is dropped, the sender of the request gets its credit back without an
+//!   answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
 //!   many threads and tasks receive from one lane.
@@ -105,9 +106,9 @@
 //!
 //! # Time
 //!
-//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later
-//!   time; the message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping. None of them
-//!   is early. A drain or a stop cancels timers and counts them.
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; the
+//!   message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a message.
+//!   None of them is early. A drain or a stop cancels timers and counts them.
 //! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
 //!
 //! # Guarantees
@@ -120,9 +121,10 @@
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded edges and at
 //!   ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock for each
 //!   pair, and the lock is held for the time of a move; the first message of a pair allocates the
-//!   pair's `cap` slots. Other edges of up to [`PAIRS_MAX`] pairs of instances are single-producer
-//!   rings owned by their ends: no lock and no atomic read-modify-write. Others have one inbox per
-//!   receiver: one read-modify-write for each chunk of a pair.
+//!   pair's `cap` slots. Of the remaining edges, those with up to [`PAIRS_MAX`] pairs of instances
+//!   are single-producer rings owned by their ends: no lock and no atomic read-modify-write. Those
+//!   with more have one inbox per receiver: one read-modify-write for all messages of a pair that
+//!   are published together.
 //! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: a sender wakes the receiver,
 //!   and a receiver that makes room wakes the sender. The arguments are in
@@ -131,10 +133,10 @@
 //! - A panic in a handler loses the message that it handles, and is reported. For each processor,
 //!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
 //!   ends the process.
-//! - [`Handle::drain`] handles everything that was accepted and has processors
+//! - [`Handle::drain`] handles everything that was accepted and lets processors
 //!   [flush](Process::flush), upstream first, or returns an error that says what is left;
-//!   [`Handle::stop`] ends a graph between two messages. Both give the processors'
-//!   states back: [`Report::take_states`].
+//!   [`Handle::stop`] ends a graph between two messages. Both give the processors' states back:
+//!   [`Report::take_states`].
 //!
 //! # Features
 //!
@@ -152,8 +154,8 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
-//! operation, the cast of an outlet to the type that is beside it.
+//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe operation, the cast
+//! of an outlet to the type that is stored beside it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 

@@ -137,8 +137,7 @@ impl Core {
 
 impl<G: Graph, P> Cx<'_, G, P> {
     /// Takes the right to answer the current request, which `F` sent, later. To answer at once, use
-    /// [`Port::send`](crate::Port::send) without a token. A handler that does neither waives the
-    /// request.
+    /// [`Port::send`](crate::Port::send) without a token.
     ///
     /// The types usually follow from where the token is stored; otherwise name them:
     /// `cx.reply_to::<Client, Ask>()`. Wait-free; it allocates if more tokens are held than ever

@@ -1,4 +1,4 @@
-//! What the handlers of an edge send, and so what its inlet waits for.
+//! What the handlers of an edge send, and so what its inlet (the receiver's end) waits for.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rules:
-//! 1. An inlet is delivered only while no edge that its handler sends on gates.
+//! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
 //! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
 //!    request does not `send` requests that may lead back to the client of that request: each of
 //!    the two would wait for the other's credit.

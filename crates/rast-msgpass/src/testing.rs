@@ -17,7 +17,7 @@
 //! [`TestCx`] runs one processor of a graph alone.
 //!
 //! A test graph does not run handlers of several workers at the same time: one turn ends before the
-//! next one starts, so within a turn everything happens in the order of one thread.
+//! next one starts.
 //!
 //! ```
 //! use rast_msgpass::testing::for_each_seed;

@@ -13,8 +13,8 @@
 //! 1. A token owns one slot from the moment it is taken. Only the token, or its entry in `Dropped`,
 //!    frees the slot, so a slot needs no generation. A freed slot keeps the token's reference to
 //!    `Dropped` for the next token, so tokens count no references.
-//! 2. Only the server accesses the slots. `Dropped` has a lock, which only drops, and the check
-//!    after a wake-up, acquire.
+//! 2. Only the server accesses the slots. The lock of `Dropped` is acquired only when a token is
+//!    dropped, and by the check after a wake-up.
 //! 3. A retired server waives all its slots at once; their tokens are then void.
 
 use crate::primitive::sync::{Arc, Mutex};

@@ -33,7 +33,7 @@ use crate::wiring::{Wired, Wiring, join};
 ///
 /// The edges are those of the graph, with their room, bursts, credit and debts; at their other ends
 /// are stubs, which accept everything at once. So an answer needs a request, and a `send` past the
-/// burst panics. A panic of a handler propagates to the call that gave the turn.
+/// burst panics. A panic of a handler propagates to the call that ran the turn.
 ///
 /// ```
 /// use std::time::Duration;
