@@ -15,7 +15,7 @@ use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
 use crate::policy::{Life, Restarts};
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
-use crate::sends::{Sends, Waits, is_restricted};
+use crate::sends::{Sends, Waits};
 use crate::sharder::WorkerCx;
 use crate::shared::{Shared, Stats};
 use crate::stack::Stack;
@@ -579,7 +579,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         if const { M::INFO.any && !ANY } {
             return false;
         }
-        match const { is_restricted(G::EDGES, M::INFO.from) } {
+        match const { <G as Node<P>>::IS_RESTRICTED } {
             true => self.core.is_promised(M::OUT),
             false => true,
         }
@@ -646,7 +646,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// Sends one message by the rule of its edge.
     #[inline]
     fn send_by_rule<M: Edge<G, P, To>>(mut self, message: M) {
-        if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
+        if const { <G as Node<P>>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let index = self.index::<M>();
@@ -771,7 +771,7 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
                 "this edge is declared with `reject`, which returns messages: use `try_send`"
             );
         }
-        if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
+        if const { <G as Node<P>>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let invocation = self.core.invocation;

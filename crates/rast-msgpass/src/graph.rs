@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use crate::sends::Sends;
+use crate::sends::{Sends, answers_to, is_restricted};
 use crate::sharder::ShardId;
 use crate::wiring::Wiring;
 
@@ -252,6 +252,12 @@ pub trait Node<P>: Graph {
     const ID: usize;
     /// The type, as written in `graph!`.
     const TYPE_NAME: &'static str;
+    /// Whether some handler of the end may not `send` on every edge that leaves it.
+    ///
+    /// A constant of the end, and not of each function that asks, because the compiler works a
+    /// constant out once, and this one takes a loop over all edges.
+    #[doc(hidden)]
+    const IS_RESTRICTED: bool = is_restricted(Self::EDGES, Self::END);
 }
 
 /// Returns the shard of a replica of `P`: replicas are numbered in the order of the declaration.
@@ -327,6 +333,9 @@ pub trait Edge<
     const INFO: &'static EdgeInfo = &G::EDGES[Self::ID];
     /// The index among the edges that leave the sending processor.
     const OUT: usize;
+    /// Whether the messages are requests, which another edge answers.
+    #[doc(hidden)]
+    const IS_REQUEST: bool = answers_to(G::EDGES, Self::ID).is_some();
     /// Clones a message, on an edge that is marked `keep`.
     #[doc(hidden)]
     const COPY: Option<fn(&Self) -> Self> = None;
