@@ -117,8 +117,8 @@ pub(super) fn global() -> Result<Outcome> {
         &[
             "test -p rast-alloc --test global --test threads",
             "test -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-msgpass \
-             --lib --test api --test model --test memory --test protocol --test linearizable \
-             --test source --test allocation --test many_edges",
+             --lib --test api --test model --test it --test memory --test protocol \
+             --test allocation --test many_edges",
         ],
     )
 }
