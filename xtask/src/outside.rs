@@ -74,7 +74,7 @@ pub(crate) fn address() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
     let commands = ADDRESSED.map(|tests| {
         Cmd::cargo_of("nightly")
-            .args(["test", "--target", SANITIZED])
+            .args(["test", "--no-run", "--target", SANITIZED])
             .args(tests.split_whitespace())
             .rustflags("-Zsanitizer=address")
             .env("CARGO_TARGET_DIR", target.join("address"))
