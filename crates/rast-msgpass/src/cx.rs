@@ -8,253 +8,11 @@ mod debug;
 use core::marker::PhantomData;
 
 use crate::credit::{consistent_replica_of, replica_of};
-use crate::ending::{EndedBy, Ending};
-use crate::erased::Erased;
-use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
-use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
-use crate::policy::{Life, Restarts};
-use crate::primitive::sync::Arc;
+use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
+use crate::instance_core::Core;
 use crate::queue::Full;
-use crate::sends::{Sends, Waits};
-use crate::sharder::WorkerCx;
-use crate::shared::{Shared, Stats};
-use crate::stack::Stack;
-use crate::timer::Timers;
+use crate::sends::OfEnd;
 use crate::timers::{Clock, Instant};
-
-/// The answer that is being handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answering {
-    /// The outlet of the requests.
-    pub(crate) out: usize,
-    /// The target that answered.
-    pub(crate) target: usize,
-}
-
-/// The parts of an instance besides the processor and its inlets.
-pub(crate) struct Core {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) stats: Arc<Stats>,
-    /// The same as in `shared`, closer: it is loaded for each message.
-    pub(crate) ending: Arc<Ending>,
-    pub(crate) node: usize,
-    pub(crate) replica: usize,
-    pub(crate) outs: Vec<Erased>,
-    /// The outlets written since the last flush.
-    pub(crate) written: Stack,
-    /// The number of the current invocation; bursts are counted per invocation.
-    pub(crate) invocation: u64,
-    /// The replica that sent the current message.
-    pub(crate) sender: usize,
-    /// Whether an outlet gated the instance at the last check.
-    pub(crate) is_gated: bool,
-    /// Whether an outlet keeps messages for which there was no room.
-    pub(crate) keeps: bool,
-    /// Per inlet: the outlets for whose room it waits.
-    pub(crate) waits: Box<[Waits]>,
-    /// The inlet whose message is being handled, and its edge, if some inlet does not wait for all
-    /// outlets.
-    pub(crate) handling: Option<(usize, usize)>,
-    /// The invocation that handles a request that is not answered yet, and its edge.
-    pub(crate) request: (u64, usize),
-    /// The worker's time when the batch of requests started.
-    pub(crate) now: Instant,
-    pub(crate) stop: bool,
-    pub(crate) life: Life,
-    pub(crate) restarts: Restarts,
-    /// The processors that this one watches, and for each the part of the log that was read.
-    pub(crate) watched: Vec<(usize, usize)>,
-    /// Whether an instance may have retired that this one watches.
-    pub(crate) has_deaths: bool,
-    pub(crate) timers: Timers,
-    /// The instant of a ping that was requested by `Cx::wake_at`.
-    pub(crate) wake_at: Option<Instant>,
-    /// Restrictions set by a test.
-    #[cfg(feature = "testing")]
-    pub(crate) trial: Option<Box<crate::testing::Trial>>,
-}
-
-impl Core {
-    /// Returns `true` if no further message may be handled.
-    #[inline]
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_gated || !self.is_running() || self.ending.is_stopping()
-    }
-
-    /// Returns the index of the instance in the graph.
-    pub(crate) fn shard(&self) -> usize {
-        self.shared.shards_of(self.node).start + self.replica
-    }
-
-    /// Ends the graph.
-    #[cold]
-    pub(crate) fn end(&mut self) {
-        self.ending.stop(EndedBy::Processor {
-            name: self.shared.processors[self.node].name,
-            replica: self.replica,
-        });
-        self.stop = true;
-    }
-
-    /// Records the news of an outlet.
-    #[inline]
-    pub(crate) fn note(&mut self, out: usize, news: News) {
-        if news == 0 {
-            return;
-        }
-        if news & FIRST != 0 {
-            self.written.push(out as u32);
-        }
-        self.is_gated |= news & GATES != 0;
-        self.keeps |= news & KEEPS != 0;
-    }
-
-    /// Marks every outlet as written, since a panic may have prevented that.
-    #[cold]
-    pub(crate) fn note_all(&mut self) {
-        self.written.truncate(0);
-        (0..self.outs.len() as u32).for_each(|out| self.written.push(out));
-        self.is_gated |= self.outs_gate();
-    }
-
-    /// Publishes what was sent; returns `true` if any message goes to another worker.
-    #[inline]
-    pub(crate) fn flush(&mut self, cx: &mut WorkerCx<'_>) -> bool {
-        let mut is_remote = false;
-        while let Some(out) = self.written.pop() {
-            let news = self.outs[out as usize].flush(cx);
-            if news != 0 {
-                is_remote |= news & REMOTE != 0;
-                self.is_gated |= news & GATES != 0;
-                self.keeps |= news & KEEPS != 0;
-            }
-        }
-        is_remote
-    }
-
-    /// Checks again the outlets that gate the instance, or keep messages.
-    #[cold]
-    pub(crate) fn look(&mut self) {
-        self.is_gated = self.is_any_filled();
-        self.keeps = false;
-        for out in 0..self.outs.len() {
-            if self.outs[out].lacks_room() || self.outs[out].gates() || self.outs[out].keeps() {
-                let news = self.outs[out].look();
-                self.note(out, news);
-            }
-        }
-    }
-
-    /// Returns `true` if an outlet gated the instance at the last check.
-    #[inline]
-    pub(crate) fn outs_gate(&self) -> bool {
-        self.outs.iter().any(|out| out.gates()) || self.is_any_filled()
-    }
-
-    /// Enters the wait lists; the caller must then `look` again.
-    #[cold]
-    pub(crate) fn wait(&mut self, cx: &mut WorkerCx<'_>) {
-        for out in &mut self.outs {
-            out.wait(cx);
-        }
-    }
-
-    /// Returns `true` if an outlet lacks room at a target in whose wait list the instance is not:
-    /// it must enter again.
-    #[cold]
-    pub(crate) fn waits_elsewhere(&self) -> bool {
-        self.outs.iter().any(|out| out.waits_elsewhere())
-    }
-
-    /// Returns how many messages of an inlet may be handled although an outlet gates: none, or one
-    /// before the next check.
-    #[cold]
-    pub(crate) fn admits(&self, inlet: usize, answering: Option<Answering>) -> u32 {
-        let may_run = match &self.waits[inlet] {
-            Waits::All => false,
-            Waits::For(outs) => (outs.iter().map(|&out| out as usize))
-                .all(|out| !self.outs[out].gates() && !self.is_filled(out)),
-        };
-        if may_run {
-            return u32::MAX;
-        }
-        u32::from(answering.is_some_and(|answering| self.may_answer(inlet, answering)))
-    }
-
-    /// Returns `true` if an answer may be handled although the instance is gated. Only answers
-    /// bring credit back, so they do not wait for credit, and their handlers may send requests
-    /// beyond the usual credit.
-    fn may_answer(&self, inlet: usize, answering: Answering) -> bool {
-        let Answering { out: own, target } = answering;
-        let is_at_limit = self.outs[own].is_at_limit(target);
-        self.outs.iter().enumerate().all(|(index, out)| {
-            let beside = (index == own).then_some(target);
-            // At the limit of this target only its own answers lower its debt, whatever other
-            // targets owe.
-            !self.waits[inlet].has(index)
-                || (!out.lacks_room()
-                    && !self.is_filled(index)
-                    && (is_at_limit || !out.is_other_at_limit(beside)))
-        })
-    }
-
-    /// Returns `true` if the current handler was called with room for its burst in an outlet.
-    fn is_promised(&self, out: usize) -> bool {
-        let handling = self.handling;
-        handling.is_none_or(|(inlet, _)| self.waits[inlet].has(out))
-    }
-
-    #[cold]
-    fn sends_fault(&self, on: &EdgeInfo) -> ! {
-        let of = self
-            .handling
-            .map_or(on, |(_, edge)| &self.shared.edges[edge]);
-        let reason = match of.sends {
-            Sends::Listed(_) => "its `sends` does not list",
-            Sends::Undeclared => "may lead back to the client",
-        };
-        panic!(
-            "graph `{}`, edge {of}: its handler sends on the edge {on}, which {reason}; \
-             declare it by [sends = (.., {})], or use `try_send`",
-            self.shared.graph, on.message,
-        )
-    }
-
-    /// Counts an answer, or a waiver, of a target of the outlet of requests.
-    #[inline]
-    pub(crate) fn answered<M>(
-        &mut self,
-        requests: Option<usize>,
-        target: usize,
-        answer: Option<M>,
-    ) -> Option<M> {
-        if let Some(out) = requests {
-            self.outs[out].answered(target);
-        }
-        answer
-    }
-
-    /// Sends on an edge that drops messages without room.
-    fn send_lossy<M: Send + 'static>(
-        &mut self,
-        kind: EdgeKind,
-        out: usize,
-        target: usize,
-        message: M,
-    ) -> News {
-        let is_filled = self.is_filled(out);
-        let out = self.out::<M>(out);
-        match kind {
-            EdgeKind::DropOldest | EdgeKind::Latest => out.send_evicting(target, message),
-            _ => out.send_or_drop(target, message, is_filled),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn out<M: Send + 'static>(&mut self, index: usize) -> &mut Out<M> {
-        self.outs[index].of()
-    }
-}
 
 /// The context of a handler of processor `P` in graph `G`.
 ///
@@ -579,7 +337,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         if const { M::INFO.any && !ANY } {
             return false;
         }
-        match const { <G as Node<P>>::IS_RESTRICTED } {
+        match const { OfEnd::<G, P>::IS_RESTRICTED } {
             true => self.core.is_promised(M::OUT),
             false => true,
         }
@@ -646,7 +404,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// Sends one message by the rule of its edge.
     #[inline]
     fn send_by_rule<M: Edge<G, P, To>>(mut self, message: M) {
-        if const { <G as Node<P>>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let index = self.index::<M>();
@@ -771,7 +529,7 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
                 "this edge is declared with `reject`, which returns messages: use `try_send`"
             );
         }
-        if const { <G as Node<P>>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let invocation = self.core.invocation;

@@ -12,12 +12,12 @@ use core::any::Any;
 use core::marker::PhantomData;
 
 use crate::buffer::Buffer;
-use crate::cx::{Core, Cx};
+use crate::cx::Cx;
 use crate::door::Door;
 use crate::graph::{Edge, Graph, Node};
+use crate::instance_core::Core;
 use crate::load::Input;
 use crate::outlet::ROOM;
-use crate::policy::Panic;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
@@ -25,9 +25,9 @@ use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::report::Handler;
 use crate::sampling::{self, Arrivals, MARKED, Marks, UNMEASURED};
+use crate::sends::{OfEdge, OfEnd};
 use crate::sharder::{ShardId, WorkerCx};
-#[cfg(feature = "testing")]
-use crate::testing::{self, Tap};
+use crate::supervision::Panic;
 use crate::waiting::{Pace, Waiting};
 
 /// An inlet of processor `P` whose sender and message are not known.
@@ -468,7 +468,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         M: Edge<G, F, P>,
     {
         core.invocation += 1;
-        if const { <M as Edge<G, F, P>>::IS_REQUEST } {
+        if const { OfEdge::<G, F, P, M>::IS_REQUEST } {
             core.begin_request(place.edge, cx.now());
         }
         if let Some(copy) = const { <M as Edge<G, F, P>>::COPY } {
@@ -479,7 +479,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         if const { <M as Edge<G, F, P>>::COPY.is_some() } {
             drop_kept(kept, core);
         }
-        if const { <M as Edge<G, F, P>>::IS_REQUEST }
+        if const { OfEdge::<G, F, P, M>::IS_REQUEST }
             && let Some(out) = place.requests
         {
             core.end_request(out);
@@ -542,7 +542,25 @@ fn drop_kept<M>(kept: &mut Option<M>, core: &Core) {
     }
 }
 
-/// Takes messages where no processor does.
+/// An inlet without its message type, for a test that receives in place of a processor.
+#[cfg(feature = "testing")]
+pub(crate) trait Tap: Send {
+    /// Returns the number of its edge.
+    fn edge(&self) -> usize;
+    /// Returns the outlet of the answers, if the inlet has requests.
+    fn requests(&self) -> Option<usize>;
+    /// Returns the number of inputs.
+    fn inputs(&self) -> usize;
+    /// Takes the next message of an input; `Some(None)` is a waiver.
+    fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Tapped>;
+    /// Returns the slots of what was taken.
+    fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>);
+}
+
+/// A message, or a waiver.
+#[cfg(feature = "testing")]
+pub(crate) type Tapped = Option<Box<dyn Any + Send>>;
+
 #[cfg(feature = "testing")]
 impl<M: Send + 'static> Tap for Intake<M> {
     fn edge(&self) -> usize {
@@ -557,12 +575,7 @@ impl<M: Send + 'static> Tap for Intake<M> {
         self.len()
     }
 
-    fn take(
-        &mut self,
-        input: usize,
-        core: &mut Core,
-        cx: &mut WorkerCx<'_>,
-    ) -> Option<testing::Taken> {
+    fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Tapped> {
         let message = Intake::take(self, input, core, Some(cx))?;
         self.timing = None;
         Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
@@ -612,7 +625,7 @@ where
         let mut is_settled = false;
         // Messages of rings that the pace has counted.
         let mut counted = 0;
-        if const { <G as Node<P>>::IS_RESTRICTED } {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = Some((self.intake.place.index, self.intake.place.edge));
         }
         while !is_settled && all.taken < max && !core.is_paused() {
@@ -666,7 +679,7 @@ where
         if all.taken > 0 {
             self.intake.end_timing(core);
         }
-        if const { <G as Node<P>>::IS_RESTRICTED } {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = None;
         }
         if !is_settled {

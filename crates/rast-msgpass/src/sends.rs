@@ -1,4 +1,4 @@
-//! What the handlers of an edge send, and so what its inlet waits for.
+//! What the handlers of an edge send, and so what its inlet (the receiver's end) waits for.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rules:
-//! 1. An inlet is delivered only while no edge that its handler sends on gates.
+//! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
 //! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
 //!    request does not `send` requests that may lead back to the client of that request: each of
 //!    the two would wait for the other's credit.
@@ -16,40 +16,9 @@
 //!
 //! The lists are constants, so a graph without them has no code for them.
 
-use crate::check::{same, same_end};
-use crate::graph::{EdgeInfo, EdgeKind, End};
+use core::marker::PhantomData;
 
-/// The edges on which the handlers of an edge's messages `send`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Sends {
-    /// Nothing was declared: every edge that leaves the receiver, except, for the handler of a
-    /// request, requests that may lead back to its client.
-    Undeclared,
-    /// The list in `sends = (..)`.
-    Listed(&'static [SendsTo]),
-}
-
-/// An entry of `sends = (..)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(clippy::exhaustive_structs, reason = "made by graph!, in a constant")]
-pub struct SendsTo {
-    /// The receiving end; `None` for every edge with this message that leaves the processor.
-    pub to: Option<End>,
-    /// The type of the message, as written.
-    pub message: &'static str,
-}
-
-impl SendsTo {
-    /// Returns `true` if the entry means `edge`, which leaves the processor.
-    pub(crate) const fn names(&self, edge: &EdgeInfo) -> bool {
-        let is_end = match self.to {
-            None => true,
-            Some(end) => same_end(end, edge.to),
-        };
-        is_end && same(self.message, edge.message)
-    }
-}
+use crate::graph::{Edge, EdgeInfo, EdgeKind, End, MOST, Node, Sends, gating, same_end};
 
 /// Returns the edge that answers the requests of `edge`, if one does.
 pub(crate) const fn answers_to(edges: &[EdgeInfo], edge: usize) -> Option<usize> {
@@ -95,14 +64,14 @@ const fn leads(edges: &[EdgeInfo], from: End, to: End) -> bool {
     let (Some(from), Some(to)) = (from.processor(), to.processor()) else {
         return false;
     };
-    let mut reached = [false; crate::check::MOST];
+    let mut reached = [false; MOST];
     reached[from] = true;
     let mut changed = true;
     while changed && !reached[to] {
         changed = false;
         let mut index = 0;
         while index < edges.len() {
-            if let Some((one, other)) = crate::check::gating(&edges[index])
+            if let Some((one, other)) = gating(&edges[index])
                 && reached[one]
                 && !reached[other]
             {
@@ -135,6 +104,25 @@ pub(crate) const fn is_restricted(edges: &[EdgeInfo], end: End) -> bool {
         of += 1;
     }
     false
+}
+
+/// What is the same for an end of a graph in every function that asks.
+///
+/// The compiler evaluates a `const` block in each instance of its function, and an associated
+/// constant once; each of these is a loop over all edges.
+pub(crate) struct OfEnd<G, P>(PhantomData<fn(G, P)>);
+
+impl<G: Node<P>, P> OfEnd<G, P> {
+    /// Whether some handler of the end may not `send` on every edge that leaves it.
+    pub(crate) const IS_RESTRICTED: bool = is_restricted(G::EDGES, G::END);
+}
+
+/// The same for an edge.
+pub(crate) struct OfEdge<G, F, T, M>(PhantomData<fn(G, F, T, M)>);
+
+impl<G: Node<F> + Node<T>, F, T, M: Edge<G, F, T>> OfEdge<G, F, T, M> {
+    /// Whether its messages are requests, which another edge answers.
+    pub(crate) const IS_REQUEST: bool = answers_to(G::EDGES, M::ID).is_some();
 }
 
 /// The outlets for whose room an inlet waits.

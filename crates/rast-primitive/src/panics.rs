@@ -78,16 +78,16 @@ pub fn discard<T>(value: T) {
     }
 }
 
-/// Drops each value that `next` returns, until it returns `None`, even if destructors panic: what a
-/// collection calls at its end.
+/// Drops each value that `next` returns, until it returns `None`, even if destructors panic. A
+/// collection calls it in its own destructor.
 ///
 /// With `std`, the panic of every destructor is caught. After the last value the first of these
 /// panics continues, and the payloads of the others are [discarded](discard). So any number of
 /// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
 /// are dropped while it unwinds, and a second panic aborts the process. A `Vec` always behaves as
-/// without `std`.
+/// this function does without `std`.
 ///
-/// With or without it, a panic that leaves this function while the thread unwinds already aborts
+/// With or without `std`, a panic that leaves this function while the thread unwinds already aborts
 /// the process, as for any destructor.
 ///
 /// Costs one catch for all values, and one more for each panic.

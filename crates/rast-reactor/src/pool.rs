@@ -7,20 +7,20 @@
 //!   Low     ───►  [ l l l ]  ◄───  class 2 (3): h m l  bit 2   ┘
 //! ```
 //!
-//! A task of policy p runs on the threads of classes p and above. In the source each thread sleeps
-//! on the bits of all its policies. So a wake-up for an urgent task may wake the only thread that
-//! could have run the next slow task. Here a thread sleeps on the bit of its class, and a push
-//! wakes a thread of the lowest class that may run the task and has a sleeper.
+//! A task of policy p runs on the threads of classes p and above. In the original RAST design each
+//! thread sleeps on the bits of all its policies. So a wake-up for an urgent task may wake the only
+//! thread that could have run the next slow task. Here a thread sleeps on the bit of its class, and
+//! a push wakes a thread of the lowest class that may run the task and has a sleeper.
 //!
 //! Rules, under the lock of the queues:
 //!
 //! 1. A thread that is about to sleep is counted in `asleep` of its class.
 //! 2. For each task, a push moves one sleeping thread that may run the task from `asleep` to
-//!    `picked`, if there is one. After it has released the lock, it wakes as many threads.
-//! 3. A thread that is awake again takes itself from `picked`, or if that is zero from `asleep`. So
-//!    the sum of the two counts is the number of threads that sleep, whichever of them woke up.
+//!    `picked`, if there is one. After it has released the lock, it wakes that many threads.
+//! 3. A thread that is awake again subtracts one from `picked`, or, if that is zero, from `asleep`.
+//!    So the sum of the two counts is the number of threads that sleep, whichever of them woke up.
 //! 4. A thread sleeps only if it found no task that it may run, and reads the event's word under
-//!    that lock. So a later push sees the thread in `asleep`, and the wake-up changes the word that
+//!    the lock. So a later push sees the thread in `asleep`, and the wake-up changes the word that
 //!    the thread read.
 
 use core::fmt;
@@ -384,7 +384,7 @@ impl PoolBuilder {
 
     /// Calls `hook` on each thread before its first task, for example to set its scheduling class
     /// or its cores. [`build`](Self::build) does not wait for it. Its panics are contained; the
-    /// thread then serves all the same.
+    /// thread runs tasks all the same.
     ///
     /// ```
     /// use rast_reactor::Pool;
@@ -410,8 +410,8 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Threads`] if class 2 has no thread, whose policy would never run, or there are
-    /// more than 1,024; [`BuildError::Name`]; [`BuildError::Spawn`].
+    /// [`BuildError::Threads`] if class 2 has no thread, so that tasks of its policy would never
+    /// run, or if there are more than 1,024 threads; [`BuildError::Name`]; [`BuildError::Spawn`].
     pub fn build(self) -> Result<Pool, BuildError> {
         let total = self.threads.iter().try_fold(0, |sum: usize, &threads| {
             sum.checked_add(threads).filter(|&sum| sum <= THREADS_MAX)

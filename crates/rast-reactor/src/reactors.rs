@@ -61,7 +61,7 @@ struct Begun {
 
 /// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
 ///
-/// Dropping it stops them without a grace.
+/// Dropping it stops them without a grace period.
 ///
 /// # Examples
 ///
@@ -195,8 +195,8 @@ impl Reactors {
     /// Tasks may spawn and call each other during the grace period. A reactor that stays in one
     /// poll for ten milliseconds after the grace period counts as blocked, and the stop does not
     /// wait for it. A reactor that drops its tasks counts as blocked if no task is dropped for a
-    /// second. Queued calls of the pool are cancelled. On a thread of one of these reactors there
-    /// is no grace period, and that reactor counts as blocked.
+    /// second. Queued calls of the pool are cancelled. If a thread of one of these reactors calls
+    /// this, there is no grace period, and that reactor counts as blocked.
     ///
     /// ```
     /// use rast_reactor::Reactors;

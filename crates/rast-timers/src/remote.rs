@@ -22,7 +22,7 @@
 //! 2. A Cancel command only saves work: it lets the owner drop a value before its deadline, so that
 //!    cancelled timers with far deadlines do not accumulate. The state alone decides what fires.
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
-//!    `close` Cancels go to a queue of their own, which the owner reads once the first is empty.
+//!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
 //!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
 //!    until a time at or before the new deadline: it sees the Arm when that rest ends. The wake-up
@@ -30,10 +30,6 @@
 //!    resting owner.
 //! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
 //!    cancelled, or dropped with the owner.
-//!
-//! The owner may cancel, too, and then gets the value.
-//!
-//! There is no lock here; arm and cancel are as lock-free as the queue.
 
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

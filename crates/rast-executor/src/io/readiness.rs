@@ -1,8 +1,7 @@
 //! The readiness of a socket, and the tasks that wait for it.
 //!
 //! An edge of one direction wakes one of the futures that wait for it, the one that has waited
-//! longest. If a woken future is served and the direction is still ready, it wakes the next one. So
-//! n futures that wait cost two polls per result, not n.
+//! longest.
 //!
 //! Rules, under the lock of the socket:
 //!
@@ -12,16 +11,13 @@
 //!    direction is not ready any more. If its operation has a result, or it is dropped, it wakes
 //!    the next future, unless the direction is not ready.
 //!
-//! By 1 and 2, a future in the list of a direction that is ready implies a holder, and by 3 the
-//! wake-up passes on until the list is empty or an operation would block.
+//! By 1 and 2, if a direction is ready while a future is in its list, another future holds the
+//! wake-up.
 //!
 //! An edge that reports an end or an error wakes all futures, because all of them find it.
 //!
 //! A caller of a poll method (`poll_read` of a trait) has no future here that could pass a wake-up
-//! on. It is beside the list, one for each direction, and every edge wakes it.
-//!
-//! A future that holds a wake-up and is neither polled nor dropped keeps it. The next edge wakes
-//! another future.
+//! on. It is stored beside the list, one for each direction, and every edge wakes it.
 
 use core::task::Waker;
 use std_alloc::collections::VecDeque;

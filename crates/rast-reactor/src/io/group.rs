@@ -17,10 +17,6 @@
 //! The original RAST design closes the socket of a reactor that has too many requests. The kernel
 //! resets the connections in the queue of a closed socket. Here a socket stays open as long as the
 //! group: if its listener is dropped, another reactor accepts from this socket too.
-//!
-//! Where the kernel has no such program, all reactors accept from one socket, and a reactor that is
-//! turned away does not accept.
-//!
 
 use core::cell::{Cell, RefCell};
 use core::fmt;

@@ -1,9 +1,9 @@
 //! A deadline store for uniform timeouts: monotone lanes.
 //!
-//! Source: the linked lists of RAST's reactor for timers whose deadlines only increase. Changes: a
-//! ring instead of a list; cancellation; several lanes, chosen by the deadline alone, so that the
-//! caller passes no duration; and a heap for values that fit no lane, so that every deadline is
-//! accepted and kept.
+//! Source: the original RAST design's linked lists for timers whose deadlines only increase.
+//! Changes: a ring instead of a list; cancellation; several lanes, chosen by the deadline alone, so
+//! that the caller passes no duration; and a heap for values that fit no lane, so that every
+//! deadline is accepted and kept.
 //!
 //! ```text
 //!  lane 0  front ▶ │ at │ at │ ·· │ at │ at │ ◀ last   30 s timeouts
