@@ -62,9 +62,11 @@ const PAUSE_DOUBLINGS: u32 = 13;
 /// Maximum number of rings that are checked between two turns; a round begins with all of them.
 const RINGS: usize = 8;
 
-/// Number of held shards from which on a worker prefetches the memory of the next turns: about as
-/// many as the first-level cache has room for.
-const MANY: usize = 16;
+/// Number of held shards from which on a worker prefetches the memory of the next turns. The
+/// instances of fewer shards fit the second-level cache, where a prefetch costs more than it saves
+/// (`bench msgpass --only "many to many, one"`: 64 to 64 took 1.3 times as long with 16; 2 x AMD
+/// EPYC, 2026-11-28).
+const MANY: usize = 256;
 
 /// Initial capacity of the vector of notes.
 const NOTES: usize = 256;
