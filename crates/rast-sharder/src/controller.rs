@@ -54,8 +54,8 @@ pub enum PanicPolicy {
 /// [`on_panic`](Self::on_panic) decides what follows, with three exceptions. After a panic of
 /// [`before_turn`](Self::before_turn) or [`prefetch`](Self::prefetch) its worker never calls it
 /// again. After a panic of [`report`](Self::report) the shard has no figures in that epoch. After a
-/// panic of `on_panic` the
-/// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
+/// panic of `on_panic` the shard retires. A panic of [`new_load`](Self::new_load) during `build`
+/// passes through `build`.
 ///
 /// A call that takes long delays the shards of its own worker and no others;
 /// while it lasts no resharding can complete.
