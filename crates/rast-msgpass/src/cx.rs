@@ -13,7 +13,6 @@ use crate::erased::Erased;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
 use crate::policy::{Life, Restarts};
-use crate::primitive::hint;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::sends::{Sends, Waits, is_restricted};
@@ -22,9 +21,6 @@ use crate::shared::{Shared, Stats};
 use crate::stack::Stack;
 use crate::timer::Timers;
 use crate::timers::{Clock, Instant};
-
-/// Number of outlets whose memory is fetched before a turn.
-const OUTS_AHEAD: usize = 2;
 
 /// The answer that is being handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,21 +75,6 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Has the processor fetch what a turn accesses, as `AnyInstance::prefetch`.
-    pub(crate) fn prefetch(&self, step: usize) {
-        if step == 1 {
-            hint::prefetch_write(self.outs.as_ptr());
-            hint::prefetch_value(&**self.stats);
-            return;
-        }
-        for out in self.outs.iter().take(OUTS_AHEAD) {
-            match step {
-                2 => hint::prefetch_value(&**out),
-                _ => out.prefetch(),
-            }
-        }
-    }
-
     /// Returns `true` if no further message may be handled.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {

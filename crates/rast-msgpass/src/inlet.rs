@@ -18,7 +18,6 @@ use crate::graph::{Edge, Graph, Node};
 use crate::load::Input;
 use crate::outlet::ROOM;
 use crate::policy::Panic;
-use crate::primitive::hint;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
@@ -39,8 +38,6 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn inputs(&self) -> usize;
     /// Returns whether something is in an input.
     fn has_any(&self, input: usize) -> bool;
-    /// Has the processor fetch the next message of an input.
-    fn prefetch(&self, input: usize);
     /// Returns whether its messages go before those of other inlets.
     fn is_high(&self) -> bool;
     /// Returns the outlet of the requests that this inlet has the answers to.
@@ -254,17 +251,6 @@ impl<M: Send + 'static> Intake<M> {
         };
         *max = most as u32;
         self.timing = Timing::begin(sent.unwrap_or(UNMEASURED), core);
-    }
-
-    /// Has the processor fetch the next message of an input.
-    fn prefetch(&self, input: usize) {
-        match &self.source {
-            Source::Rings(rings) => hint::prefetch_write(&raw const rings[input]),
-            Source::AnswerRings(rings) => hint::prefetch_write(&raw const rings[input]),
-            Source::Inbox(inbox, _) => inbox.prefetch(),
-            Source::AnswerInbox(inbox, _) => inbox.prefetch(),
-            Source::Door(..) | Source::Buffers(_) => {}
-        }
     }
 
     /// Ends the measurement of the message in hand, if it is measured.
@@ -612,10 +598,6 @@ where
 
     fn has_any(&self, input: usize) -> bool {
         self.intake.holds_any(input)
-    }
-
-    fn prefetch(&self, input: usize) {
-        self.intake.prefetch(input);
     }
 
     fn is_high(&self) -> bool {

@@ -34,7 +34,6 @@ use crate::inlet::Inlet;
 use crate::load::Load;
 use crate::outlet::ROOM;
 use crate::policy::{Factory, Life, Panic};
-use crate::primitive::hint;
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
 use crate::report::Handler;
@@ -47,16 +46,10 @@ use crate::timers::{Instant, Nanos};
 /// nanoseconds.
 const SLOW: Nanos = Nanos::from_micros(5);
 
-/// Number of ready inputs whose memory is fetched before a turn.
-const INPUTS_AHEAD: usize = 2;
-
 /// An instance without its processor type.
 pub(crate) trait AnyInstance: Send {
     /// Records the note of a wake-up.
     fn on_wake(&mut self, note: Option<u32>);
-    /// Has the processor fetch what the next turn accesses beside the instance itself: in step 1
-    /// the lists, in step 2 the inlets and outlets, in step 3 their queues.
-    fn prefetch(&self, step: usize);
     /// Publishes each message at once from now on: a handler may block.
     fn set_prompt(&mut self);
     /// Runs one turn of the instance.
@@ -713,23 +706,6 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
             None => (self.is_new, self.is_called) = (true, true),
-        }
-    }
-
-    fn prefetch(&self, step: usize) {
-        self.core.prefetch(step);
-        if step == 1 {
-            hint::prefetch_write(self.inputs.as_ptr());
-            hint::prefetch_write(self.ins.as_ptr());
-            return;
-        }
-        for &input in self.ready.iter().take(INPUTS_AHEAD) {
-            let Input { inlet, at, .. } = self.inputs[input as usize];
-            let inlet = &*self.ins[inlet as usize].inlet;
-            match step {
-                2 => hint::prefetch_value(inlet),
-                _ => inlet.prefetch(at as usize),
-            }
         }
     }
 

@@ -8,7 +8,6 @@
 //! anyway.
 
 use crate::clock::GraphClock;
-use crate::primitive::hint;
 use crate::sharder::{LoadReport, ShardId};
 use crate::timers::{Nanos, StartFinishTimer, TimerConfig};
 
@@ -89,15 +88,6 @@ impl Load {
             timer: StartFinishTimer::new(clock, TimerConfig::new()),
             inputs: routes.iter().map(input).collect(),
             earlier: Nanos::ZERO,
-        }
-    }
-
-    /// Has the processor fetch the counts of the first input, in steps.
-    pub(crate) fn prefetch(&self, step: usize) {
-        match (step, self.inputs.first()) {
-            (1, Some(input)) => hint::prefetch_write(input),
-            (2, Some(Input::Many(entries))) => hint::prefetch_value(&**entries),
-            _ => {}
         }
     }
 

@@ -18,7 +18,6 @@
 
 use std::collections::VecDeque;
 
-use crate::primitive::hint;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::queue::mpsc::bounded::Producer;
@@ -315,12 +314,6 @@ impl<T> Outbox<T> {
         while let Some(target) = self.written.pop() {
             each(target as usize);
         }
-    }
-
-    /// Has the processor fetch what the next message is written to, except its inbox.
-    pub(crate) fn prefetch(&self) {
-        hint::prefetch_write(self.entries.as_ptr());
-        hint::prefetch_write(self.written.as_ptr());
     }
 
     /// Returns whether an inbox lacked room.

@@ -62,8 +62,6 @@ pub(crate) const REMOTE: News = 8;
 
 /// An outlet whose message type is not known.
 pub(crate) trait Outlet: Send {
-    /// Has the processor fetch the memory of its next message.
-    fn prefetch(&self);
     /// Returns `true` if the sender may not run.
     fn gates(&self) -> bool;
     /// Returns `true` if the sender may not run because room is short. Handling answers makes no
@@ -603,14 +601,6 @@ impl<M: Send + 'static> Out<M> {
 }
 
 impl<M: Send + 'static> Outlet for Out<M> {
-    fn prefetch(&self) {
-        match &self.way {
-            Way::Inboxes(outbox) => outbox.prefetch(),
-            Way::AnswerInboxes(outbox) => outbox.prefetch(),
-            Way::Rings(_) | Way::AnswerRings(_) | Way::Buffers(_) => {}
-        }
-    }
-
     fn gates(&self) -> bool {
         self.state() & GATES != 0
     }

@@ -3,7 +3,6 @@
 use crate::blocking::Places;
 use crate::instance::AnyInstance;
 use crate::load::{Load, Route};
-use crate::primitive::hint;
 use crate::primitive::sync::Arc;
 use crate::sharder::{
     Controller, LoadReport, PanicPayload, PanicPolicy, Progress, ShardId, WorkerCx,
@@ -48,17 +47,6 @@ impl Controller for Runtime {
 
     fn on_wake(&self, _: ShardId, instance: &mut Self::Shard, note: Option<u32>) {
         instance.on_wake(note);
-    }
-
-    #[inline]
-    fn prefetch(&self, instance: &Self::Shard, load: Option<&Load>, step: usize) {
-        match step {
-            0 => hint::prefetch_value(&**instance),
-            step => instance.prefetch(step),
-        }
-        if let Some(load) = load {
-            load.prefetch(step);
-        }
     }
 
     fn on_acquire(&self, cx: &mut WorkerCx<'_>, shard: ShardId, instance: &mut Self::Shard) {

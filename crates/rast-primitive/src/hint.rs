@@ -42,28 +42,6 @@ pub fn prefetch_write<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks the processor to fetch the cache lines of `value`, to be written soon.
-///
-/// A hint, as [`prefetch_write`]. One instruction for each 64 bytes of the value itself; what it
-/// points to is not fetched.
-///
-/// ```
-/// let slots = vec![0_u64; 64];
-/// rast_primitive::hint::prefetch_value(&slots[..]);
-/// ```
-#[inline]
-pub fn prefetch_value<T: ?Sized>(value: &T) {
-    let first = core::ptr::from_ref(value).cast::<u8>();
-    let mut at = 0;
-    while at < size_of_val(value) {
-        prefetch_write(first.wrapping_add(at));
-        at += LINE;
-    }
-}
-
-/// Bytes between two prefetches: a cache line of most processors.
-const LINE: usize = 64;
-
 /// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
 /// For a bound that the compiler should not exploit: a loop whose maximum count is a small constant

@@ -14,9 +14,6 @@ use crate::ids::ShardId;
 use crate::load::LoadReport;
 use crate::timers::Instant;
 
-/// Maximum number of calls of [`Controller::prefetch`] before a turn.
-pub const PREFETCHES: usize = 4;
-
 /// What a panic carried.
 pub type PanicPayload = Box<dyn Any + Send + 'static>;
 
@@ -52,10 +49,9 @@ pub enum PanicPolicy {
 /// All calls for one shard run one after the other. Each sees what the earlier calls wrote, also on
 /// another thread. A worker catches and records every panic of these calls. Then
 /// [`on_panic`](Self::on_panic) decides what follows, with three exceptions. After a panic of
-/// [`before_turn`](Self::before_turn) or [`prefetch`](Self::prefetch) its worker never calls it
-/// again. After a panic of [`report`](Self::report) the shard has no figures in that epoch. After a
-/// panic of `on_panic` the shard retires. A panic of [`new_load`](Self::new_load) during `build`
-/// passes through `build`.
+/// [`before_turn`](Self::before_turn) its worker never calls it again. After a panic of
+/// [`report`](Self::report) the shard has no figures in that epoch. After a panic of `on_panic` the
+/// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
 /// A call that takes long delays the shards of its own worker and no others;
 /// while it lasts no resharding can complete.
@@ -143,21 +139,6 @@ pub trait Controller: Send + Sync + 'static {
     /// [`Handle::wake`]: crate::Handle::wake
     fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {
         let _ = (shard, state, note);
-    }
-
-    /// Called before a turn of a shard, on a worker that holds many shards, with
-    /// [`prefetch_value`](crate::primitive::hint::prefetch_value) in mind: the processor fetches the
-    /// memory of that turn while it runs the turns before.
-    ///
-    /// There are up to [`PREFETCHES`](crate::PREFETCHES) calls, each a turn after the other. `step`
-    /// is the number of the call, from 0: the first can ask for what `state` points to, the second
-    /// for what that points to, and so on. `load` is as in [`process`](Self::process).
-    ///
-    /// A turn may come without these calls, or with the last ones only, and no turn may come after
-    /// them. A worker on which it panicked calls it no more.
-    #[inline]
-    fn prefetch(&self, state: &Self::Shard, load: Option<&Self::Load>, step: usize) {
-        let _ = (state, load, step);
     }
 
     /// Called before about every 16th turn of a worker, before it sleeps, and after it slept.

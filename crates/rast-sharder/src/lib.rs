@@ -139,7 +139,7 @@ pub mod protocol;
 pub use assignment::{Assignment, AssignmentError, MAX_WORKERS, Move};
 pub use balance::{Balancer, Decision, Greedy, Static};
 pub use builder::{BuildError, Builder};
-pub use controller::{Controller, PREFETCHES, PanicPayload, PanicPolicy, Progress};
+pub use controller::{Controller, PanicPayload, PanicPolicy, Progress};
 pub use core_state::Published;
 pub use cx::WorkerCx;
 pub use handle::Handle;

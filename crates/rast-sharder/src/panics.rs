@@ -28,8 +28,6 @@ pub enum Hook {
     WorkerStart,
     /// [`Controller::before_turn`](crate::Controller::before_turn).
     BeforeTurn,
-    /// [`Controller::prefetch`](crate::Controller::prefetch).
-    Prefetch,
     /// [`Park::park`](crate::Park::park) or [`Park::poll`](crate::Park::poll).
     Park,
     /// [`Controller::on_acquire`](crate::Controller::on_acquire).

@@ -18,7 +18,6 @@ use crate::ids::{ShardId, WorkerId};
 use crate::panics::PanicRecord;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::hint;
 use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
@@ -182,12 +181,6 @@ impl<S: Send, L: Send> Slots<S, L> {
             // borrows of this thread.
             unsafe { &mut *measure }
         })
-    }
-
-    /// Asks the processor to fetch the cells of a shard. No access: any thread may call it.
-    #[inline]
-    pub(crate) fn prefetch(&self, shard: ShardId) {
-        hint::prefetch_value(&self.cells[shard.index()]);
     }
 
     /// Returns the window of a worker.

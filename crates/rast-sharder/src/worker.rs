@@ -62,12 +62,6 @@ const PAUSE_DOUBLINGS: u32 = 13;
 /// Maximum number of rings that are checked between two turns; a round begins with all of them.
 const RINGS: usize = 8;
 
-/// Number of held shards from which on a worker prefetches the memory of the next turns. The
-/// instances of fewer shards fit the second-level cache, where a prefetch costs more than it saves
-/// (`bench msgpass --only "many to many, one"`: 64 to 64 took 1.3 times as long with 16; 2 x AMD
-/// EPYC, 2026-11-28).
-const MANY: usize = 256;
-
 /// Initial capacity of the vector of notes.
 const NOTES: usize = 256;
 
@@ -133,7 +127,6 @@ struct Worker<'s, C: Controller> {
     meter: Meter,
     lead: Option<Lead>,
     calls_before_turn: bool,
-    calls_prefetch: bool,
     /// Number of checks since there was last work.
     looks: u32,
     /// Time of the first of these checks.
@@ -170,7 +163,6 @@ impl<'s, C: Controller> Worker<'s, C> {
             meter: Meter::new(now, shared.ran()),
             lead: None,
             calls_before_turn: true,
-            calls_prefetch: true,
             looks: 0,
             watching: Instant::ORIGIN,
             is_rested: false,
@@ -224,7 +216,6 @@ impl<'s, C: Controller> Worker<'s, C> {
             let Some(shard) = self.ready.pop() else {
                 break;
             };
-            self.prefetch();
             self.process(shard);
             turns += 1;
             self.receive();

@@ -152,8 +152,6 @@ impl Stub {
 }
 
 impl AnyInstance for Stub {
-    fn prefetch(&self, _: usize) {}
-
     fn set_prompt(&mut self) {}
 
     fn on_wake(&mut self, _: Option<u32>) {}

@@ -45,7 +45,6 @@ use std_alloc::boxed::Box;
 use crate::Full;
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::hint;
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -421,14 +420,6 @@ impl<T> Consumer<T> {
     pub fn release(&mut self) {
         // Release: pairs with the Acquire in look; the items before the head are moved out. [MB12]
         self.ring.head.store(self.head, Ordering::Release);
-    }
-
-    /// Asks the processor to fetch what the next [`take`](Self::take) and
-    /// [`release`](Self::release) access.
-    #[inline]
-    pub fn prefetch(&self) {
-        hint::prefetch_write(&raw const self.ring.head);
-        hint::prefetch_write(self.ring.slot(self.head));
     }
 
     /// Returns `true` if the next slot is unwritten, so that [`take`](Self::take) returns `None`.

@@ -1,7 +1,7 @@
 //! The calls of user code: turns, hooks, and what becomes of their panics.
 
-use super::{MANY, Worker, pause};
-use crate::controller::{Controller, PREFETCHES, PanicPayload, PanicPolicy, Progress};
+use super::{Worker, pause};
+use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
 use crate::cx::WorkerCx;
 use crate::ids::ShardId;
 use crate::panics::{Hook, message};
@@ -22,51 +22,6 @@ impl<C: Controller> Worker<'_, C> {
             discard(payload);
             let worker = self.local.member.worker();
             shared.core.panicked(worker, None, Hook::BeforeTurn, text);
-        }
-    }
-
-    /// Has the processor fetch the memory of the next turns: the cells of a shard first, then in
-    /// [`PREFETCHES`] steps what they point to, one step before each turn.
-    #[inline]
-    pub(super) fn prefetch(&mut self) {
-        if self.calls_prefetch && self.local.member.held().len() >= MANY && self.ready.entries() > 0
-        {
-            self.prefetch_next();
-        }
-    }
-
-    #[inline(never)]
-    fn prefetch_next(&mut self) {
-        let shared = self.shared;
-        let is_open = self.local.member.is_open();
-        if let Some(shard) = self.ready.entry(PREFETCHES) {
-            shared.slots.prefetch(shard);
-        }
-        let called = contain(|| {
-            for at in 0..PREFETCHES {
-                let Some(shard) = self.ready.entry(at) else {
-                    continue;
-                };
-                // SAFETY: `shard` is held, as are all shards in the queue whose flag is set. No
-                // other borrow of its slot is live, because no other call of user code is under
-                // way.
-                let slot = unsafe { shared.slots.slot(shard) };
-                let load = is_open.then(|| {
-                    // SAFETY: `shard` is held and this worker has not promised; no other borrow of
-                    // the measure is live.
-                    let measure = unsafe { shared.slots.measure(shard) };
-                    &measure.load
-                });
-                let step = PREFETCHES - 1 - at;
-                shared.controller.prefetch(&slot.state, load, step);
-            }
-        });
-        if let Err(payload) = called {
-            self.calls_prefetch = false;
-            let text = message(&*payload);
-            discard(payload);
-            let worker = self.local.member.worker();
-            shared.core.panicked(worker, None, Hook::Prefetch, text);
         }
     }
 
