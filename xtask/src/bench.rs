@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: hands its arguments to the bench crate, with the rivals or without.
+//! `cargo xtask bench`: runs the bench crate, with or without the crates that it compares with.
 
 use crate::Result;
 use crate::cmd::Cmd;

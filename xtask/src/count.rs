@@ -1,4 +1,4 @@
-//! How many tests ran, by the test runner's own summaries.
+//! Counts the tests that ran, from the summaries of the test runner.
 
 use crate::Result;
 use std::ops::AddAssign;

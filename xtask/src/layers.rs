@@ -1,4 +1,4 @@
-//! `cargo xtask layers`: who may name whom among the crates.
+//! `cargo xtask layers`: which crate may depend on which.
 //!
 //! The rules are in docs/architecture.md; the tables below are their exact form.
 //! A new crate gets its row here in the commit that adds it, and a new outside crate its reason.

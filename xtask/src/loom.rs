@@ -1,7 +1,7 @@
 //! `cargo xtask loom`: the models of every crate under the checker, with executions and bound.
 //!
-//! Each model prints `loom: NAME executions=N bound=B` when it is through; a crate with models that
-//! prints none fails.
+//! Each model prints `loom: NAME executions=N bound=B` at its end. A crate whose models print no
+//! such line fails.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;

@@ -1,4 +1,4 @@
-//! The workspace as `cargo metadata` tells it, cut down to what the commands ask for.
+//! The output of `cargo metadata`, reduced to what the commands use.
 
 use crate::Result;
 use crate::cmd::Cmd;

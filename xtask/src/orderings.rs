@@ -1,6 +1,6 @@
 //! Finds the atomic operations of a file, and the labelled comment of each.
 //!
-//! An operation is a call that is handed an ordering by name. Its comment is directly above the
+//! An operation is a call with an ordering among its arguments. Its comment is directly above the
 //! line of the ordering, or above a line between there and the start of the statement.
 
 use crate::source::{Source, is_word};

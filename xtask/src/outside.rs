@@ -1,6 +1,6 @@
-//! Steps of `verify` whose tool lies outside of what Cargo and the pinned toolchain bring.
+//! Steps of `verify` that need a tool which neither Cargo nor the pinned toolchain brings.
 //!
-//! They, and no others, may be reported as not run, with the reason.
+//! Only they may be reported as not run, with the reason.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;

@@ -1,9 +1,9 @@
-//! `cargo xtask package`: every crate builds and tests from what its package holds.
+//! `cargo xtask package`: every crate builds and passes its tests from its package alone.
 //!
 //! The packages are made, unpacked side by side under the target directory, and each sibling is
-//! patched to its unpacked form. Only what differs from the last time is written, at the present
-//! time: an archive gives every file one old time, by which Cargo would take any build for fresh. A
-//! file that a manifest leaves out, or a path that leads out of the crate, shows here.
+//! patched to its unpacked form. Only files that differ from the last run are written, with the
+//! present time, because the one old time that an archive gives to every file would make Cargo skip
+//! the build. A file that a manifest leaves out, or a path that leads out of the crate, fails here.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;

@@ -1,4 +1,4 @@
-//! Test programs that are built at once and then run side by side.
+//! Test programs that are built by one command and then run side by side.
 //!
 //! Most tests use one core, so as many programs run at a time as there are cores.
 

@@ -1,9 +1,9 @@
 //! `cargo xtask shuttle`: the scenarios of every crate in random schedules, with their number and
 //! seed.
 //!
-//! What runs: `tests/loom.rs`, the same scenarios as under loom, and `tests/shuttle.rs`, which are
-//! too long for it. Each scenario prints `shuttle: NAME schedules=N seed=S` when it is through; a
-//! crate whose scenarios print none fails.
+//! It runs `tests/loom.rs`, the same scenarios as under loom, and `tests/shuttle.rs`, scenarios
+//! that are too long for loom. Each prints `shuttle: NAME schedules=N seed=S` at its end. A crate
+//! whose scenarios print no such line fails.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;

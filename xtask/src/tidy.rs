@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that a program can see.
 //!
 //! Each rule is a function from the text of a file to its faults, with a good and a bad snippet in
-//! its tests. What a rule looks for is in CONTRIBUTING.md for people.
+//! its tests. CONTRIBUTING.md describes the rules.
 
 mod circles;
 mod labels;

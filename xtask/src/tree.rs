@@ -1,4 +1,4 @@
-//! Where the workspace stands and which files it holds.
+//! The directory of the workspace and the list of its files.
 
 use crate::Result;
 use std::collections::BTreeMap;

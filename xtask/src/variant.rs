@@ -1,7 +1,7 @@
 //! Builds of the workspace under a private cfg that no outside crate looks at.
 //!
-//! In `RUSTFLAGS` the cfg would also be part of the hash of each outside crate, so that each cfg
-//! had its own builds of them. A compiler for the members of the workspace alone is not: Cargo
+//! If the cfg were in `RUSTFLAGS`, Cargo would build each outside crate anew for each cfg. So the
+//! cfg is in a compiler wrapper that Cargo uses only for the members of the workspace. Then it
 //! builds the outside crates once for all cfgs, and the members once for each.
 
 use crate::Result;

@@ -3,8 +3,9 @@
 //! The crates are copied; in the copy each asked-for ordering becomes a choice at run time between
 //! itself and `Relaxed` (a fence, between itself and nothing), so that one build serves all labels.
 //! With `RAST_WEAK=LABEL` that one alone is weak, and the model named in docs/verification.md must
-//! fail. The model first passes with none weak, and the copy must build, so that a broken test
-//! counts for nothing. A run that has to be stopped at the time limit counts for nothing either.
+//! fail. Before that the copy must build and the model must pass with none weak, so that a broken
+//! test counts for nothing. A run that has to be stopped at the time limit counts for nothing
+//! either.
 
 use crate::Result;
 use crate::cmd::Cmd;

@@ -10,7 +10,7 @@
 //!
 //! A heap on the stack is only an offer: the thread that pops it must claim the heap's mailbox. So
 //! a heap that is in use may be offered. But each heap that no thread holds must be offered, except
-//! a parked one (rule 3):
+//! one that its idle thread has parked (rule 3). Rules:
 //!
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.
@@ -20,8 +20,9 @@
 //!    swap is second, the offering thread finds the flag cleared and pushes the heap.
 //! 3. A heap that is parked for its thread is not offered. A thread that ends the parking first
 //!    records the end, then offers the heap. If the thread that pops the offer finds the heap held
-//!    by another thread, it drops the offer. By the fences, that other thread sees that the parking
-//!    has ended, and offers the heap when it releases it.
+//!    by another thread, it drops the offer. By the fences in `take` and in the mailbox's
+//!    `release`, that other thread sees that the parking has ended, and offers the heap when it
+//!    releases it.
 
 use core::ptr;
 

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! An allocation pops from the list of its class, and a free pushes there. The layout that Rust
-//! passes determines the class, so neither touches a header or a slab. An empty list is refilled
-//! from the spare list, then from a slab. A full list becomes the spare list, if there is none. If
-//! both are full, a freed block goes directly to its slab.
+//! passes determines the class, so neither operation touches a header or a slab. An empty list is
+//! refilled from the spare list, then from a slab. A full list becomes the spare list, if there is
+//! none. If both are full, a freed block goes directly to its slab.
 //!
 //! The length of a list is not stored: it follows from the sums that the statistics need anyway
 //! (see [`Slot`]).
@@ -395,7 +395,7 @@ impl Arena {
         unsafe { self.push_free(class, block, size) };
     }
 
-    /// As [`push`](Self::push), for a caller that has the slow path. Returns `false`, and changes
+    /// As [`push`](Self::push), for a caller with its own slow path. Returns `false`, and changes
     /// nothing, if the slow path is needed.
     ///
     /// # Safety
@@ -559,8 +559,7 @@ impl Arena {
     /// Frees a block of `class` whose list is full.
     ///
     /// If the spare list is full too, the block goes directly to its slab: it is in the cache,
-    /// unlike the listed blocks. The block is the first argument, as in the fast path, so that the
-    /// fast path need not move it.
+    /// unlike the listed blocks.
     ///
     /// # Safety
     ///
@@ -672,7 +671,7 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// 1. `block` is a large block of this arena, which tracks them, with this layout, and the
+    /// 1. This arena tracks its large blocks. `block` is one of them, with this layout, and the
     ///    caller gives it up.
     pub(crate) unsafe fn give_up_large(&self, block: NonNull<u8>, layout: Layout) -> *mut Block {
         // SAFETY: obligation 1.

@@ -25,7 +25,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
         new: Layout,
     ) -> Result<NonNull<u8>, AllocError>;
 
-    /// Changes a block's layout; either layout may have size zero.
+    /// Changes a block's layout; the old or the new layout may have size zero.
     ///
     /// # Errors
     ///

@@ -33,9 +33,10 @@
 //!    is then reported at the call; otherwise when the block arrives. A block that is freed twice
 //!    may be a batch header, which the freeing thread writes to even if another thread now uses the
 //!    block. If its segment has been unmapped, that faults, at the write or when the message
-//!    arrives. Otherwise the message, or a link that it damaged, is reported when it arrives.
+//!    arrives. Otherwise the message, or a link that this write damaged, is reported when the
+//!    message arrives.
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
-//!    owner joins a span as soon as it arrives.
+//!    owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
 //! 6. A heap recognises its own blocks by the addresses of its segments
 //!    ([`page_map::OwnSegments`]), and blocks of others by the segments of its open batches

@@ -192,8 +192,8 @@ impl LargeBlocks {
     ///
     /// # Safety
     ///
-    /// 1. `block` is of this owner, or of any that is untracked as this one is, has this layout,
-    ///    and is given up.
+    /// 1. `block` has this layout and is given up. It is of this owner, or of another one if
+    ///    neither tracks its blocks.
     pub(crate) unsafe fn unmap(&self, block: NonNull<u8>, layout: Layout) {
         if HARDENED {
             self.retire(block, layout);

@@ -59,7 +59,7 @@
 //! # Features
 //!
 //! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; depends on `libc` on
-//!   unix. Without it: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
+//!   unix. Without `std`: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
 //! - `hardened`: ends the process with a message when it detects misuse: a double free, a pointer
 //!   that is no block or belongs to another heap, a layout of another class, a write to the first
 //!   16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both ends of a

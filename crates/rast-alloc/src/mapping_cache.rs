@@ -14,13 +14,13 @@
 //! 2. A heap caches at most [`BYTES`] in [`RANGES`] ranges. Further ranges go to the pool for all
 //!    threads ([`crate::pool`]), or to the system if the pool is full. A heap that requested no
 //!    range since the last decay tick puts ranges into the pool first.
-//! 3. In a hardened build a freed block must not be accessible, and a block is allocated with its
-//!    guard page, its last. The range is cached without access rights. If it is longer than
-//!    [`MOVED`], its memory is moved to addresses that no thread knows: a move changes one entry
-//!    per 2 MiB, while rights change per page. The old addresses then have no memory and no access;
-//!    up to [`RANGES`] of them are kept.
+//! 3. In a hardened build a freed block must not be accessible, and the last page of a block's
+//!    range is its guard page. The range is cached without access rights. If it is longer than
+//!    [`MOVED`], its memory is moved to addresses that no thread knows, because a move changes one
+//!    entry per 2 MiB, while rights change per page. The old range then has no memory and no
+//!    access; up to [`RANGES`] such ranges are kept.
 //! 4. What was unused between two decay ticks, [`TICK`] insertions apart, or between two decay
-//!    passes returns to the system. At a purge and at the end of a thread everything does.
+//!    passes returns to the system. At a purge and at the end of a thread everything returns.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -340,8 +340,8 @@ mod unix {
     /// system cannot.
     ///
     /// The new address is only a hint, and the kernel chooses another one if a thread mapped
-    /// something there meanwhile. A fixed address would be unmapped first, and stay so if the call
-    /// then fails: a thread that mapped something there meanwhile would lose it.
+    /// something there meanwhile. At a fixed address the kernel would first unmap what is there. If
+    /// the call then failed, a thread that mapped something there meanwhile would lose it.
     ///
     /// # Safety
     ///

@@ -12,8 +12,8 @@
 //! 1. It contains at most [`BYTES`] in [`RANGES`] ranges.
 //! 2. Bytes that were unused between two decay passes, which are at least the delay apart, return
 //!    to the system; a purge returns all.
-//! 3. A hardened build has no pool: freed ranges are without access, and only their owner knows
-//!    which pages are.
+//! 3. A hardened build has no pool: freed ranges are inaccessible, in whole or in part, and only
+//!    their owner knows which pages are.
 
 use core::ptr::NonNull;
 

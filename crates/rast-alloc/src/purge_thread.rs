@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   a heap's slow path   surplus changed by 1 MiB ──► SURPLUS ──► 16 MiB and more: start or wake
-//!   the thread           each delay: purges each heap that no thread uses now, until the heap
-//!                        is wanted or the thread is to stop
+//!   the thread           each delay: purges each heap that no thread uses now, until a thread
+//!                        needs that heap or the purge thread is to stop
 //!                        nothing left in any heap: sleep until woken
 //! ```
 //!

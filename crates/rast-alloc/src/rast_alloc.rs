@@ -153,8 +153,9 @@ impl RastAlloc {
     ///
     /// `None` stops the background thread before this call returns; the call waits for the step
     /// that the thread is in. A program that must be single-threaded, or that ends with its last
-    /// thread instead of by `exit`, needs that. Otherwise wait-free except for system calls, one of
-    /// which may start the thread. Applies to all threads, from their next check on.
+    /// thread instead of by `exit`, needs `None`. A call with a delay is wait-free except for
+    /// system calls, one of which may start the thread. Applies to all threads, from their next
+    /// check on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;

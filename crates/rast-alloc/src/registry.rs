@@ -1,5 +1,5 @@
-//! Registries: lists that only grow. One has all heaps of threads there ever were; another one the
-//! stripes for which a table has no entry.
+//! Registries: lists that only grow. One contains every thread heap that was ever made; others
+//! contain the stripes that do not fit in a table.
 //!
 //! An entry's link is written before the entry is published and never after, so reading needs no
 //! protection and waits for no thread. Heaps are reused, so the list is as long as the maximum

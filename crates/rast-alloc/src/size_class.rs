@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Spans up to 256 KiB have classes so that lists can hold them. Splitting and joining a span for
-//! each use costs three times a list's push and pop, and starts at another address each time, whose
-//! cache line and page are cold.
+//! each use costs three times a list's push and pop, and gives an address whose cache line and page
+//! are cold.
 //!
 //! A hardened build serves requests of up to 8 bytes from class 1, because it records the state of
 //! blocks in a table with one byte per 16 bytes ([`crate::hardened::marks`]).
@@ -22,8 +22,8 @@
 //!
 //! Alignment: a request is first rounded up to a multiple of its alignment. The class of the
 //! rounded size is again a multiple of the alignment (the test below tries all). So a block at a
-//! multiple of its class size from an aligned base has the requested alignment, and classes need
-//! not know about alignments.
+//! multiple of its class size from an aligned base has the requested alignment, and no alignment
+//! needs classes of its own.
 
 use crate::Layout;
 use crate::geometry::{HARDENED, SLOT};

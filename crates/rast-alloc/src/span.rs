@@ -1,10 +1,10 @@
 //! Spans: two-level free lists of ranges with boundary tags, for sizes above those of slabs, and
 //! for the slabs themselves.
 //!
-//! Source: RAST 2.1. Its lists by the logarithm of the size become two levels, as in TLSF (Masmano
-//! and others, 2004): 32 lists per doubling, and a bitmap for each level. So two counts of zero
-//! bits find the first list all of whose spans fit. The search skips at most 1/32 of a span's
-//! length.
+//! Source: the original RAST design, 2.1. Its lists by the logarithm of the size become two levels,
+//! as in TLSF (Masmano and others, 2004): 32 lists per doubling, and a bitmap for each level. So
+//! two bit scans find the first list all of whose spans fit. The search skips at most 1/32 of a
+//! span's length.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -29,7 +29,7 @@
 //! 3. No two free spans are neighbours: freeing joins both sides at once.
 //! 4. A free span is in exactly one list, that of its length. The bit of a list is set if and only
 //!    if the list is not empty.
-//! 5. The sentinel makes a test for the segment's end unnecessary, and `before == 0` one for its
+//! 5. Because of the sentinel no test for the segment's end is needed; `before == 0` shows its
 //!    start.
 //!
 //! One thread at a time uses an index and all of its segments, so only the two statistics are

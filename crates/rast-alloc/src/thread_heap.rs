@@ -23,9 +23,9 @@
 //! messages or to purge it.
 //!
 //! 1. A heap is never unmapped. When its thread ends, the heap is released, and the next thread
-//!    that starts adopts it with the blocks that are in use. A thread that is
-//!    idle also releases its heap, and another thread may take the heap of an idle thread
-//!    ([`crate::ownership`]) to service it. But no thread adopts the heap of an idle thread.
+//!    that starts adopts it with the blocks that are in use. An idle thread also releases its heap,
+//!    and another thread may take the heap of an idle thread ([`crate::ownership`]) to service it.
+//!    But no thread adopts the heap of an idle thread.
 //! 2. A message to a heap that no thread holds is handled by the thread that delivers it.
 //! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
 //!    KiB), when its place, one of [`BATCHES`], is needed for another owner, every [`SLOW_CALLS`]
@@ -213,13 +213,10 @@ impl ThreadHeap {
     /// The slow path of a call that found the list of `class` full, or an invalid mark of the
     /// block.
     ///
-    /// The block is the first argument, as in the fast path, so that the fast path need not move
-    /// it.
-    ///
     /// # Safety
     ///
-    /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller gives
-    ///    it up; it is inside.
+    /// 1. `block` is a block of this heap and class, taken for `size` bytes, and the caller, which
+    ///    has entered the heap, gives it up.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn push_slow(block: *mut u8, heap: &Self, class: usize, size: usize) {

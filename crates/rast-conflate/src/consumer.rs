@@ -117,19 +117,20 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Visits the keys that have a value once, and calls the key's own handler, or `handler`, for
-    /// each.
+    /// Visits each key that has a value once, and calls the key's own handler, or `handler`, for
+    /// it.
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,
     /// by one consumer. A key that is put again behind the cursor waits for the next pass. With
-    /// priorities the highest one that has values is always served first; the pass ends at the end
-    /// of a lap of a priority that has values again.
+    /// priorities, the highest one that has values is always served first. The pass ends early if,
+    /// at the end of a lap, the same priority has values again.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
     /// key can be handled again. (A program built with `panic = "abort"` ends.)
     ///
     /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
-    /// keys than ever before. Costs as much as is marked, with [`Marks::Tree`](crate::Marks::Tree).
+    /// keys than ever before. The cost grows with the number of marks, with
+    /// [`Marks::Tree`](crate::Marks::Tree).
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
         self.begin_lap();
         let mut pass = Pass::default();

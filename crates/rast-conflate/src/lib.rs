@@ -75,9 +75,9 @@
 //!
 //! # Memory
 //!
-//! The tables have two to twelve times as many cells as there are keys, and at least 64. A cell
-//! takes some 190 bytes with its key. In mode [`Newest`] a key also has a node of its value's size.
-//! Tables are freed with the conflator.
+//! The first table has two cells for each key of [`Builder::keys`], and at least 64. After growth
+//! the tables have two to twelve cells per key. A cell takes some 190 bytes with its key. In mode
+//! [`Newest`] a key also has a node of its value's size. Tables are freed with the conflator.
 //!
 //! # Features and platforms
 //!

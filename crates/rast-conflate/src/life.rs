@@ -7,11 +7,11 @@
 //! | 3 | RUNNING: a consumer runs the key; only that consumer takes values for its handler |
 //! | 4 | DIRTY: another consumer cleared the key's mark while the key ran; the running consumer sets the mark again |
 //! | 5 | DEFERRED: a consumer keeps the key until its pace allows the next handling, and has a pin |
-//! | 6 | OWNED: the only handle of the key exists |
+//! | 6 | OWNED: in mode `Sequenced`, the key's one handle exists |
 //! | 8-31 | number of pins: threads that use the key, handles, deferrals |
 //! | 32-63 | number of calls of `pin`, modulo 2^32; `publish` and `defer` add a pin without counting it |
 //!
-//! There is no bit for "queued": that is the key's mark.
+//! No bit says that the key is queued, because the key's mark says so.
 //!
 //! A cell is reused for another key only in state Removed or Killed, without a pin, without RUNNING
 //! and without a value. So a thread that has a pin or runs the key may use the cell, and a handle

@@ -14,7 +14,7 @@
 //!
 //! 1. A producer publishes its value by a read-modify-write, fences, and then goes from the leaf to
 //!    the root: it tests each bit on the way and sets those that are clear. The producer always
-//!    goes on to the root, so that it does not depend on another producer.
+//!    continues to the root, so that it does not depend on another producer.
 //! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
 //! 3. A consumer that finds a word empty clears its bit in the level above, fences, and loads the
 //!    word again. If the word is not empty, the consumer sets the bit again.

@@ -53,9 +53,10 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     ///
     /// # Errors
     ///
-    /// If the conflator is closed, or if the key was removed and either such handles are rejected
-    /// or the conflator is full. The error contains the value. If the conflator closes during the
-    /// put, it contains the key's pending value, which may be a newer one of another producer.
+    /// If the conflator is closed, or if the key was removed and either its handles are rejected
+    /// (`Removed::Refuse`) or the conflator is full. The error contains the value. If the conflator
+    /// closes during the put, it contains the key's pending value, which may be a newer one of
+    /// another producer.
     ///
     /// # Panics
     ///

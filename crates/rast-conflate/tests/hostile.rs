@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
@@ -170,6 +170,38 @@ fn a_removed_key_whose_drop_panics_takes_no_room() {
     }
     assert_eq!(conflator.consumer().unwrap().pass(|_, _| {}).handled, 2);
     balanced(&conflator);
+}
+
+#[test]
+fn all_that_a_conflator_has_is_dropped_although_every_drop_panics() {
+    const KEYS: usize = 200;
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Loud(usize);
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            // Those of the test have higher numbers.
+            if self.0 < KEYS {
+                DROPS.fetch_add(1, Relaxed);
+                panic!("the drop of {}", self.0);
+            }
+        }
+    }
+    let conflator = Conflator::<Loud, Loud>::builder().keys(2).build();
+    let mut producer = conflator.producer();
+    for number in 0..KEYS {
+        let key = std::mem::ManuallyDrop::new(Loud(number));
+        let handle = conflator.handle(&key).unwrap();
+        producer.put(&handle, Loud(number)).unwrap();
+        let captured = Loud(number);
+        handle.set_handler(Some(Box::new(move |_, _| {
+            let _whole = &captured;
+        })));
+    }
+    drop(producer);
+    assert!(panics(|| drop(conflator)));
+    assert_eq!(DROPS.load(Relaxed), 3 * KEYS);
 }
 
 /// A clock that runs a function at its next reading.

@@ -13,9 +13,9 @@
 //!    begins to sleep, and does not sleep. A later ring finds where the thread sleeps, and ends the
 //!    sleep.
 //! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring between the
-//!    begin of a sleep and the call that sleeps is not lost.
-//! 3. A ring publishes what was written before it: the end of the sleep reads the word that the
-//!    ring wrote.
+//!    beginning of a sleep and the call that sleeps is not lost.
+//! 3. A ring publishes what was written before it, because the end of the sleep reads the word that
+//!    the ring wrote.
 
 use core::fmt;
 use core::task::Waker;
@@ -31,8 +31,8 @@ const POLLING: u8 = 2;
 const RUNG: u8 = 3;
 
 /// Wakes the thread of a [`Driver`](crate::Driver) that sleeps in a
-/// [`Parker`](crate::primitive::Parker) while nothing is asked of the system, and in a poll of the
-/// system otherwise.
+/// [`Parker`](crate::primitive::Parker) while no request to the system is pending, and in a poll of
+/// the system otherwise.
 ///
 /// A ring costs one exchange, and a system call only if the thread sleeps.
 /// [`PollDriver`](crate::io::PollDriver) is an example of its use.

@@ -86,8 +86,7 @@ impl ScheduleLatency {
     }
 
     /// Returns the time that `percentile` percent of the waits did not exceed, at most a quarter
-    /// too high; zero before the first measurement. Waits of more than 18 minutes count as the
-    /// longest of them.
+    /// too high; zero before the first measurement. A result above 18 minutes is the longest wait.
     ///
     /// ```
     /// let none = rast_executor::ScheduleLatency::default();

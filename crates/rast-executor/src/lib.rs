@@ -8,7 +8,7 @@
 //! - [`JoinHandle`]: the output of a task, its panic, its abort.
 //! - [`LocalExecutor`]: tasks that stay on one thread, which sleeps in a [`Driver`]; other threads
 //!   spawn there by a [`RemoteSpawner`].
-//! - [`Job`]: a call for a thread of the program, awaited as a task is.
+//! - [`Job`]: a call that a thread of the program runs, awaited as a task is.
 //! - [`Deterministic`]: one thread, a simulated clock, and an order that a seed determines.
 //! - [`sleep`], [`timeout`], [`interval`] on the deadline stores of `rast-timers`.
 //! - [`spawn_blocking`], [`Handle::scope`], [`Priority`], [`consume_budget`], [`yield_now`].
@@ -46,9 +46,9 @@
 //!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
-//!   turns at least 32 serve the queue. With k others ahead of it, a normal task from another
-//!   thread is taken from the queue within 2 (k + 1) of these turns, a normal one within
-//!   1032 (k + 1), and a low one within 8256 (k + 1).
+//!   turns at least 32 serve the queue. With k tasks ahead of it, a normal task from another thread
+//!   is taken from the queue within 2 (k + 1) of these turns, another normal one within 1032 (k +
+//!   1), and a low one within 8256 (k + 1).
 //! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
 //!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
 //!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker

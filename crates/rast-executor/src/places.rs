@@ -7,18 +7,17 @@
 //! ```
 //!
 //! The sockets of a poll are in such a table, and so are the resources of a reactor
-//! (`rast-reactor`). Indices are used from the lowest on, so a table
-//! from which few resources were deleted is a vector. If most were deleted, the vector is cut to
-//! four places or fewer per value, and the higher values move to the map. So the memory of a table
-//! is a small multiple of its live values, and a lookup at a low index costs one comparison and one
-//! load.
+//! (`rast-reactor`). Indices are used from the lowest on, so a table from which few values were
+//! deleted is a vector. If most were deleted, the vector is cut to four places or fewer per value,
+//! and the higher values move to the map. So the memory of a table is a small multiple of its live
+//! values, and a lookup at a low index costs one comparison and one load.
 //!
 //! Rules:
 //!
 //! 1. A value of the map has an index that is not below the length of the vector.
-//! 2. When the vector grows, its length is at most `FILL` times the number of values, plus `SMALL`.
-//!    [`fit`](Places::fit) makes it shorter beyond twice that. Both count the values of the map
-//!    too, so adding and removing one value repeatedly does not change the length each time.
+//! 2. The vector grows to at most `FILL` times the number of values, plus `SMALL`. Beyond twice
+//!    that, [`fit`](Places::fit) shortens it. The number includes the values of the map. So adding
+//!    and removing one value repeatedly does not change the length each time.
 
 use std_alloc::vec::Vec;
 

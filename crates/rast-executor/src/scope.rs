@@ -86,8 +86,8 @@ impl Handle {
     /// Calls `f` with a scope, and returns when all tasks that were spawned in it are complete.
     /// Blocking.
     ///
-    /// If a task panics and no thread takes its output, the scope still waits for it, and its
-    /// handle returns the panic.
+    /// If a task panics, the scope still waits for all tasks, and the handle of that task returns
+    /// the panic.
     ///
     /// # Panics
     ///

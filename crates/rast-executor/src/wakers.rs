@@ -1,4 +1,4 @@
-//! Wakers: one that unparks a thread, and calls of those of other crates.
+//! A waker that unparks a thread, and calls of the wakers of other crates.
 
 use core::task::Waker;
 use std_alloc::sync::Arc;

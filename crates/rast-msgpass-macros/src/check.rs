@@ -1,6 +1,6 @@
 //! Checking a declaration: names, types that are listed twice, ends, messages, attributes.
 //!
-//! What a mistake most likely means replaces it, so that one mistake causes one error.
+//! Each mistake is replaced by what it most likely means, so that it causes only one error.
 
 use proc_macro::{Ident, TokenStream, TokenTree};
 

@@ -1,8 +1,8 @@
 //! Writing the types, tables and implementations of a graph.
 //!
 //! Each processor and each edge has its index as a literal, so nothing is looked up and nothing
-//! recurses. Each name of a processor is also a type of that name, in a module that nothing else
-//! sees: the compiler prints it in the hint for an edge that is missing.
+//! recurses. A hidden module has a type with the name of each processor, because the compiler
+//! prints that name in the hint for a missing edge.
 
 use proc_macro::{Literal, Span, TokenStream, TokenTree};
 
@@ -59,7 +59,9 @@ const GRAPH: &str = r#"
             const NAME: &'static str = __name_text;
             const PROCESSORS: &'static [__rast::ProcessorInfo] = &[__infos];
             const EDGES: &'static [__rast::EdgeInfo] = &[__edges];
+        }
 
+        impl __rast::Wired for __G {
             fn wire(wiring: &mut __rast::__private::Wiring) {
                 let _ = &wiring;
                 __wires
@@ -380,7 +382,7 @@ impl Writer<'_> {
     fn wire(&self, at: usize) -> TokenStream {
         let edge = &self.graph.edges[at];
         self.quote(
-            "<__message as __rast::Edge<__G, __from, __to>>::wire(wiring);",
+            "wiring.edge::<__G, __from, __to, __message>();",
             edge.from.span(),
             &self.types(edge),
         )
@@ -410,9 +412,6 @@ impl Writer<'_> {
                     const OUT: usize = __out;
                     {copy}
                     {weigh}
-                    fn wire(wiring: &mut __rast::__private::Wiring) {{
-                        wiring.edge::<__G, __from, __to, __message>();
-                    }}
                 }}"
             ),
             edge.from.span(),

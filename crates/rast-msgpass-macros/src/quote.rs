@@ -2,7 +2,7 @@
 
 use proc_macro::{Group, Span, TokenStream, TokenTree};
 
-/// Parses `text`, in which each name of `parts` becomes the tokens that are with it.
+/// Parses `text`, and replaces each name in `parts` by its tokens.
 ///
 /// The tokens of the user keep their spans. The others are located at `at`, so an error about them
 /// points to an entry of the declaration, not to all of it.

@@ -11,7 +11,7 @@
 //!    of any weight gets in, and the bytes exceed their bound by one message at most.
 //! 2. A gated sender sets `is_waited` in the critical section in which it finds too little room.
 //!    The take that makes enough room clears it and wakes the sender: both are under the lock.
-//! 3. Messages are dropped, and weighed, outside of the lock: that is user code.
+//! 3. Messages are dropped and weighed outside of the lock, because that runs user code.
 //! 4. A queue allocates its slots with its first message: `cap` slots, each of the size of a
 //!    message and a word. There is a queue for every pair of instances, however many, so a pair
 //!    that never exchanges a message costs some 100 bytes.

@@ -429,12 +429,13 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Has a replica of `P` whose handler panicked dropped, and replaced by what `factory` makes
-    /// of its number, as often as `restart` allows. The last call for `P` counts.
+    /// If a handler of `P` panics, drops its replica and replaces it by what `factory` makes of its
+    /// number, as often as `restart` allows. The last call for `P` counts.
     ///
-    /// Queued messages, timers and what the instance [watches](crate::Cx::watch) are kept for
-    /// the next processor; [`ReplyTo`](crate::ReplyTo) tokens in the state waive. The factory runs
-    /// on a worker, so it should return soon. A panic of it counts as one of the processor.
+    /// Queued messages, timers and what the instance [watches](crate::Cx::watch) are kept for the
+    /// next processor; [`ReplyTo`](crate::ReplyTo) tokens in the state are dropped, which waives
+    /// their requests. The factory runs on a worker, so it should return soon. A panic of it counts
+    /// as one of the processor.
     ///
     /// ```
     /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, Restart, graph};
@@ -507,9 +508,9 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Measures how long messages wait and are handled, of one message in `one_in` on each queue;
-    /// zero, the default, measures none. [`Viewer::timings`](crate::Viewer::timings) and
-    /// [`Report::timings`](crate::Report::timings) have the result.
+    /// Measures how long messages wait and how long they are handled, for one message in `one_in`
+    /// on each queue; zero, the default, measures none. [`Viewer::timings`](crate::Viewer::timings)
+    /// and [`Report::timings`](crate::Report::timings) have the result.
     ///
     /// Which message of each `one_in` is measured is random. A measured message costs three
     /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
@@ -562,7 +563,7 @@ impl<G: Graph> Builder<G> {
         Run::start(shared, sharder, outside).map_err(BuildError::Thread)
     }
 
-    /// Sets the graph up without a thread: the caller's gives the turns, in an order that
+    /// Sets the graph up without a thread: the calling thread runs the turns, in an order that
     /// follows from `seed`.
     ///
     /// The clock is a manual one that shows zero, and the time of resharding never comes:
@@ -625,7 +626,7 @@ impl<G: Graph> Builder<G> {
         );
         let Wiring {
             mut parts, outside, ..
-        } = Wiring::new::<G>(Arc::clone(&shared));
+        } = Wiring::new(Arc::clone(&shared), self.given.wire);
         let routes = parts
             .iter_mut()
             .map(|parts| core::mem::take(&mut parts.routes))

@@ -5,8 +5,8 @@
 //!
 //! The age of the oldest unanswered request comes from marks, so requests carry no time. A mark is
 //! the number of unanswered requests at a flush. Requests of a pair are handled in order. So once
-//! as many answers have arrived, each request of the mark was answered, or a token holds it, with
-//! its time. The remaining ones were sent after the mark.
+//! as many answers have arrived as the mark counted, each of its requests was answered, or is held
+//! by a token, which has its time. The remaining ones were sent after the mark.
 //!
 //! ```text
 //!   since           next                 now      requests without an answer were sent after

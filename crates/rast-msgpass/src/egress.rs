@@ -1,4 +1,4 @@
-//! Egress: typed doors out of the graph, each woken for its receiver.
+//! Egress: typed doors out of the graph, each with a waker for its receiver.
 //!
 //! ```text
 //!   instance 0 ═ring 0═╗
@@ -54,8 +54,6 @@ use crate::primitive::{CachePadded, EventCount, WaitStrategy};
 use crate::queue::spsc::Consumer;
 use crate::sampling::{self, Arrivals};
 use crate::sharder::{self, ShardId};
-#[cfg(feature = "testing")]
-use crate::testing::LaneTap;
 use crate::times::Live;
 use crate::waiting::{Pace, Waiting};
 
@@ -326,7 +324,7 @@ pub(crate) trait AnyLaneParts: Any + Send {
     fn waiting(&self) -> u64;
     /// Makes the receiver.
     #[cfg(feature = "testing")]
-    fn tap(self: Box<Self>, handle: sharder::Handle) -> Box<dyn LaneTap>;
+    fn tap(self: Box<Self>, handle: sharder::Handle) -> LaneTap;
 }
 
 impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
@@ -335,17 +333,17 @@ impl<M: Send + 'static> AnyLaneParts for LaneParts<M> {
     }
 
     #[cfg(feature = "testing")]
-    fn tap(self: Box<Self>, handle: sharder::Handle) -> Box<dyn LaneTap> {
-        Box::new(EgressReceiver::new(*self, handle))
+    fn tap(self: Box<Self>, handle: sharder::Handle) -> LaneTap {
+        let mut receiver = EgressReceiver::new(*self, handle);
+        Box::new(move |each: &mut dyn FnMut(Box<dyn Any + Send>)| {
+            receiver.drain(usize::MAX, |message| each(Box::new(message)));
+        })
     }
 }
 
+/// Takes all messages of a lane, without their type.
 #[cfg(feature = "testing")]
-impl<M: Send + 'static> LaneTap for EgressReceiver<M> {
-    fn take(&mut self, each: &mut dyn FnMut(Box<dyn Any + Send>)) {
-        self.drain(usize::MAX, |message| each(Box::new(message)));
-    }
-}
+pub(crate) type LaneTap = Box<dyn FnMut(&mut dyn FnMut(Box<dyn Any + Send>))>;
 
 /// Receives messages of type `M` that leave the graph on one lane.
 ///

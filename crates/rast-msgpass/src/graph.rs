@@ -7,9 +7,7 @@
 
 use core::fmt;
 
-use crate::sends::Sends;
 use crate::sharder::ShardId;
-use crate::wiring::Wiring;
 
 /// One end of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,6 +161,38 @@ pub struct EdgeInfo {
     pub keep: bool,
 }
 
+/// The edges on which the handlers of an edge's messages `send`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sends {
+    /// Nothing was declared: every edge that leaves the receiver, except, for the handler of a
+    /// request, requests that may lead back to its client.
+    Undeclared,
+    /// The list in `sends = (..)`.
+    Listed(&'static [SendsTo]),
+}
+
+/// An entry of `sends = (..)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_structs, reason = "made by graph!, in a constant")]
+pub struct SendsTo {
+    /// The receiving end; `None` for every edge with this message that leaves the processor.
+    pub to: Option<End>,
+    /// The type of the message, as written.
+    pub message: &'static str,
+}
+
+impl SendsTo {
+    /// Returns `true` if the entry means `edge`, which leaves the processor.
+    pub(crate) const fn names(&self, edge: &EdgeInfo) -> bool {
+        let is_end = match self.to {
+            None => true,
+            Some(end) => same_end(end, edge.to),
+        };
+        is_end && same(self.message, edge.message)
+    }
+}
+
 /// Maximum number of pairs of instances for which an edge has a ring each. An edge to egress always
 /// has rings, since its lanes are few.
 pub const PAIRS_MAX: usize = 256;
@@ -181,6 +211,40 @@ impl fmt::Display for EdgeInfo {
             "{} -> {}: {}",
             self.from_type, self.to_type, self.message
         )
+    }
+}
+
+/// Maximum number of processors, and of edges, of one graph.
+pub(crate) const MOST: usize = 4096;
+
+/// Returns the ends of an edge that can gate its sender within the graph.
+pub(crate) const fn gating(edge: &EdgeInfo) -> Option<(usize, usize)> {
+    match (edge.kind, edge.from, edge.to) {
+        (EdgeKind::Bounded, End::Processor(from), End::Processor(to)) => Some((from, to)),
+        _ => None,
+    }
+}
+
+pub(crate) const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < a.len() {
+        if a[index] != b[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+pub(crate) const fn same_end(a: End, b: End) -> bool {
+    match (a, b) {
+        (End::Ingress, End::Ingress) | (End::Egress, End::Egress) => true,
+        (End::Processor(a), End::Processor(b)) => a == b,
+        _ => false,
     }
 }
 
@@ -208,10 +272,6 @@ pub trait Graph: Sized + 'static {
     const PROCESSORS: &'static [ProcessorInfo];
     /// The edges, in the order of the declaration.
     const EDGES: &'static [EdgeInfo];
-
-    /// Calls `wiring` for each edge with its types.
-    #[doc(hidden)]
-    fn wire(wiring: &mut Wiring);
 }
 
 /// Returns the indices of the edges that enter a processor of `G`.
@@ -333,8 +393,4 @@ pub trait Edge<
     /// Returns the weight of a message, on an edge with `bytes`.
     #[doc(hidden)]
     const WEIGH: Option<fn(&Self) -> usize> = None;
-
-    /// Makes the rings or the door of the edge.
-    #[doc(hidden)]
-    fn wire(wiring: &mut Wiring);
 }

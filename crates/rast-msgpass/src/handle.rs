@@ -36,9 +36,9 @@ pub(crate) struct Found {
 
 /// A running graph: its doors, its figures, and the way to end it.
 ///
-/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads.
-/// Dropped, or asked to end the graph, by a handler of the same graph, it stops
-/// the graph and waits for no other thread: the handler has to return first.
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. If a handler of the
+/// same graph drops it or ends the graph by it, it stops the graph and waits for no other thread,
+/// because the handler has to return first.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

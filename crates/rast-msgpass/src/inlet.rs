@@ -12,12 +12,12 @@ use core::any::Any;
 use core::marker::PhantomData;
 
 use crate::buffer::Buffer;
-use crate::cx::{Core, Cx};
+use crate::cx::Cx;
 use crate::door::Door;
 use crate::graph::{Edge, Graph, Node};
+use crate::instance_core::Core;
 use crate::load::Input;
 use crate::outlet::ROOM;
-use crate::policy::Panic;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
@@ -27,8 +27,7 @@ use crate::report::Handler;
 use crate::sampling::{self, Arrivals, MARKED, Marks, UNMEASURED};
 use crate::sends::{answers_to, is_restricted};
 use crate::sharder::{ShardId, WorkerCx};
-#[cfg(feature = "testing")]
-use crate::testing::{self, Tap};
+use crate::supervision::Panic;
 use crate::waiting::{Pace, Waiting};
 
 /// An inlet of processor `P` whose sender and message are not known.
@@ -543,7 +542,25 @@ fn drop_kept<M>(kept: &mut Option<M>, core: &Core) {
     }
 }
 
-/// Takes messages where no processor does.
+/// An inlet without its message type, for a test that receives in place of a processor.
+#[cfg(feature = "testing")]
+pub(crate) trait Tap: Send {
+    /// Returns the number of its edge.
+    fn edge(&self) -> usize;
+    /// Returns the outlet of the answers, if the inlet has requests.
+    fn requests(&self) -> Option<usize>;
+    /// Returns the number of inputs.
+    fn inputs(&self) -> usize;
+    /// Takes the next message of an input; `Some(None)` is a waiver.
+    fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Tapped>;
+    /// Returns the slots of what was taken.
+    fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>);
+}
+
+/// A message, or a waiver.
+#[cfg(feature = "testing")]
+pub(crate) type Tapped = Option<Box<dyn Any + Send>>;
+
 #[cfg(feature = "testing")]
 impl<M: Send + 'static> Tap for Intake<M> {
     fn edge(&self) -> usize {
@@ -558,12 +575,7 @@ impl<M: Send + 'static> Tap for Intake<M> {
         self.len()
     }
 
-    fn take(
-        &mut self,
-        input: usize,
-        core: &mut Core,
-        cx: &mut WorkerCx<'_>,
-    ) -> Option<testing::Taken> {
+    fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Tapped> {
         let message = Intake::take(self, input, core, Some(cx))?;
         self.timing = None;
         Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))

@@ -10,11 +10,11 @@
 //!          makes room wakes the shard        publish what was sent, wake receivers
 //! ```
 //!
-//! 1. A handler is called only if no bounded edge that it sends on gates: each has room for its
-//!    burst at each target. Without `sends` these are all edges that leave the processor.
-//! 2. A turn accesses only the inputs that got a note, and the outlets that were written. It checks
-//!    all of them only after the shard has moved, or after a wake-up by a thread that is not a
-//!    worker.
+//! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
+//!    target. Without `sends` these are all edges that leave the processor.
+//! 2. A turn accesses only the inputs that a wake-up named (by its note), and the outlets that were
+//!    written. It checks all of them only after the shard has moved, or after a wake-up by a thread
+//!    that is not a worker.
 //! 3. The number of messages between two publications at most doubles. So a message waits for its
 //!    publication at most about as long as the chunk before took. If all receivers are on this
 //!    worker, no thread waits, so there is one publication, at the end of the turn. If handlers are
@@ -28,18 +28,20 @@ mod rank;
 use std::any::Any;
 
 use crate::batch::{Batch, Watch};
-use crate::cx::{Answering, Core, Cx};
+use crate::cx::Cx;
 use crate::graph::Graph;
 use crate::inlet::Inlet;
+use crate::instance_core::{Answering, Core};
 use crate::load::Load;
 use crate::outlet::ROOM;
-use crate::policy::{Factory, Life, Panic};
+use crate::policy::{Factory, Life};
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
 use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
 use crate::stack::Stack;
 use crate::states::State;
+use crate::supervision::Panic;
 use crate::timers::{Instant, Nanos};
 
 /// A message that takes this long is published at once; a publication costs some tens of

@@ -79,21 +79,22 @@
 //!   edge that is not listed panics, and `try_send` uses the room that there is.
 //! - An edge with `route = any` needs room at one receiver, and
 //!   [`any`](Port::any) finds one with room.
-//! - A cycle of bounded edges, each sent on by the handlers of the one before,
-//!   could fill up and block for ever, so it does not compile. One edge of it is
-//!   `unbounded`, or a `reply`: its room is reserved by the request. Or a handler
-//!   of it declares that it sends on no other.
-//! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never gates its sender: a
-//!   message without room is returned, or dropped and counted. Nothing is dropped on other edges.
+//! - A cycle of bounded edges, in which the handlers of each edge send on the next, could fill up
+//!   and block for ever, so it does not compile. One edge of it must be `unbounded`, or a `reply`,
+//!   whose room the request has reserved, or declare by `sends` that its handlers do not send on
+//!   the next.
+//! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never keeps its sender from
+//!   running: a message without room is returned, or dropped and counted. Nothing is dropped on
+//!   other edges.
 //! - An edge with `bytes` is bounded by the [`Weight`] of its messages too.
 //! - The messages of `high` edges are handled first, and the others keep a share of each turn.
 //! - An `unbounded` edge has a `ceiling`, 1,048,576 messages without room at one
 //!   sender unless declared. One more stops the graph, and the report names the
 //!   edge.
-//! - The handler of a request answers it by [`Port::send`], or takes its
-//!   [`ReplyTo`] by [`Cx::reply_to`], to be kept in the processor's state and
-//!   answered later. If the handler does neither, or a token is dropped, the client
-//!   gets its credit back without an answer.
+//! - The handler of a request answers it by [`Port::send`], or takes its token, a [`ReplyTo`], by
+//!   [`Cx::reply_to`], to be kept in the processor's state and answered later. If the handler does
+//!   neither, or a token is dropped, the sender of the request gets its credit back without an
+//!   answer.
 //! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
 //!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
 //!   many threads and tasks receive from one lane.
@@ -105,9 +106,9 @@
 //!
 //! # Time
 //!
-//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later
-//!   time; the message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping. None of them
-//!   is early. A drain or a stop cancels timers and counts them.
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; the
+//!   message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a message.
+//!   None of them is early. A drain or a stop cancels timers and counts them.
 //! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
 //!
 //! # Guarantees
@@ -120,9 +121,10 @@
 //! - After [`Builder::start`] a message allocates nothing, except in unbounded edges and at
 //!   ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock for each
 //!   pair, and the lock is held for the time of a move; the first message of a pair allocates the
-//!   pair's `cap` slots. Other edges of up to [`PAIRS_MAX`] pairs of instances are single-producer
-//!   rings owned by their ends: no lock and no atomic read-modify-write. Others have one inbox per
-//!   receiver: one read-modify-write for each chunk of a pair.
+//!   pair's `cap` slots. Of the remaining edges, those with up to [`PAIRS_MAX`] pairs of instances
+//!   are single-producer rings owned by their ends: no lock and no atomic read-modify-write. Those
+//!   with more have one inbox per receiver: one read-modify-write for all messages of a pair that
+//!   are published together.
 //! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: a sender wakes the receiver,
 //!   and a receiver that makes room wakes the sender. The arguments are in
@@ -131,10 +133,10 @@
 //! - A panic in a handler loses the message that it handles, and is reported. For each processor,
 //!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
 //!   ends the process.
-//! - [`Handle::drain`] handles everything that was accepted and has processors
+//! - [`Handle::drain`] handles everything that was accepted and lets processors
 //!   [flush](Process::flush), upstream first, or returns an error that says what is left;
-//!   [`Handle::stop`] ends a graph between two messages. Both give the processors'
-//!   states back: [`Report::take_states`].
+//!   [`Handle::stop`] ends a graph between two messages. Both give the processors' states back:
+//!   [`Report::take_states`].
 //!
 //! # Features
 //!
@@ -152,72 +154,91 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe
-//! operation, the cast of an outlet to the type that is beside it.
+//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe operation, the cast
+//! of an outlet to the type that is stored beside it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-mod ask;
-mod batch;
-mod blocking;
-mod buffer;
-mod builder;
-mod calm;
+// The layers, from the lowest. A file imports files of its own layer and of those above it here.
+//
+// 1. The declaration of a graph, its tables, and their checks at compile time.
 mod check;
-mod clock;
-mod consistent;
-mod counter;
-mod credit;
-mod cx;
-mod deaths;
-mod door;
-mod drain;
-mod drawing;
-mod egress;
-mod ending;
-#[expect(unsafe_code, reason = "one cast, checked by the type")]
-mod erased;
-#[cfg(feature = "metrics")]
-mod export;
+mod emit;
 mod graph;
-mod handle;
-mod ingress;
-mod inlet;
-mod instance;
-mod load;
 mod macros;
-mod outbox;
-mod outlet;
-mod panics;
 mod picture;
-mod policy;
-mod process;
-mod reply;
-mod report;
-mod rings;
-mod runtime;
-mod sampling;
 mod sends;
-mod shared;
-mod shared_receiver;
-#[cfg(feature = "async")]
-mod sink;
-mod stack;
 mod stages;
+mod weight;
+
+// 2. Counts, clocks, samples and ends.
+mod batch;
+mod calm;
+mod clock;
+mod counter;
+mod ending;
+mod load;
+mod panics;
+mod sampling;
+mod stack;
 mod states;
 mod tasks;
-#[cfg(feature = "testing")]
-pub mod testing;
-mod timer;
 mod times;
 mod timings;
 mod trace;
-#[cfg(not(feature = "testing"))]
-mod untested;
-mod view;
-mod wait_any;
 mod waiting;
-mod weight;
+
+// 3. The carriers of messages, and the ends of a graph for outside threads.
+mod ask;
+mod buffer;
+mod credit;
+mod door;
+mod egress;
+mod ingress;
+mod outbox;
+mod rings;
+mod shared_receiver;
+#[cfg(feature = "async")]
+mod sink;
+mod wait_any;
+
+// 4. What all threads of a graph share, and what they report.
+mod deaths;
+mod drain;
+mod drawing;
+#[cfg(feature = "metrics")]
+mod export;
+mod policy;
+mod report;
+mod shared;
+mod ticket;
+mod view;
+
+// 5. The state of an instance, and what its handlers see of it.
+mod consistent;
+mod cx;
+#[expect(unsafe_code, reason = "one cast, checked by the type")]
+mod erased;
+mod instance_core;
+mod outlet;
+mod process;
+mod reply;
+mod supervision;
+mod timer;
+mod timer_store;
+#[cfg(feature = "testing")]
+mod trial;
+mod watch;
+
+// 6. Instances, how a graph is made of them, and how it runs.
+mod blocking;
+mod builder;
+mod handle;
+mod inlet;
+mod instance;
+mod runtime;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wiring;
 
 pub use ask::{Answer, AnswerError, Ask, AskError, Reply};
@@ -234,7 +255,7 @@ pub use ending::EndedBy;
 pub use export::Exporter;
 pub use graph::{
     Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node, PAIRS_MAX, ProcessorInfo,
-    Replicated, Single, shard_of,
+    Replicated, Sends, SendsTo, Single, shard_of,
 };
 pub use handle::{Handle, Stopper};
 pub use ingress::{IngressPort, IngressSender, Sending};
@@ -245,7 +266,6 @@ pub use reply::ReplyTo;
 pub use report::{
     EdgeMetrics, Handler, InstanceMetrics, Metrics, PanicRecord, Report, Undelivered,
 };
-pub use sends::{Sends, SendsTo};
 pub use sharder::WorkerStats;
 pub use shared_receiver::{Receiving, SharedReceiver};
 #[cfg(feature = "async")]
@@ -256,6 +276,7 @@ pub use timings::{EdgeTimings, ProcessorTimings, Timings};
 pub use view::Viewer;
 pub use wait_any::{WaitAny, Waitable};
 pub use weight::Weight;
+pub use wiring::Wired;
 
 // The layers beneath: signatures here name their types, and one version serves all.
 #[doc(no_inline)]
@@ -269,13 +290,13 @@ pub mod __private {
     pub use rast_msgpass_macros::graph;
 
     pub use crate::calm::Calm;
-    pub use crate::check::{Spec, check, edge_info, exactly, processor_info};
+    pub use crate::check::check;
     pub use crate::counter::Counter;
     pub use crate::door::{Door, Task};
     pub use crate::egress::{EgressReceiver, Lane, Wake};
-    pub use crate::graph::{connecting, incoming, outgoing};
+    pub use crate::emit::{Spec, edge_info, exactly, processor_info};
+    pub use crate::graph::{SendsTo, connecting, incoming, outgoing};
     pub use crate::picture::{dot, mermaid};
-    pub use crate::sends::SendsTo;
     pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};
 }

@@ -37,8 +37,8 @@
 /// messages, with their receivers where that matters, that the handlers of this edge's messages
 /// send (all). Each at most once.
 ///
-/// What becomes of a message without room. By default its sender waits, together with its
-/// handlers; at most one of these says otherwise:
+/// What becomes of a message without room: by default the handlers that send it are not run. At
+/// most one of these attributes says otherwise:
 ///
 /// | attribute | a message without room | carrier and cost of a message |
 /// | --- | --- | --- |
@@ -58,7 +58,7 @@
 /// in addition to `cap`; it goes with `reject`, `drop_newest`, `drop_oldest` or none of them, and
 /// costs a lock at each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each
 /// pair of instances, however many there are. A queue allocates its `cap` slots, each of the size
-/// of a message and a word, with its first message. `high` has the receiver take the messages of
+/// of a message and a word, with its first message. With `high` the receiver takes the messages of
 /// this edge first: a turn handles up to a batch of each `high` edge, and then of the others a
 /// sixteenth of a batch, or all if the `high` edges are empty; the `high` edges are checked again
 /// after 8 messages. Without such an edge a processor has no cost for it.
@@ -86,9 +86,8 @@
 /// send that no edge allows; the hint is the edge to declare. (Where the crate has several items
 /// with the name of a processor, the hint has paths that end with the names.)
 ///
-/// A cycle of edges that are all plainly bounded, each sent on by the handlers of the one before,
-/// does not compile: it can fill up and block for ever, so one of its edges has to be `unbounded`
-/// or a `reply`.
+/// A cycle of plainly bounded edges, in which the handlers of each edge send on the next, does not
+/// compile: see the crate docs.
 #[macro_export]
 macro_rules! graph {
     ($($declaration:tt)*) => {

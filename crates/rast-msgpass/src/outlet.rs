@@ -38,10 +38,10 @@ use crate::outbox::Outbox;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
-use crate::reply::{Kept, Ticket};
 use crate::rings::Rings;
 use crate::sharder::{ShardId, WorkerCx};
 use crate::shared::{Shared, Stats};
+use crate::ticket::{Kept, Ticket};
 use crate::timers::Instant;
 use crate::waiting::Waiting;
 

@@ -1,20 +1,18 @@
 //! Policies for a processor whose handler panicked, and the life of a processor.
 //!
-//! `docs/supervision.md` of the repository has the states and their transitions. The parts that
-//! need no type of a processor are here; `instance/life.rs` makes, begins and drops processors.
+//! `docs/supervision.md` of the repository has the states and their transitions. `supervision.rs`
+//! follows a policy, and `instance/life.rs` makes, begins and drops processors.
 
 use core::fmt;
 use std::any::Any;
 use std::collections::VecDeque;
 
-use crate::cx::Core;
 use crate::ending::EndedBy;
 use crate::graph::EdgeInfo;
 use crate::panics::text_of;
-use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::report::{Handler, PanicRecord};
-use crate::timers::{Clock, Instant, Nanos};
+use crate::timers::{Instant, Nanos};
 
 /// What follows for a processor whose handler panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +53,7 @@ pub struct Restart {
     within: Nanos,
     first: Nanos,
     longest: Nanos,
-    then: OnPanic,
+    pub(crate) then: OnPanic,
 }
 
 impl Restart {
@@ -258,7 +256,7 @@ impl Restarts {
     }
 
     /// Asks for a restart; returns when it comes, or `None` past the limit.
-    fn ask(&mut self, restart: &Restart, now: Instant) -> Option<Instant> {
+    pub(crate) fn ask(&mut self, restart: &Restart, now: Instant) -> Option<Instant> {
         let within = restart.within.as_nanos();
         let is_past = |&at: &Instant| now.saturating_since(at).as_nanos() >= within;
         while self.times.front().is_some_and(is_past) {
@@ -273,112 +271,6 @@ impl Restarts {
         self.at = now.saturating_add(restart.delay_after(self.times.len()));
         self.times.push_back(now);
         Some(self.at)
-    }
-}
-
-/// A panic of a handler, and what was in hand.
-pub(crate) struct Panic {
-    pub(crate) handler: Handler,
-    pub(crate) payload: Box<dyn Any + Send>,
-    /// The edge of the message; `None` where there was none.
-    pub(crate) edge: Option<usize>,
-    /// A clone of the message.
-    pub(crate) message: Option<Box<dyn Any + Send>>,
-}
-
-impl Panic {
-    /// The panic of a handler that had no message of an edge.
-    pub(crate) const fn of(handler: Handler, payload: Box<dyn Any + Send>) -> Self {
-        Self {
-            handler,
-            payload,
-            edge: None,
-            message: None,
-        }
-    }
-}
-
-impl Core {
-    /// Returns whether handlers may be called.
-    #[inline]
-    pub(crate) fn is_running(&self) -> bool {
-        self.life == Life::Running
-    }
-
-    /// Decides what a panic leads to.
-    fn decide(&mut self) -> Then {
-        let plain = match self.shared.policies[self.node] {
-            Policy::Plain(plain) => plain,
-            Policy::Restart(restart) => {
-                let now = self.shared.clock.now();
-                if let Some(at) = self.restarts.ask(&restart, now) {
-                    self.life = Life::Failed;
-                    return Then::Restarts(at);
-                }
-                restart.then
-            }
-        };
-        match plain {
-            OnPanic::Continue => Then::Continues,
-            OnPanic::Retire => {
-                self.life = Life::Retired;
-                Then::Retires
-            }
-            OnPanic::Stop => {
-                self.end();
-                Then::Stops
-            }
-        }
-    }
-
-    /// Takes note of a panic of a handler, and follows the policy.
-    #[cold]
-    pub(crate) fn panicked(&mut self, panic: Panic) {
-        let then = self.decide();
-        self.record(panic, then);
-        // What the handler sent before it panicked is sent.
-        self.note_all();
-    }
-
-    /// Records a panic, and tells the hook.
-    #[cold]
-    pub(crate) fn record(&mut self, panic: Panic, then: Then) {
-        self.stats.panics.add(1);
-        let Panic {
-            handler,
-            payload,
-            edge,
-            message,
-        } = panic;
-        let shared = &*self.shared;
-        let (processor, replica) = (shared.processors[self.node].name, self.replica);
-        let sender = edge.map_or(0, |_| self.sender);
-        let edge = edge.map(|edge| &shared.edges[edge]);
-        let failure = Failure {
-            processor,
-            replica,
-            handler,
-            edge,
-            sender,
-            payload,
-            message,
-            at: shared.clock.now(),
-            then,
-        };
-        let record = failure.record();
-        shared.trace.panicked(&record, &failure.then);
-        shared.record_panic(record);
-        let told = match &shared.on_failure {
-            Some(hook) => contain(|| hook(failure)).map_err(|payload| ("on_failure", payload)),
-            None => {
-                discard(failure.payload);
-                let dropped = contain(|| drop(failure.message));
-                dropped.map_err(|payload| ("the destructor of a kept message", payload))
-            }
-        };
-        if let Err((what, payload)) = told {
-            shared.record_fault(what, payload);
-        }
     }
 }
 

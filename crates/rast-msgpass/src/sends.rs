@@ -1,4 +1,4 @@
-//! What the handlers of an edge send, and so what its inlet waits for.
+//! What the handlers of an edge send, and so what its inlet (the receiver's end) waits for.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rules:
-//! 1. An inlet is delivered only while no edge that its handler sends on gates.
+//! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
 //! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
 //!    request does not `send` requests that may lead back to the client of that request: each of
 //!    the two would wait for the other's credit.
@@ -16,40 +16,7 @@
 //!
 //! The lists are constants, so a graph without them has no code for them.
 
-use crate::check::{same, same_end};
-use crate::graph::{EdgeInfo, EdgeKind, End};
-
-/// The edges on which the handlers of an edge's messages `send`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Sends {
-    /// Nothing was declared: every edge that leaves the receiver, except, for the handler of a
-    /// request, requests that may lead back to its client.
-    Undeclared,
-    /// The list in `sends = (..)`.
-    Listed(&'static [SendsTo]),
-}
-
-/// An entry of `sends = (..)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(clippy::exhaustive_structs, reason = "made by graph!, in a constant")]
-pub struct SendsTo {
-    /// The receiving end; `None` for every edge with this message that leaves the processor.
-    pub to: Option<End>,
-    /// The type of the message, as written.
-    pub message: &'static str,
-}
-
-impl SendsTo {
-    /// Returns `true` if the entry means `edge`, which leaves the processor.
-    pub(crate) const fn names(&self, edge: &EdgeInfo) -> bool {
-        let is_end = match self.to {
-            None => true,
-            Some(end) => same_end(end, edge.to),
-        };
-        is_end && same(self.message, edge.message)
-    }
-}
+use crate::graph::{EdgeInfo, EdgeKind, End, MOST, Sends, gating, same_end};
 
 /// Returns the edge that answers the requests of `edge`, if one does.
 pub(crate) const fn answers_to(edges: &[EdgeInfo], edge: usize) -> Option<usize> {
@@ -95,14 +62,14 @@ const fn leads(edges: &[EdgeInfo], from: End, to: End) -> bool {
     let (Some(from), Some(to)) = (from.processor(), to.processor()) else {
         return false;
     };
-    let mut reached = [false; crate::check::MOST];
+    let mut reached = [false; MOST];
     reached[from] = true;
     let mut changed = true;
     while changed && !reached[to] {
         changed = false;
         let mut index = 0;
         while index < edges.len() {
-            if let Some((one, other)) = crate::check::gating(&edges[index])
+            if let Some((one, other)) = gating(&edges[index])
                 && reached[one]
                 && !reached[other]
             {

@@ -20,10 +20,10 @@ use crate::primitive::panics::contain;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread::{self, ThreadId};
-use crate::reply::Wakes;
 use crate::report::PanicRecord;
 use crate::sends::answers_to;
 use crate::sharder::ShardId;
+use crate::ticket::Wakes;
 use crate::timers::{Clock, Instant};
 use crate::times::Times;
 use crate::trace::Trace;
@@ -342,6 +342,20 @@ impl Shared {
         let mut faults = self.faults.lock();
         if faults.len() < PANICS_KEPT {
             faults.push(format!("{what} panicked: {text}"));
+        }
+    }
+
+    /// Records that an instance retired, and wakes its watchers. Only its holder calls it, once.
+    #[cold]
+    pub(crate) fn retire(&self, shard: usize) {
+        self.stats[shard].retired.set(1);
+        let watchers = self.deaths.add(shard);
+        // Not under a lock: a worker may sleep in user code.
+        let handle = self.wakes.0.lock().clone();
+        if let Some(handle) = handle {
+            for watcher in watchers {
+                handle.wake(ShardId::from_index(watcher));
+            }
         }
     }
 

@@ -15,15 +15,15 @@
 //!    same lock. If so it wakes the next one. If not, that look found the lane empty, and the lane
 //!    calls its waker for the next message.
 //! 2. A receiver that finds the lane closed wakes all.
-//! 3. A receiver that waits enters the line, and looks once more before it sleeps.
+//! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
 //! 4. A wake-up is used up by a look that begins after it. One that comes later, to a receiver that
 //!    leaves with a message, is passed on. So is that of a future which is dropped.
 //!
-//! No wake-up is lost. Let W wait: it has entered the line (E) and then looked under the lock (L),
+//! No wake-up is lost. Let W wait: it has entered the list (E) and then looked under the lock (L),
 //! and L found the lane empty. For the next message, the lane calls the waker. A receiver whose
 //! look comes after L sees `is_waited`, which E had set, because the lock orders the two looks; so
 //! it obeys rule 1. A look before L leaves its message for L. By rule 4 each wake-up leads to a
-//! look, or to another wake-up, and the line is finite.
+//! look, or to another wake-up, and the list is finite.
 
 use core::fmt;
 use core::pin::Pin;

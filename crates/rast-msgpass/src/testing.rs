@@ -17,7 +17,7 @@
 //! [`TestCx`] runs one processor of a graph alone.
 //!
 //! A test graph does not run handlers of several workers at the same time: one turn ends before the
-//! next one starts, so within a turn everything happens in the order of one thread.
+//! next one starts.
 //!
 //! ```
 //! use rast_msgpass::testing::for_each_seed;
@@ -69,13 +69,11 @@ mod outside;
 mod probe;
 mod seed;
 mod stub;
-mod trial;
 
 pub use alone::TestCx;
 pub use graph::TestGraph;
 pub use outside::{Collected, Feed};
 pub use probe::{Passed, Probe};
 pub use seed::for_each_seed;
-pub(crate) use stub::{LaneTap, Taken, Tap};
-pub(crate) use trial::Trial;
-pub use trial::{Armed, Room};
+
+pub use crate::trial::{Armed, Room};

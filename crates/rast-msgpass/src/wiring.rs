@@ -20,31 +20,28 @@ use std::vec::IntoIter;
 use crate::batch::Batch;
 use crate::buffer::{Bounds, Buffers, buffers};
 use crate::credit::{Credit, answers_held};
-use crate::cx::Core;
 use crate::door::{AnyDoor, Door, Doors};
 use crate::egress::{self, AnyLaneParts, Lane, LaneParts, LaneRing};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
+#[cfg(feature = "testing")]
+use crate::inlet::Tap;
 use crate::inlet::{In, Inlet, Intake, Measured, Place, Ring, Source};
 use crate::instance::{AnyInstance, Instance};
+use crate::instance_core::Core;
 use crate::load::Route;
 use crate::outbox::{self, Outbox};
 use crate::outlet::{self, Out, Receivers, Way};
-use crate::policy::{Factory, Life, Restarts};
+use crate::policy::Factory;
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
 use crate::queue::{mpsc::bounded, spsc};
-use crate::reply::Kept;
 use crate::rings::Rings;
 use crate::sampling::{Arrivals, Departures, Draw, Marks, Plan, SharedDraw, stamps};
 use crate::sends::{Waits, answers_to};
 use crate::sharder::ShardId;
 use crate::shared::Shared;
-use crate::stack::Stack;
-#[cfg(feature = "testing")]
-use crate::testing::Tap;
-use crate::timer::Timers;
-use crate::timers::Instant;
+use crate::ticket::Kept;
 use crate::waiting::{Pace, Waiting};
 
 /// Makes an inlet of an edge from what depends on its message alone.
@@ -92,8 +89,20 @@ fn before(shared: &Shared, edge: usize) -> usize {
     crate::check::outgoing_before(shared.edges, edge)
 }
 
+/// A graph whose edges can be made; only [`graph!`](crate::graph) implements it, for every graph.
+///
+/// A generic function that makes a `TestCx` (feature `testing`) names it as a bound.
+pub trait Wired: Graph {
+    /// Calls [`Wiring::edge`] for each edge, in order, with its types.
+    #[doc(hidden)]
+    fn wire(wiring: &mut Wiring);
+}
+
+/// The function [`Wired::wire`] of a graph.
+type Wire = fn(&mut Wiring);
+
 impl Wiring {
-    pub(crate) fn new<G: Graph>(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, wire: Wire) -> Self {
         let shards = shared.stats.len();
         let mut wiring = Self {
             shared,
@@ -102,13 +111,13 @@ impl Wiring {
             #[cfg(feature = "testing")]
             alone: None,
         };
-        G::wire(&mut wiring);
+        wire(&mut wiring);
         wiring
     }
 
     /// Makes what one instance needs, and stubs for the others.
     #[cfg(feature = "testing")]
-    pub(crate) fn alone<G: Graph>(shared: Arc<Shared>, shard: usize) -> Self {
+    pub(crate) fn alone<G: Wired>(shared: Arc<Shared>, shard: usize) -> Self {
         let mut wiring = Self {
             parts: shared.stats.iter().map(|_| Parts::default()).collect(),
             shared,
@@ -580,6 +589,7 @@ type Pairs = (Vec<Vec<Departures>>, Vec<Vec<Arrivals>>);
 
 /// The processors that were given to the builder, in order.
 pub struct Given<G> {
+    pub(crate) wire: Wire,
     nodes: Vec<Box<dyn AnyNode<G>>>,
 }
 
@@ -635,54 +645,18 @@ pub(crate) fn join<G: Graph, P: Process<G>>(
     ))
 }
 
-impl Core {
-    /// Takes the outlets of an instance, and what its inlets wait for.
-    pub(crate) fn fit(&mut self, outs: Vec<Erased>, waits: Vec<Waits>) {
-        // Twice: after a panic all are in it, and each may be reported once more.
-        self.written = Stack::new(2 * outs.len());
-        self.outs = outs;
-        self.waits = waits.into();
-    }
-}
-
-/// Makes the core of an instance that was not wired yet.
-pub(crate) fn core_of(shared: &Arc<Shared>, shard: usize) -> Core {
-    let (node, replica) = shared.instance(shard);
-    Core {
-        shared: Arc::clone(shared),
-        stats: Arc::clone(&shared.stats[shard]),
-        ending: Arc::clone(&shared.ending),
-        node,
-        replica,
-        outs: Vec::new(),
-        written: Stack::new(0),
-        invocation: 0,
-        sender: 0,
-        is_gated: false,
-        keeps: false,
-        waits: Box::default(),
-        handling: None,
-        request: (0, 0),
-        now: Instant::ORIGIN,
-        stop: false,
-        life: Life::New,
-        restarts: Restarts::new(),
-        watched: Vec::new(),
-        has_deaths: false,
-        timers: Timers::default(),
-        wake_at: None,
-        #[cfg(feature = "testing")]
-        trial: None,
+impl<G: Wired> Given<G> {
+    /// Begins with no processor.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self {
+            wire: G::wire,
+            nodes: Vec::new(),
+        }
     }
 }
 
 impl<G: Graph> Given<G> {
-    /// Begins with no processor.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { nodes: Vec::new() }
-    }
-
     /// Adds a processor with one instance.
     pub fn one<P: Process<G>>(&mut self, processor: P) {
         let instances = Vec::from([processor]).into_iter();
@@ -712,7 +686,7 @@ impl<G: Graph> Given<G> {
         let mut nodes = self.nodes;
         for (shard, parts) in parts.into_iter().enumerate() {
             let node = shared.instance(shard).0;
-            let core = core_of(shared, shard);
+            let core = Core::new(shared, shard);
             let factory = factories[node].as_ref();
             instances.push(nodes[node].join_next(parts, core, batches[node], factory));
         }

@@ -34,8 +34,8 @@ pub fn order() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The expensive half: between a store and a load of the rare thread. Returns `false` if the system
-/// has no such barrier or rejects it; then the caller knows nothing about the other thread.
+/// The expensive fence, between a store and a load of the rare thread. Returns `false` if the
+/// system has no such barrier or rejects it; then the caller knows nothing about the other thread.
 ///
 /// Use it only where the rare thread can give up: after `false` it must act as if the other thread
 /// were busy.

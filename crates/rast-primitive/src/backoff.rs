@@ -22,7 +22,8 @@ const YIELDS: u32 = 4;
 /// a short pause lowers the contention. [`snooze`](Self::snooze) waits until another thread acts:
 /// it spins, then yields the core, and then [`is_completed`](Self::is_completed) returns `true`,
 /// and the caller should park. With one core nothing spins. Without `std` many cores are assumed,
-/// and a yield is a spin. In a model each step is a yield, as the schedulers are unfair.
+/// and a yield is a spin. Under loom and shuttle each step is a yield, as their schedulers are
+/// unfair.
 ///
 /// # Examples
 ///

@@ -10,8 +10,8 @@ pub use loom::cell::UnsafeCell;
 /// A cell for data that a protocol shares: [`with`](Self::with) and
 /// [`with_mut`](Self::with_mut) mark each access.
 ///
-/// Like `core::cell::UnsafeCell` it is not `Sync`: the type that contains it must argue by which
-/// protocol it is.
+/// Like `core::cell::UnsafeCell` it is not `Sync`. A type that contains it and is `Sync` must argue
+/// by which protocol this is sound.
 ///
 /// # Examples
 ///

@@ -6,8 +6,9 @@
 //!
 //! No wake-up is lost. A waiter reads the word, checks its condition, and sleeps only while the
 //! word has the value that it read. A notifier changes the condition, then the word. A waiter that
-//! reads the changed word sees the condition. One that reads the word before does not sleep, or the
-//! wake-up, which follows the change, finds it asleep.
+//! reads the changed word sees the condition. If a waiter reads the old word, either it finds the
+//! word changed when it tries to sleep, or it sleeps before the change, and the wake-up that
+//! follows the change wakes it.
 
 use core::fmt;
 
@@ -91,7 +92,7 @@ impl ClassEvent {
         self.sleepers.wait(&self.word, seen.0, class);
     }
 
-    /// Wakes up to `most` threads that sleep in `class`, in the order in which they fell asleep.
+    /// Wakes at most `most` threads that sleep in `class`, in the order in which they fell asleep.
     ///
     /// A system call on Linux, even if no thread sleeps; so call this only if a thread is known to
     /// wait.

@@ -17,8 +17,8 @@
 //! The two fences are in one total order. If W2 comes first, N3 sees W1 and the notifier checks the
 //! table of waiters. If N2 comes first, W3 sees N1 and the waiter does not sleep.
 //!
-//! The table of waiters has a lock, which only threads take that are about to sleep or that wake
-//! others. A waiter sleeps on the condition variable of its own slot, so a wake-up wakes only one
+//! The table of waiters has a lock. Only threads that are about to sleep or that wake others take
+//! it. A waiter sleeps on the condition variable of its own slot, so a wake-up wakes only one
 //! thread. Slots are reused, so that waiting allocates only when more threads wait than ever
 //! before.
 //!
@@ -29,8 +29,8 @@
 //! | Notified | not in the list, the wake-up not seen yet | `wait` or `cancel` to Free                |
 //!
 //! A waiter that cancels after `notify_one` has chosen it passes the wake-up to the next waiter,
-//! because the notifier relies on a thread checking the condition. So `wait_until` keeps its key
-//! until it has checked the condition after the sleep.
+//! because the notifier relies on a thread checking the condition. So `wait_until` keeps its
+//! registration until it has checked the condition after the sleep.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
@@ -274,8 +274,7 @@ impl EventCount {
     /// until `deadline` at the latest if there is one. Returns `None` if the last attempt, after
     /// the deadline, failed too. Blocking, bounded by `deadline`.
     ///
-    /// This is the loop of an operation that may have to wait: `attempt` is the operation that does
-    /// not wait.
+    /// It makes a blocking operation, such as `pop`, of a non-blocking one, which is `attempt`.
     ///
     /// # Examples
     ///

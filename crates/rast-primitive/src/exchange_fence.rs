@@ -23,8 +23,8 @@ use crate::sync::atomic::{Ordering, fence};
 /// let (value, mark) = (AtomicU64::new(0), AtomicU64::new(0));
 /// value.swap(7, Relaxed);
 /// fence_after_exchange();
-/// // The thread that clears the mark, fences and then takes the value took 7, or this load sees
-/// // that it cleared it.
+/// // Another thread clears the mark, fences, then takes the value. It takes 7, or this load
+/// // sees the cleared mark.
 /// let must_mark = mark.load(Relaxed) == 0;
 /// # assert!(must_mark);
 /// ```

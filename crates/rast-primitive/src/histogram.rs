@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each doubling has `2^P` buckets of equal width, so a value is known to one part in `2^P`, and
-//! those below `2^(P+1)` exactly. The layout is fixed, so two histograms merge bucket by bucket.
+//! exactly if it is below `2^(P+1)`. The layout is fixed, so two histograms merge bucket by bucket.
 //! The scheme is that of `HdrHistogram` (Gil Tene), with a power of two in place of decimal digits.
 
 use core::{array, fmt};
@@ -49,8 +49,8 @@ const fn largest(bucket: usize, part_bits: u32) -> u64 {
 /// Counts of values by size, with `2^P` buckets for each doubling.
 ///
 /// A quantile is at most one part in `2^P` too high. Count, sum, least and largest value are exact;
-/// a sum past the range of `u64` stays at its end. Values of 2^40 or more, which is 18 minutes in
-/// nanoseconds, share the last bucket.
+/// the sum saturates. Values of 2^40 or more, which is 18 minutes in nanoseconds, share the last
+/// bucket.
 ///
 /// Memory: 8 bytes for each of `(41 - P) << P` buckets, 2.4 KiB with `P` = 3, allocated by
 /// [`new`](Self::new). A call allocates nothing.
@@ -185,7 +185,7 @@ impl<const P: u32> Histogram<P> {
         })
     }
 
-    /// Returns the buckets that counted a value since `earlier` was a copy of this histogram: the
+    /// Returns the buckets that counted a value since `earlier` was copied from this histogram: the
     /// largest value of each, and how many it counted.
     ///
     /// ```

@@ -62,18 +62,19 @@
 //! # Guarantees
 //!
 //! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a thread wrote before
-//!   it woke another happens-before the wake-up's return there. The argument is in each module's
-//!   source; `docs/verification.md` lists the models that fail without each ordering.
+//!   it woke another thread happens-before the return of that thread's wait. The argument is in
+//!   each module's source; `docs/verification.md` lists the models that fail without each ordering.
 //! - Only fences are sequentially consistent, because loom models no other such operation.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
-//!   `receive_blocking`). A wake-up of a sleeper takes the sleeper's lock for some instructions,
-//!   and so does `EventCount::prepare`; everything else is lock-free.
+//!   `receive_blocking`). A wake-up of a sleeper, `EventCount::prepare`, and the `Signal::send`
+//!   that sets the event take a lock for some instructions; everything else is lock-free where the
+//!   target has the atomics.
 //!
 //! # Features and private cfgs
 //!
 //! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; adds
-//!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without it: atomics, cells,
+//!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without `std`: atomics, cells,
 //!   [`Backoff`], [`LinkStack`], [`TaggedPtr`], for `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there, timed waits time
 //!   out at once, and there are no scoped threads.
@@ -82,9 +83,6 @@
 //! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of
 //!   [`TaggedPtr`]; its tests run in all three:
 //!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
-//!
-//! `tests/loom.rs` does not require `rast_loom`: the same scenarios run under shuttle, and without
-//! either as a stress test.
 //!
 //! # Platforms
 //!

@@ -23,8 +23,8 @@
 //!    that of a freed node whose address was reused, and then it may not be used for the node that
 //!    is there. A push exposes the provenance of its newest node before the compare-exchange, and
 //!    [`Link::node`] takes the exposed provenance that fits. The Acquire of the take orders the
-//!    exposure before it, since each push continues the release sequence of the earlier ones. No
-//!    instruction results from either.
+//!    exposure before it, since each push continues the release sequence of the earlier ones.
+//!    Neither step is an instruction.
 //!
 //! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: nodes are
 //! taken only as a whole, which needs no count against ABA, and a stack can be closed.

@@ -2,8 +2,9 @@
 //!
 //! It is std's own parking. On Linux and on Windows both sides are one read-modify-write and a
 //! system call, so a thread that is suspended inside `unpark` delays only that wake-up. [`Parker`]
-//! takes a lock there, which a suspended thread may hold, but it may change its owner and has a
-//! token of its own. A model has no such parking with a time limit, and uses a `Parker`.
+//! takes a lock there, which a suspended thread may hold. In return, a `Parker` may pass to another
+//! thread, and no other code uses its token. loom and shuttle have no such parking with a time
+//! limit, so a model uses a `Parker`.
 //!
 //! [`Parker`]: crate::Parker
 

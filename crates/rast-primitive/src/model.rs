@@ -57,9 +57,6 @@ where
 /// Runs the scenario `f` in every interleaving with at most
 /// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions.
 ///
-/// Ends by printing `loom: <test> executions=N bound=B`, one line that
-/// `cargo xtask loom` reads.
-///
 /// # Panics
 ///
 /// If the scenario panics, deadlocks, leaks or has a data race in one of these interleavings.

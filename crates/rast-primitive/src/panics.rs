@@ -78,16 +78,16 @@ pub fn discard<T>(value: T) {
     }
 }
 
-/// Drops each value that `next` returns, until it returns `None`, even if destructors panic: what a
-/// collection calls at its end.
+/// Drops each value that `next` returns, until it returns `None`, even if destructors panic. A
+/// collection calls it in its own destructor.
 ///
 /// With `std`, the panic of every destructor is caught. After the last value the first of these
 /// panics continues, and the payloads of the others are [discarded](discard). So any number of
 /// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
 /// are dropped while it unwinds, and a second panic aborts the process. A `Vec` always behaves as
-/// without `std`.
+/// this function does without `std`.
 ///
-/// With or without it, a panic that leaves this function while the thread unwinds already aborts
+/// With or without `std`, a panic that leaves this function while the thread unwinds already aborts
 /// the process, as for any destructor.
 ///
 /// Costs one catch for all values, and one more for each panic.
@@ -170,6 +170,30 @@ pub fn drop_each<T>(mut next: impl FnMut() -> Option<T>) {
         };
         (rest.run)(&mut rest.is_dropping);
     }
+}
+
+/// Calls each function, even if one panics, as [`drop_each`] drops values: the first panic
+/// continues after the last call.
+///
+/// ```
+/// use rast_primitive::panics;
+///
+/// let mut calls = 0;
+/// let (mut panics, mut counts) = (|| -> () { panic!("the first") }, || calls += 1);
+/// let call = || panics::call_each([&mut panics as &mut dyn FnMut(), &mut counts]);
+/// let first = panics::contain(call).unwrap_err();
+/// assert_eq!(panics::text(&*first), Some("the first"));
+/// assert_eq!(calls, 1);
+/// ```
+pub fn call_each<'a>(calls: impl IntoIterator<Item = &'a mut (dyn FnMut() + 'a)>) {
+    struct Call<'a>(&'a mut (dyn FnMut() + 'a));
+    impl Drop for Call<'_> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let mut calls = calls.into_iter().map(Call);
+    drop_each(|| calls.next());
 }
 
 /// Returns the text of a payload, or `None` if the payload is not a text.

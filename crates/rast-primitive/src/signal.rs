@@ -5,7 +5,7 @@
 //!
 //! | bit   | meaning                                                   | set by                  | cleared by                |
 //! | ----- | --------------------------------------------------------- | ----------------------- | ------------------------- |
-//! | PROBE | a sender is on its way to SET, or one sent over a set slot | `send`, first           | the receive that takes SET |
+//! | PROBE | a sender is about to set SET, or sent while it was set    | `send`, first           | the receive that takes SET |
 //! | SET   | the event is set                                          | `send`, under the lock  | the receive that takes it |
 //!
 //! Change: the original `send` fails its compare-exchange if the slot is already set, and a failed
@@ -14,8 +14,8 @@
 //!
 //! Why two bits: SET appears only while its sender holds the lock. So a receiver that has taken SET
 //! may drop the signal at once: the drop acquires the lock, and the sender's last access was
-//! unlocking it. Senders that found PROBE access the signal only by that one write. The caller must
-//! make sure that no such `send` starts after the memory is freed.
+//! unlocking it. A sender that found PROBE accesses the signal only by its one `fetch_or`. The
+//! caller must make sure that no such `send` starts after the memory is freed.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};

@@ -52,8 +52,8 @@ where
     imp::Builder::new().name(name).spawn(f)
 }
 
-/// Sets how late the system may end the timed sleeps of the calling thread to save power; returns
-/// `true` if it did.
+/// Sets by how much the system may delay the end of a timed sleep of the calling thread, to save
+/// power. Returns `true` if it was set.
 ///
 /// Linux uses 50 µs by default, and for the value 0. Elsewhere, and in a model, the call does
 /// nothing. One system call.

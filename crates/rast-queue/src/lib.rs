@@ -47,7 +47,7 @@
 //! | `push_batch` | an iterator | how many were pushed, with few stores or compare-exchanges for all items |
 //! | `push_slice` | a slice of `Copy` items | as `push_batch` |
 //! | `pop` | | one item, or `None` |
-//! | `pop_batch(max, each)` | a closure | how many items it was called with |
+//! | `pop_batch(max, each)` | a closure | how many items were popped |
 //! | `pop_into(out, max)` | a collection | how many were added |
 //! | `pop_slice(out)` | a slice of `Copy` items | how many were written |
 //! | `len`, `is_empty` | | how many items are queued; whether none is |

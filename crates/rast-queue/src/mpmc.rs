@@ -2,11 +2,11 @@
 //! side is dropped.
 //!
 //! A shared `Queue` must be closed by a thread, and if that thread panics before, the consumers
-//! wait for ever. The producers and consumers of this module, its ends, are clonable and counted.
-//! When the last [`Producer`] is dropped, even by a panic, the queue is closed: consumers pop the
-//! queued items and then find it finished. When the last [`Consumer`] is dropped, the queue is
-//! closed as well: pushes fail, and the queued items are dropped. If the drop of an item panics,
-//! the other items are dropped while the panic unwinds.
+//! wait for ever. The ends of a queue in this module, its producers and consumers, can be cloned
+//! and are counted. When the last [`Producer`] is dropped, even by a panic, the queue is closed:
+//! consumers pop the queued items and then find it finished. When the last [`Consumer`] is dropped,
+//! the queue is closed as well: pushes fail, and the queued items are dropped. If the drop of an
+//! item panics, the other items are dropped while the panic unwinds.
 //!
 //! ```
 //! use rast_queue::Queue;

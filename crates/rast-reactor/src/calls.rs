@@ -1,8 +1,9 @@
 //! Calls from a task to other reactors, and to the pool.
 //!
 //! A call is a task of the target's executor: made by the caller, sent with the others of its turn,
-//! begun at its first poll. Its handle gives the result, the panic, or that the target has stopped;
-//! giving the call up aborts it. So calls have no protocol of their own but the credits'.
+//! begun at its first poll. Its handle returns the result, the panic, or that the target has
+//! stopped; dropping the call aborts it. So the only protocol that calls add is that of the
+//! credits.
 
 use core::panic::Location;
 use std_alloc::vec::Vec;
@@ -79,22 +80,21 @@ where
     call.await
 }
 
-/// Has the reactor `target` call `begin` and run its future; returns the output.
+/// Calls `begin` on the reactor `target`, runs its future there, and returns the output.
 ///
-/// Up to 1,024 calls from one reactor to another are on their way at once: sent, and their closures
-/// not begun. Further ones wait, first come first served. The credit is returned when the closure
-/// begins, so a closure that calls back waits for no call that waits for it.
-/// Calls are sent when the turn ends, those to one target together. They begin in the order in
-/// which they were sent, unless tasks of other threads come between.
+/// From one reactor to another at most 1,024 calls are sent and not begun. Further calls wait,
+/// first come first served. The credit is returned when the closure begins, so reactors that call
+/// each other back cannot deadlock. Calls are sent when the turn ends, those to one target
+/// together. They begin in the order in which they were sent, unless tasks of other threads come
+/// between.
 ///
-/// A caller that is dropped gives the call up: a closure that has not begun is dropped on the
-/// target's thread, a future at its next await. A target that has stopped leaves the closure to be
-/// dropped by the caller.
+/// If the caller is dropped, the call is cancelled on the target's thread: a closure that has not
+/// begun is dropped, a running future is dropped at its next await. If the target has stopped, the
+/// caller drops the closure.
 ///
-/// Cost: an allocation, two locks that seldom meet another thread, and a share of an exchange and
-/// of a wake-up.
-/// A reactor that awaits a result, and has no other task to run, spins for a short time before it
-/// sleeps; after spins in vain it does so rarely.
+/// Cost: an allocation, two locks that are seldom contended, and an exchange and a wake-up for all
+/// calls of the turn to one target. A reactor that awaits a result, and has no other task to run,
+/// spins for a short time before it sleeps; after fruitless spins it spins rarely.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ where
 ///
 /// # Errors
 ///
-/// [`Full`] with the closure if 1,024 calls are on their way, or others wait.
+/// [`Full`] with the closure if 1,024 calls are sent and not begun, or other calls wait.
 ///
 /// # Panics
 ///
@@ -210,10 +210,10 @@ where
     }
 }
 
-/// Has the background pool of the reactors run `task`; the reactor goes on meanwhile.
+/// Runs `task` in the background pool of the reactors; the reactor continues meanwhile.
 ///
 /// Tasks are passed to the pool when the turn ends, all of them by one lock. Dropping the handle
-/// gives the task up if it has not begun.
+/// cancels the task if it has not begun.
 ///
 /// # Errors
 ///

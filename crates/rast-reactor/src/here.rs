@@ -110,8 +110,8 @@ pub(crate) const OUTSIDE: &str =
 
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
-/// In destructors of tasks that a reactor drops at its end the future is dropped, and the handle
-/// returns [`CallError::Stopped`](crate::CallError::Stopped).
+/// In the destructor of a task that the reactor drops at its end, this drops the future, and the
+/// handle returns [`CallError::Stopped`](crate::CallError::Stopped).
 ///
 /// # Panics
 ///

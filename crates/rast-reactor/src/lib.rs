@@ -9,7 +9,7 @@
 //! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
 //! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
-//!   and [`retry`] runs the scope again after a deadlock was refused.
+//!   and [`retry`] runs a scope again if a wait was refused because of a deadlock.
 //! - [`registry`]: resources that one reactor changes and all read, without a fence.
 //! - [`Lane`] and [`fire_at`]: timers for equal timeouts and for callbacks, beside the executor's
 //!   sleeps.
@@ -72,8 +72,10 @@ mod error;
 mod line;
 mod nodes;
 mod origin;
+mod quiet;
 mod spawned;
 mod waker_id;
+mod waker_list;
 
 mod clock;
 mod credit;

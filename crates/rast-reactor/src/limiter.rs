@@ -1,9 +1,9 @@
 //! A rate limiter: a number of tokens per period, with a burst, by the generic cell rate algorithm.
 //!
 //! The state is one number, the theoretical arrival time: the time at which the tokens taken so far
-//! would have arrived one by one at the rate. `n` tokens are available if that time, `n` tokens
-//! later, is at most a burst ahead of now. Times are counted in nanoseconds times the tokens of a
-//! period, so nothing is rounded and no error accumulates.
+//! would have arrived one by one at the rate. `n` tokens are available if that time plus the time
+//! of `n` tokens is at most a burst after now. Times are counted in nanoseconds times the tokens of
+//! a period, so nothing is rounded and no error accumulates.
 
 use core::cell::Cell;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! What a task is called.
+//! The name of a task, and the line that spawned it.
 
 use core::panic::Location;
 use std_alloc::string::String;

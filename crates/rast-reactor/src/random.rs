@@ -1,4 +1,4 @@
-//! Numbers that spread waits, so that what failed together does not try again together.
+//! Random numbers for waits, so that tasks that failed together do not retry together.
 
 use core::hash::{BuildHasher, Hasher};
 use core::time::Duration;

@@ -18,6 +18,7 @@ use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
+use crate::quiet::Quiet;
 use crate::reactor::Reactor;
 use crate::registry::{Plan, Resources};
 use crate::shared::{Phase, Shared};
@@ -61,7 +62,7 @@ struct Begun {
 
 /// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
 ///
-/// Dropping it stops them without a grace.
+/// Dropping it stops them without a grace period.
 ///
 /// # Examples
 ///
@@ -195,8 +196,8 @@ impl Reactors {
     /// Tasks may spawn and call each other during the grace period. A reactor that stays in one
     /// poll for ten milliseconds after the grace period counts as blocked, and the stop does not
     /// wait for it. A reactor that drops its tasks counts as blocked if no task is dropped for a
-    /// second. Queued calls of the pool are cancelled. On a thread of one of these reactors there
-    /// is no grace period, and that reactor counts as blocked.
+    /// second. Queued calls of the pool are cancelled. If a thread of one of these reactors calls
+    /// this, there is no grace period, and that reactor counts as blocked.
     ///
     /// ```
     /// use rast_reactor::Reactors;
@@ -407,9 +408,11 @@ impl Builder {
     }
 
     /// Sets the function that is called with each poll that took longer than the limit, on the
-    /// poll's thread and after it. Panics of the function are contained. By default slow polls are
-    /// only counted.
+    /// poll's thread and after it. Panics of the function and of its destructor are contained. By
+    /// default slow polls are only counted.
     pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
+        let report = Quiet::new(report);
+        let report = move |poll: &SlowPoll<'_>| (*report)(poll);
         self.report = Some(crate::primitive::unsized_arc!(report));
         self
     }

@@ -95,7 +95,8 @@ impl Default for Retry {
     }
 }
 
-/// Runs `attempt`, and once more after a deadlock: [`Retry::run`] with 1 s, plus or minus 50 %.
+/// Runs `attempt`, and once more after a deadlock: [`Retry::run`] with a wait of 1 s, plus or minus
+/// 50 %.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What the reactors of one set share, and their ends.
+//! State that the reactors of one set share, and how they end.
 
 use core::task::Waker;
 use core::time::Duration;

@@ -6,8 +6,8 @@
 //! | [`Lane::sleep`]: timeouts of one span | `LaneStore` | yes, its place is free later |
 //! | [`fire_at`]: a closure, any time | `HeapStore` | no |
 //!
-//! At most 256 timers expire in one turn, so a crowd of them delays tasks by no more than that:
-//! half are those of the executor, half those here. The others expire in the next turns, in order.
+//! At most 256 timers expire in one turn, half of the executor and half of this module, so that
+//! many due timers delay tasks by no more than that. The others expire in the next turns, in order.
 
 use core::fmt;
 use core::pin::Pin;
@@ -22,8 +22,8 @@ use crate::here::{OUTSIDE, here};
 use crate::trackers::Trackers;
 use crate::waker_id::WakerId;
 
-/// Timeouts of one span, on the reactor that made it: cheaper than sleeps of any length, since each
-/// goes behind the last.
+/// Timeouts of one span, on the reactor that made it. They are cheaper than the executor's sleeps,
+/// because each timeout is appended behind the last.
 ///
 /// ```
 /// use rast_reactor::{Lane, Reactors};

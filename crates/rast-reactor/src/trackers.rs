@@ -1,4 +1,4 @@
-//! The stores of the timers of a reactor; `timer` has what sets them.
+//! The stores of the timers of a reactor; `timer` has the functions that set timers.
 
 use core::cell::{Cell, RefCell};
 use core::task::Waker;

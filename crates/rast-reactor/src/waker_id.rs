@@ -1,4 +1,4 @@
-//! Which waker something has, without a reference to it.
+//! The identity of a waker, without a reference to it.
 
 use core::task::{RawWakerVTable, Waker};
 

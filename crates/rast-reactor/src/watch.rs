@@ -1,4 +1,4 @@
-//! The tasks of a reactor: which there are, and what their polls are measured by.
+//! The list of a reactor's tasks, and the measurement of their polls.
 
 use core::panic::Location;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! A task of a reactor: in its list while it lives, and its polls are measured.
+//! A task of a reactor, which is in its list while it lives, and whose polls are measured.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};

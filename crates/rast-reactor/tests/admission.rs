@@ -2,6 +2,8 @@
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
 mod support;
+#[path = "support/waker.rs"]
+mod waker;
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -421,6 +423,36 @@ fn an_accept_that_is_given_up_leaves_no_waker_behind() {
                 yield_now().await;
             }
             panic!("{} wakers are left", Arc::strong_count(&idle) - 1);
+        });
+    });
+}
+
+#[test]
+fn an_accept_has_one_waker_and_wakes_no_task_when_it_ends() {
+    on_each(|reactors, group| {
+        listen(reactors, 0, group);
+        on(reactors, 0, || async {
+            let listener = PLACE.with(|place| Rc::clone(place.listener.borrow().as_ref().unwrap()));
+            let odd = Arc::default();
+            let waker = waker::waker(&odd);
+            let mut cx = Context::from_waker(&waker);
+            let mut accepts = Box::pin(listener.accept());
+            for _ in 0..100 {
+                assert!(accepts.as_mut().poll(&mut cx).is_pending());
+            }
+            // One in the list of the group, and one for the socket.
+            assert_eq!(odd.alive(), 1 + 2);
+            drop(accepts);
+            // Two accepts of one task leave each other's wakers alone.
+            let mut two = [(); 2].map(|()| Box::pin(listener.accept()));
+            for accepts in &mut two {
+                assert!(accepts.as_mut().poll(&mut cx).is_pending());
+            }
+            let [stays, ends] = two;
+            drop(ends);
+            assert_eq!(odd.alive(), 1 + 2);
+            drop(stays);
+            assert_eq!((odd.alive(), odd.wakes()), (1, 0));
         });
     });
 }

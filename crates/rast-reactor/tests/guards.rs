@@ -1,6 +1,9 @@
 //! Gate, limiter and breaker: order, bounds, drops, clocks.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
+#[path = "support/waker.rs"]
+mod waker;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -499,6 +502,25 @@ fn a_waker_that_panics_keeps_no_other_from_being_woken() {
         2,
         "the second drain ended"
     );
+}
+
+#[test]
+fn a_waker_whose_clone_panics_keeps_no_user_in() {
+    let odd = Arc::default();
+    let waker = waker::waker(&odd);
+    let gate = Gate::new(1);
+    let pass = gate.try_enter().unwrap();
+    let mut drain = Box::pin(gate.close());
+    // A waker that differs from its clone has one place in the gate.
+    for _ in 0..10 {
+        let polled = drain.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    assert_eq!(odd.alive(), 2);
+    odd.have_clones_panic();
+    drop(pass);
+    assert_eq!((odd.wakes(), odd.alive()), (1, 1));
+    assert!(poll(drain.as_mut()).is_ready());
 }
 
 #[test]

@@ -99,6 +99,27 @@ fn each_thread_calls_the_hook_before_its_first_task() {
 }
 
 #[test]
+fn a_hook_whose_destructor_panics_ends_no_thread() {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("in a destructor");
+        }
+    }
+    let (release, gate) = mpsc::channel::<()>();
+    let captured = (Loud, Mutex::new(gate));
+    let hook = move |_| {
+        let (_loud, gate) = &captured;
+        let _ = gate.lock().unwrap().recv();
+    };
+    let pool = Pool::builder().threads([0, 0, 1]).on_thread_start(hook);
+    let pool = pool.build().unwrap();
+    // The builder is gone, so the thread drops the hook.
+    drop(release);
+    assert_eq!(pool.stop(LONG), 0);
+}
+
+#[test]
 fn a_low_task_waits_for_its_class_and_a_high_one_does_not() {
     let pool = pool([1, 0, 1]);
     let (release, name) = block(&pool, Policy::Low);

@@ -10,11 +10,11 @@
 //!
 //! 1. A worker sets its bit (the announcement), executes the barrier, checks for work everywhere,
 //!    and sleeps if there is none.
-//! 2. A thread that pushes loads `asleep` after the push. Of a push and an announcement, at least
-//!    one sees the other.
-//! 3. It wakes one sleeper: one that is not notified, if there is one; otherwise a notified one
-//!    again. So a thread that is suspended between its change of `notified` and its wake-up delays
-//!    no other thread.
+//! 2. A pushing thread loads `asleep` after the push. Of a push and an announcement, at least one
+//!    sees the other.
+//! 3. That thread wakes one sleeper: one that is not notified, if there is one; otherwise a
+//!    notified one again. So a thread that is suspended between its change of `notified` and its
+//!    wake-up delays no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
 //! `notified` keeps a burst of posts from waking one sleeper many times. It is a hint: a bit that

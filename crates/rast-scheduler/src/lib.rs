@@ -56,7 +56,7 @@
 //!   thread, also after the scheduler was dropped.
 //! - A ready task runs before another one of its priority in the same queue runs twice. A worker
 //!   checks deadlines and posts after at most [`batch`](Builder::batch) steps. [`Priority`]
-//!   documents how long a low one waits.
+//!   documents how long a task of low priority waits.
 //! - Panics are caught, and returned by a join. [`Scheduler::stop`] returns the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
 //!   which takes the worker's parking lock for some instructions. A thread that is suspended during

@@ -1,5 +1,4 @@
-//! The memory of a task without its body, and the only pointer that may move it. The body is in
-//! `cell.rs`.
+//! The memory of a task without its body (`cell.rs`), and the only pointer that may move the task.
 //!
 //! ```text
 //!   Cell<B>  ┌────────┬──────────────────────────────────────────┬───────┬──────┐
@@ -17,7 +16,8 @@
 //! | `joint`: state shared with the joiner | the step that ends the task, and the joiner | the same, under its lock |
 //! | `body` | the holder of the `Owned` | the same |
 //!
-//! A task is allocated once, and freed with its last reference. Its body is dropped when it ends.
+//! The *role* is the right to use the wait store ([`crate::plan`]). The body of a task is dropped
+//! when it ends.
 
 use core::fmt;
 use core::mem::ManuallyDrop;

@@ -9,7 +9,8 @@
 //! | FINISHED | the body is dropped | the end of the task | never |
 //! | the others | reference count: one for the task itself, one for each handle | | |
 //!
-//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned).
+//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned). The role is the
+//! right to use the wait store ([`crate::plan`]).
 //!
 //! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, no
 //!    `Owned` exists.

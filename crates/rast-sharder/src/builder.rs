@@ -144,10 +144,10 @@ impl<C: Controller> Builder<C> {
 
     /// Sets what a worker does without work.
     ///
-    /// `Spin` checks for work without end and without a system call: for workers that have cores of
-    /// their own. `Park` sleeps at once. `Adaptive`, the default, checks for as long as a wake-up
-    /// takes, about 40 µs, and then sleeps. If there are more workers than cores, it sleeps at
-    /// once.
+    /// `Spin` checks for work repeatedly, without a system call; it is for workers that have cores
+    /// of their own. `Park` sleeps at once. `Adaptive`, the default, checks for as long as a
+    /// wake-up takes, about 40 µs, and then sleeps. If there are more workers than cores, it sleeps
+    /// at once.
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;

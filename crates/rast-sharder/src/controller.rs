@@ -1,10 +1,9 @@
 //! The user's code: the type of a shard, and its turn.
 //!
-//! The source gives the controller a shard's number and a `bool` that says
-//! whether load figures may be touched, and trusts it to keep to both.
-//! Here the sharder owns the state of each shard and the figures, and hands
-//! both out as exclusive borrows while the permission lasts: a controller
-//! cannot touch what is not its own, nor update figures that the leader reads.
+//! The original RAST design gives the controller a shard's number and a `bool` that says whether
+//! load figures may be touched, and trusts it to keep to both. Here the sharder owns the state of
+//! each shard and the figures, and hands both out as exclusive borrows while the permission lasts.
+//! So a controller cannot touch what is not its own, nor update figures that the leader reads.
 
 use std::any::Any;
 use std::boxed::Box;
@@ -111,8 +110,8 @@ pub trait Controller: Send + Sync + 'static {
     /// Empties the figures of a shard, once in each window in which it is [used]: before its first
     /// turn, when it comes to a worker, or at the end if it is ready and had no turn. A shard that
     /// is idle through a window keeps its old figures, which are not read. After a panic in here
-    /// the figures of this window are not reported. Overridden where the figures own memory that
-    /// is worth keeping.
+    /// the figures of this window are not reported. Override it if the figures own memory that is
+    /// worth keeping.
     ///
     /// [used]: crate::LoadView::used
     fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {
@@ -129,8 +128,8 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// Passes the note of a wake-up to the state of `shard`: called before the turn that the
-    /// wake-up causes, once for each [`WorkerCx::wake`], in the order of one worker's calls while
-    /// the shard stays with its holder.
+    /// wake-up causes, once for each [`WorkerCx::wake`]. Notes of one worker come in the order of
+    /// its calls, while the shard stays with its holder.
     ///
     /// `None` means any number of notes, because the wake-up came by [`Handle::wake`]. Then the
     /// turn must check everything. So must the turn after [`on_acquire`](Self::on_acquire), because

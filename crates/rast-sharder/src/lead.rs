@@ -1,7 +1,7 @@
 //! Leading an epoch: from frozen figures to the next assignment, in slices.
 //!
-//! The worker that promised last goes through the stages below. A dedicated worker promises never,
-//! so it leads never, and its figures are left out.
+//! The worker that promised last goes through the stages below. A dedicated worker never promises
+//! or leads, and its figures are left out.
 //!
 //! ```text
 //! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish
@@ -9,8 +9,8 @@
 //! a slice      a slice                                    a slice    a slice
 //! ```
 //!
-//! one slice per round, between the turns of its own shards. A stop may come at any point and drops
-//! the work. A failure of user code ends the decision and keeps the assignment.
+//! The leader runs one slice per round, between the turns of its own shards. A stop may come at any
+//! point and drops the work. A failure of user code ends the decision and keeps the assignment.
 //!
 //! The cost of the first four stages grows with the number of used shards, and includes the
 //! balancer's own time. Check and Copy are for decisions that move shards; Copy makes the table for

@@ -1,4 +1,5 @@
-//! How a worker spent a window: whether it had time left, and how long its thread ran.
+//! How a worker spent a window (the period in which loads are measured): whether it had time left,
+//! and how long its thread ran.
 //!
 //! The time that a shard used shows its demand only if its worker had time left. On a full worker
 //! the shards share the time, so the used time is the same however much more each of them could
@@ -6,7 +7,7 @@
 //! would use of a worker of its own.
 //!
 //! ```text
-//!   worked  = time of its turns × share of all turns that the thread can have run
+//!   worked  = time of its turns × share (see below)
 //!   asked   = time in which it was ready or in a turn
 //!   demand  = worked + fullness × (asked − worked)          as shares of the window
 //!

@@ -1,9 +1,9 @@
 //! Containing panics of user code, and the record of them.
 //!
-//! What a user wrote, except the clock, is called through [`panics::contain`]: process and
-//! the other hooks, `on_panic` itself, the balancer, what workers sleep in, the
-//! destructors of what a run does not give back. What is caught is recorded,
-//! the first [`KEPT`] of them in words, the rest as a count.
+//! What a user wrote, except the clock, is called through [`panics::contain`]: process and the
+//! other hooks, `on_panic` itself, the balancer, what workers sleep in, the destructors of what a
+//! run does not give back. What is caught is recorded, the first [`KEPT`] of them with their
+//! messages, the rest as a count.
 
 use std::any::Any;
 use std::fmt;

@@ -11,6 +11,7 @@ use crate::controller::{Controller, PanicPayload};
 use crate::handle::Handle;
 use crate::ids::{ShardId, WorkerId};
 use crate::panics::{Hook, PanicRecord, message};
+use crate::primitive::Signal;
 use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::primitive::thread;
@@ -68,11 +69,19 @@ impl<C: Controller> Sharder<C> {
         let own = members.next();
         let mut threads = Vec::with_capacity(members.len());
         let mut cause = None;
-        for member in members {
+        let last_runs = Arc::new(Signal::new());
+        while let Some(member) = members.next() {
             let worker = member.worker();
             let theirs = shared.clone();
             let name = format!("{prefix}-{}", worker.0);
-            match spawn(name, Box::new(move || run_worker(theirs, member))) {
+            let signal = (members.len() == 0).then(|| last_runs.clone());
+            let work = move || {
+                if let Some(signal) = signal {
+                    signal.send();
+                }
+                run_worker(theirs, member);
+            };
+            match spawn(name, Box::new(work)) {
                 Ok(thread) => threads.push((worker, thread)),
                 Err(source) => {
                     core.baton.stop();
@@ -80,6 +89,12 @@ impl<C: Controller> Sharder<C> {
                     break;
                 }
             }
+        }
+        if cause.is_none() && !threads.is_empty() {
+            // With as many workers as processors, the system may put the last thread on the
+            // processor of this one and move it after some milliseconds only. This thread sleeps
+            // meanwhile, so the system finds a free processor for one of the two.
+            last_runs.receive_blocking();
         }
         if let Some(member) = own {
             run_worker(shared.clone(), member);

@@ -1,5 +1,6 @@
-//! What a worker records about its window: when it was, how the worker spent it, and which shards
-//! were used in it. The cost of an epoch depends on the used shards only.
+//! What a worker records about its window (the period in which loads are measured): its begin and
+//! end, how the worker spent it, and which shards were used in it. The cost of an epoch depends on
+//! the used shards only.
 //!
 //! ```text
 //!   worker 0   window   since │ until │ spent │ used: 7, 2

@@ -1,8 +1,8 @@
 //! Clocks, amortised measuring timers with a stated error bound, and exact deadline stores.
 //!
-//! Reading the system clock costs more than many a message handler. The timers here read it once
-//! per batch of calls and predict the time in between. A single answer is an estimate; the error of
-//! the sums, and the delay of [`WaitingTimer`], have bounds that are proved and tested.
+//! Reading the system clock costs more than many message handlers. The timers here read it once per
+//! batch of calls and predict the time in between. A single answer is an estimate; the error of the
+//! sums, and the delay of [`WaitingTimer`], have bounds that are proved and tested.
 //!
 //! # What is here
 //!

@@ -1,11 +1,11 @@
 //! The periodic timer: the time since the last call, with few clock readings.
 //!
-//! Source: RAST 2.6. A *batch* is the calls from one clock reading to the next. The original design
-//! computes the mean time per call of the last batch, and returns it at each call until a counter
-//! reaches zero. The error of its answers has no bound, because the counter counts calls and not
-//! time. Here a batch also ends when the tick changes, and is at most twice as long as the batch
-//! before. The call that reads the clock corrects the sum, and the sum may be ahead of the clock
-//! only by P, the configured period.
+//! Source: the original RAST design, 2.6. A *batch* is the calls from one clock reading to the
+//! next. The design computes the mean time per call of the last batch, and returns it at each call
+//! until a counter reaches zero. The error of its answers has no bound, because the counter counts
+//! calls and not time. Here a batch also ends when the tick changes, and is at most twice as long
+//! as the batch before. The call that reads the clock corrects the sum, and the sum may be ahead of
+//! the clock only by P, the configured period.
 //!
 //! Let S be the start of the series plus the sum of all answers, and T the last clock reading.
 //! `elapsed` keeps these rules:

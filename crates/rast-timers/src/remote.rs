@@ -22,7 +22,7 @@
 //! 2. A Cancel command only saves work: it lets the owner drop a value before its deadline, so that
 //!    cancelled timers with far deadlines do not accumulate. The state alone decides what fires.
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
-//!    `close` Cancels go to a queue of their own, which the owner reads once the first is empty.
+//!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
 //!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
 //!    until a time at or before the new deadline: it sees the Arm when that rest ends. The wake-up
@@ -30,15 +30,11 @@
 //!    resting owner.
 //! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
 //!    cancelled, or dropped with the owner.
-//!
-//! The owner may cancel, too, and then gets the value.
-//!
-//! There is no lock here; arm and cancel are as lock-free as the queue.
 
+use crate::primitive::panics::{call_each, drop_each};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::queue::{Closed, Queue};
-use crate::store::drop_all;
 use crate::{CalendarStore, DeadlineStore, Expired, Handle, Instant, Swept};
 use core::fmt;
 
@@ -113,9 +109,9 @@ const AWAKE: u64 = 0;
 impl<T, W> Shared<T, W> {
     /// Drops the commands that the owner has not popped.
     fn drop_commands(&self) {
-        // Drops no value of the caller's, only tickets.
-        drop_all(|| self.late.pop());
-        drop_all(|| self.commands.pop());
+        // Drops no value of the caller's, only tickets, so it does not panic.
+        drop_each(|| self.late.pop());
+        drop_each(|| self.commands.pop());
     }
 }
 
@@ -657,8 +653,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Arm is queued; the queue is popped until it is found empty. A later cancel returns
     /// [`TooLate::AlreadyGone`].
     ///
-    /// If the destructor of a value panics, the others are still dropped. Costs what the store's
-    /// [`clear`](DeadlineStore::clear) costs, and one pop for each command.
+    /// If destructors of values panic, the others are still dropped, as in the store. Costs what
+    /// the store's [`clear`](DeadlineStore::clear) costs, and one pop for each command.
     ///
     /// ```
     /// use rast_timers::remote::{self, TooLate};
@@ -670,16 +666,10 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// assert_eq!(timer.cancel(), Err(TooLate::AlreadyGone));
     /// ```
     pub fn clear(&mut self) {
-        /// Empties the queue, also if a destructor in the store panicked.
-        struct Rest<'a, T, W>(&'a Shared<T, W>);
-        impl<T, W> Drop for Rest<'_, T, W> {
-            fn drop(&mut self) {
-                self.0.drop_commands();
-            }
-        }
         self.cancelled.len = 0;
-        let _rest = Rest(&self.shared);
-        self.store.clear();
+        let mut stored = || self.store.clear();
+        let mut queued = || self.shared.drop_commands();
+        call_each([&mut stored as &mut dyn FnMut(), &mut queued]);
     }
 
     /// Returns another sender to this owner.
@@ -728,8 +718,9 @@ impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
         self.shared.commands.close();
         self.shared.late.close();
-        // The senders may outlive the owner, and so may the queue; its values must not.
-        self.shared.drop_commands();
+        // The senders may outlive the owner, and so may the queue; its values must not. The store
+        // is cleared here, because a panic in its own drop would be a second one.
+        self.clear();
     }
 }
 

@@ -1,8 +1,8 @@
 //! A timer for each call site.
 //!
-//! Source: RAST 2.6 and 2.7 require that a timer be called from one call site only, because its
-//! prediction is that of one stream of calls. Here the call site creates the timer, so two call
-//! sites cannot share one by mistake.
+//! Source: the original RAST design, 2.6 and 2.7. It requires that a timer be called from one call
+//! site only, because its prediction is that of one stream of calls. Here the call site creates the
+//! timer, so two call sites cannot share one by mistake.
 
 /// Runs `body` with a timer that belongs to this call site, one per thread.
 ///

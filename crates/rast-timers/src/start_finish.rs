@@ -1,6 +1,6 @@
 //! The start-finish timer: the total duration of pairs of calls, with few clock readings.
 //!
-//! Source: RAST 2.7. The original design subtracts one periodic series from another. That sum
+//! Source: the original RAST design, 2.7. It subtracts one periodic series from another. That sum
 //! telescopes to the last duration alone, and either series may be a whole batch off. Here the
 //! clock is read at both ends of one pair per batch. Each other pair counts with the running mean
 //! of the measured pairs, and the possible error is summed separately.

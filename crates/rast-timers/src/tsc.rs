@@ -5,16 +5,16 @@
 //! current one ends, and its slope corrects towards the reference, the system's clock. So the clock
 //! never runs backwards and never jumps. Each segment comes from an *anchor*: a reading of the
 //! reference between two readings of the counter. The reference was read somewhere between the two,
-//! so their distance bounds the error at the anchor. After it the error grows with time, because
-//! the rate is known only within an error.
+//! so their distance bounds the error at the anchor. After the anchor the error grows with time,
+//! because the rate is known only within an error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. If the next segment is not ready in time,
 //! because no thread read for long or the anchoring reader was preempted, readers read the
-//! reference and mark the word. The next segment then runs along the upper edge of its interval, at
-//! or above every value that the reference has shown. Readers also read the reference for the first
-//! microseconds, while the rate is unknown, and while the counter is left: not used, because it and
-//! the reference diverged.
+//! reference and set a flag. The next segment then runs along the upper edge of its interval, at or
+//! above every value that the reference has shown. Readers also read the reference for the first
+//! microseconds, while the rate is unknown, and while the clock has left the counter, that is, does
+//! not use it because it and the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -84,12 +84,13 @@ pub enum TscStatus {
 ///
 /// # The bound
 ///
-/// The interval contains what the reference showed at some moment during the call. Its half width
-/// is half a bracket (some 25 ns), the step of the counter, and the age of the anchor times the
+/// The interval contains what the reference showed at some moment during the call. An *anchor*
+/// reads the reference between two readings of the counter. The half width is the sum of half the
+/// distance of these two (some 25 ns), the step of the counter, and the age of the anchor times the
 /// uncertainty of the rate. With the default configuration it is up to 0.6 µs, 0.3 µs on average,
 /// while the clock is read at least some thousand times per second.
 ///
-/// It assumes that the counter, as each thread reads it, has a constant rate, and that the
+/// The bound assumes that the counter, as each thread reads it, has a constant rate, and that the
 /// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
 /// both. If the reference is outside the interval, or the rate has changed by more, the clock
 /// leaves the counter at once and reads the reference from then on; [`status`](Self::status)
@@ -102,21 +103,21 @@ pub enum TscStatus {
 ///
 /// When the clock leaves the counter, it does not jump: it continues from what it has shown. If
 /// that is ahead of the reference, because the counter was, the clock runs at half the rate of the
-/// reference until it is not, and [`interval`](Self::interval) extends from the reference to what
-/// the clock shows. Three cases:
+/// reference until the reference has caught up, and [`interval`](Self::interval) extends from the
+/// reference to what the clock shows. Three cases:
 ///
 /// - The count is still in the current segment. Then what the clock has shown is known exactly.
 /// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
 ///   from the reference plus the error bound of the segment.
-/// - The count has jumped over the end of the segment by less. Then the clock may have shown the
-///   whole segment, and continues from its end, at most [`anchor_every`](TscConfig::anchor_every)
-///   ahead.
+/// - The count has jumped over the end of the segment by less than a segment. Then the clock may
+///   have shown the whole segment, and continues from its end, at most
+///   [`anchor_every`](TscConfig::anchor_every) ahead.
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
 /// against the reference for a second: after a slew of the system's time, or when a machine has
-/// woken up. Each time it is left again soon, this time doubles, up to 64 s. It needs readers, at
-/// least eight readings per second; [`resume`](Self::resume) does it at once, and is the only way
-/// back for the other reasons.
+/// woken up. Each time it is left again soon, this time doubles, up to 64 s. The comparison needs
+/// at least eight readings per second. [`resume`](Self::resume) uses the counter again at once, and
+/// is the only way back for the other reasons.
 ///
 /// # Monotonicity
 ///
@@ -135,9 +136,9 @@ pub enum TscStatus {
 /// Lock-free; no thread waits for the thread that takes an anchor. A reading is five loads, the
 /// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
 /// three more readings. If the clock is read less often than
-/// [`anchor_every`](TscConfig::anchor_every), each reading pays that: then read the reference
-/// instead. There is no delay at the start: until the rate is known, after some microseconds, the
-/// clock reads the reference.
+/// [`anchor_every`](TscConfig::anchor_every), each reading pays that; read the reference instead.
+/// There is no delay at the start: until the rate is known, after some microseconds, the clock
+/// reads the reference.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};
@@ -259,7 +260,6 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
 
     /// Returns two instants between which the reference was at some moment during the call;
     /// [`now`](Clock::now) lies between them too.
-    /// too.
     ///
     /// Costs some nanoseconds more than `now`, because the counter is read in
     /// order.

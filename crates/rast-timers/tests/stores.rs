@@ -339,6 +339,41 @@ fn a_cleared_store_is_as_new(mut store: impl DeadlineStore<Loud>) {
     }
 }
 
+/// Several destructors panic, in a `clear` and then in the drop of the store.
+#[cfg(feature = "std")]
+fn many_panics_in_destructors_are_one(mut store: impl DeadlineStore<Loud>) {
+    let fill = |store: &mut dyn FnMut(u64, Loud)| {
+        for nth in 0..200_u64 {
+            // Two lanes and the overflow of a `LaneStore`.
+            let time = [nth * 10, nth, u64::MAX, 500 - nth][nth as usize % 4];
+            store(
+                time,
+                Loud {
+                    panics: nth % 3 == 0,
+                },
+            );
+        }
+    };
+    DROPPED.set(0);
+    fill(&mut |time, value| {
+        store.insert(at(time), value);
+    });
+    let cleared = catch_unwind(AssertUnwindSafe(|| store.clear()));
+    assert!(cleared.is_err() && store.is_empty());
+    assert_eq!(DROPPED.get(), 200);
+    fill(&mut |time, value| {
+        store.insert(at(time), value);
+    });
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(store)));
+    assert!(dropped.is_err());
+    assert_eq!(DROPPED.get(), 400);
+}
+
+#[cfg(not(feature = "std"))]
+fn many_panics_in_destructors_are_one(_: impl DeadlineStore<Loud>) {
+    // Without std the second panic aborts the process.
+}
+
 /// A call with a time far ahead of all others leaves no trace.
 fn a_wild_time_is_forgotten(mut store: impl DeadlineStore<u64>) {
     for wild in [HOUR, 1 << 61, u64::MAX - 1, u64::MAX] {
@@ -406,5 +441,6 @@ each_store! {
     a_panic_while_inserting_keeps_what_came
     slack_makes_deadlines_meet
     a_cleared_store_is_as_new
+    many_panics_in_destructors_are_one
     a_wild_time_is_forgotten
 }

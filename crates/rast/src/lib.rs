@@ -24,9 +24,9 @@
 //!   primitive  0          atomics, cells, parking: std, loom or shuttle
 //! ```
 //!
-//! Beside the tower, each on `timers`: `scheduler`, tasks with deadlines, wake-ups and signals;
-//! `conflate`, only the newest value per key; `executor`, an async runtime, and on it `reactor`, a
-//! core per thread.
+//! Four crates beside the tower depend on `timers`: `scheduler` (tasks with deadlines, wake-ups and
+//! signals), `conflate` (only the newest value per key), `executor` (an async runtime), and, on
+//! `executor`, `reactor` (a thread per core).
 //!
 //! Each crate depends on the crate directly beneath it and re-exports all crates below. So
 //! `rast_sharder::queue` and `rast::queue` are the same crate, in one version.
@@ -85,7 +85,7 @@
 //! impl Receive<App, Ingress, String> for Split {
 //!     fn receive(&mut self, line: String, cx: &mut Cx<'_, App, Self>) {
 //!         for word in line.split_whitespace().take(16) {
-//!             // Words with one initial meet in one replica, which has their counts for itself.
+//!             // All words with the same initial go to the same replica.
 //!             let key = u64::from(word.as_bytes()[0]);
 //!             cx.to::<Count>().key(key).send(Word(word.to_owned()));
 //!         }
@@ -128,8 +128,9 @@
 //! - No accepted item is lost silently: a message that is not handled is counted in the report.
 //! - Everything is bounded; an unbounded type or option says so in its name or its docs.
 //! - No lock and no allocation on a hot path, unless an item's docs say when.
-//! - Every atomic ordering is argued beside the operation and has a row in `docs/verification.md`,
-//!   with the loom model that fails when it is weakened, or the reason why none can.
+//! - Every atomic ordering stronger than `Relaxed` is argued beside the operation and has a row in
+//!   `docs/verification.md`, with the loom model that fails when it is weakened, or the reason why
+//!   none can.
 //!
 //! # Features
 //!
@@ -163,8 +164,8 @@
 //! | `testing` | a graph, or one processor of it, on the thread of a test | a comparison per message |
 //! | `hardened` | an allocator that detects misuse | no other crate |
 //!
-//! [`primitive`] is always there and brings `portable-atomic`.
-//! A crate of the tower brings those beneath it, whether or not their feature names them here.
+//! [`primitive`] is always there and brings `portable-atomic`. A crate of the tower enables the
+//! crates beneath it, even if their features are off.
 //!
 //! # Platforms
 //!

@@ -2,8 +2,8 @@
 //!
 //! A file imports another when its code names an item of that other file, by a `use` or by a path.
 //! The item's own file counts, whatever re-exports lie between. So a `mod.rs` or `lib.rs` that only
-//! declares and re-exports what is below it imports nothing, and methods of a type count for
-//! nothing beyond the import of the type. Test-only items do not count.
+//! declares and re-exports what is below it imports nothing, and a call of a method is no import.
+//! Test-only items do not count.
 
 use super::{File, is_library};
 use crate::paths::{Named, paths};
@@ -11,28 +11,13 @@ use crate::source::{Source, is_word};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Circles that there still are: a file of each, and how many files it has. A circle that shrinks
-/// gets the lower number here, so that none grows again.
-const LEFT: &[(&str, usize)] = &[("crates/rast-msgpass/src/check.rs", 22)];
-
 /// The circles of every crate.
 pub(super) fn check(files: &[File]) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut left: Vec<&(&str, usize)> = LEFT.iter().collect();
     for name in crates(files) {
         let tree = Tree::new(files, &format!("crates/{name}/src/"));
-        for circle in tree.circles() {
-            let known = left.iter().position(|(file, _)| tree.holds(&circle, file));
-            let most = known.map_or(1, |at| left.remove(at).1);
-            if circle.len() != most {
-                faults.push(tree.describe(&circle, most));
-            }
-        }
-    }
-    for (file, _) in left {
-        faults.push(format!(
-            "{file}: is in no circle of files any more; remove it from the list in circles.rs"
-        ));
+        let circles = tree.circles();
+        faults.extend(circles.iter().map(|circle| tree.describe(circle)));
     }
     faults
 }
@@ -316,20 +301,12 @@ impl<'a> Tree<'a> {
         circles.into_iter().collect()
     }
 
-    fn holds(&self, circle: &BTreeSet<usize>, path: &str) -> bool {
-        circle.iter().any(|file| self.parts[*file].path == path)
-    }
-
     /// The fault of a circle, each import in it on a line of its own.
-    fn describe(&self, circle: &BTreeSet<usize>, most: usize) -> String {
+    fn describe(&self, circle: &BTreeSet<usize>) -> String {
         let first = circle.first().map_or("", |file| self.parts[*file].path);
         let mut text = format!(
-            "{first}: a circle of {} files; {}",
-            circle.len(),
-            match most {
-                1 => "imports point one way".to_string(),
-                _ => format!("the list in circles.rs has {most}"),
-            }
+            "{first}: a circle of {} files; imports point one way",
+            circle.len()
         );
         for ((from, to), names) in self.imports() {
             if circle.contains(&from) && circle.contains(&to) {

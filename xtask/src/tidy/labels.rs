@@ -1,4 +1,4 @@
-//! The labels of the sources and the table in docs/verification.md hold the same.
+//! The labels in the sources and those in the tables of docs/verification.md must be the same.
 //!
 //! `Relaxed` is the weakest ordering, so no test can tell it from a weaker one: such an operation
 //! needs neither a label nor a row.

@@ -1,5 +1,5 @@
-//! The skeleton of crates and pages: files that must stand, manifests, links, and sources of the
-//! lock file.
+//! The skeleton of crates and pages: required files, manifests, links, and sources of the lock
+//! file.
 
 use super::{File, find};
 use std::path::Path;

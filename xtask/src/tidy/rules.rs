@@ -1,4 +1,4 @@
-//! A page of rules names, for each rule, the tests that hold it.
+//! A page of rules must name, for each rule, the tests that check it.
 
 use super::{File, find, has_extension};
 use std::collections::HashSet;

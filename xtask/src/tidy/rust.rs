@@ -1,5 +1,5 @@
 //! Rules for Rust files: the opening comment, forbidden names, safety comments, and calls that hide
-//! trouble.
+//! errors.
 
 use super::{File, is_library};
 use crate::orderings::operations;

@@ -1,4 +1,5 @@
-//! Steps side by side: at most so many at a time, and no two that build in one target directory.
+//! Runs steps side by side, up to a given number at a time, and no two that build in one target
+//! directory.
 //!
 //! Cargo lets one build at a time into a target directory, and most builds and tests leave a core
 //! idle for a part of their time. So steps with different directories run together.

@@ -1,4 +1,4 @@
-//! How a step ended, and the line by which it says so to the process that started it.
+//! How a step ended, and the line by which it reports that to the process that started it.
 
 use crate::Result;
 use crate::count::Tests;

@@ -147,9 +147,9 @@ impl Arena {
     }
 
     /// A decay pass: returns what was unused since the previous pass. These are the lists of
-    /// classes without a call, segments that stayed empty, and long free spans that no thread used.
-    /// Of the last two it returns only as much as `limit` allows. If the result says that more is
-    /// left, [`purge_aged`](Self::purge_aged) returns the rest before the next pass.
+    /// classes that no call used, segments that stayed empty, and long free spans that no thread
+    /// used. Of the last two it returns only as much as `limit` allows. If the result says that
+    /// more is left, [`purge_aged`](Self::purge_aged) returns the rest before the next pass.
     ///
     /// Cost: linear in the blocks of unused lists and in the long free spans, and the system calls
     /// within the limit.

@@ -3,7 +3,7 @@
 //! The process adds up what its heaps reported ([`crate::peak`]), so it notices a new peak without
 //! visiting every heap. A heap must never report more than it has in use, or memory that one heap
 //! freed and another one allocated would count twice. The fast paths do not check this. So the
-//! bound holds for all that they may free before the next slow path:
+//! bound allows for all that they may free before the next slow path:
 //!
 //! ```text
 //!   in use  =  reported  +  margin  +  what the fast paths may free:

@@ -8,10 +8,11 @@
 //! | from [`FIRST`] | a segment of the thread's heap with this number |
 //! | [`MANY`] | a segment of a thread's heap that was made when all numbers were used |
 //!
-//! Each unit, which is as long as a segment, has two bytes: 64 MiB of address space on x86-64, of
-//! which a page is touched for each 8 GiB that contain segments. A heap recognises its own blocks
-//! by one load from its table [`OwnSegments`], or else by one load from the page map. So this check
-//! does not touch the headers of segments, each of which is on a page of its own.
+//! Each unit, which is as long as a segment, has two bytes. So the map has 64 MiB of address space
+//! on x86-64, of which a page is touched for each 8 GiB that contain segments. A heap recognises
+//! its own blocks by one load from its table [`OwnSegments`], or else by one load from the page
+//! map. So this check does not touch the headers of segments, each of which is on a page of its
+//! own.
 
 use core::cell::Cell;
 use core::ptr;

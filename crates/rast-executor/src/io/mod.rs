@@ -11,9 +11,9 @@
 //! operation and the wait is not lost.
 //!
 //! If several tasks wait for one direction, an edge wakes one of them, and each result the next, so
-//! a datagram or a connection costs two polls, however many tasks wait. A dropped future passes
-//! its wake-up on. One that was woken must be polled or dropped: while it is neither, the others
-//! wait for the next edge.
+//! a datagram or a connection costs two polls, however many tasks wait. A dropped future passes its
+//! wake-up on. A woken future must be polled or dropped; until then the others wait for the next
+//! edge.
 //!
 //! A socket belongs to the executor that runs the code that makes it, and may be awaited on any
 //! executor while that one lives. That executor is a [`Runtime`](crate::Runtime), or a

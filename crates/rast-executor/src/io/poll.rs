@@ -1,4 +1,4 @@
-//! The readiness poll as what the thread of a `LocalExecutor` sleeps in.
+//! A driver by which the thread of a `LocalExecutor` sleeps in the readiness poll.
 
 use core::fmt;
 use core::task::Waker;
@@ -20,7 +20,7 @@ use crate::wakers::wake;
 ///
 /// It sleeps in the poll if there is a socket, and in a [`Parker`] otherwise. A busy executor
 /// checks the sockets once in 64 polls of tasks. The system's poll counts in milliseconds, so a
-/// sleep of the executor may be late by one while there is a socket.
+/// sleep of the executor may be a millisecond late while there is a socket.
 ///
 /// ```
 /// use rast_executor::io::{PollDriver, UnixStream};

@@ -214,7 +214,6 @@ macro_rules! stream {
             /// read nothing.
             ///
             /// If it returns fewer bytes than `len`, the next operation waits for more to arrive.
-            /// An operation that reads without this method hides bytes from later ones.
             ///
             /// # Errors
             ///

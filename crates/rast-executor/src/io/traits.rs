@@ -1,4 +1,4 @@
-//! The field's traits of byte streams, each behind a feature of the name of its crate.
+//! The byte-stream traits of other crates, each behind a feature with the crate's name.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};

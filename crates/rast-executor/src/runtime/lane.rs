@@ -1,7 +1,8 @@
 //! The queues of a runtime's tasks, and the lists of owned tasks.
 //!
 //! Each worker has a lane, and all other threads share one. A task has a reference to the lane of
-//! the worker that spawned it, so that spawning counts on a cache line of that worker.
+//! the worker that spawned it, so that the count that a spawn increments is on a cache line of that
+//! worker.
 
 use core::fmt;
 use core::time::Duration;

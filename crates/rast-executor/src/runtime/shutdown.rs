@@ -1,7 +1,7 @@
 //! The end of a runtime.
 //!
 //! 1. The lists of tasks are closed: no task can be spawned any more.
-//! 2. Until the deadline tasks may end by themselves.
+//! 2. Until the deadline, tasks may end by themselves.
 //! 3. At the deadline the workers are asked to return. A worker that stays in one poll after that
 //!    is reported, and not waited for.
 //! 4. The last worker that returns cancels all remaining tasks. If a worker does not return, the

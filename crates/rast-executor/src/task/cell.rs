@@ -26,9 +26,9 @@ use crate::priority::Priority;
 /// 1. `forget` unlinks the task from the list that `adopt` put it into.
 /// 2. If `is_inside` returns `true`, the scheduler stays alive until the calling thread returns to
 ///    the code that runs its tasks.
-/// 3. A task whose future is not `Send` is run by one thread alone, and dropped by it after its
-///    first poll; before that, by another thread only if what the future holds is `Send` until
-///    then.
+/// 3. If the future of a task is not `Send`, one thread alone polls it, and only that thread drops
+///    it after the first poll. Before that another thread drops it only if what the future holds is
+///    `Send` until then.
 pub unsafe trait Schedule: Send + Sync + Sized + 'static {
     /// Queues `task`, or cancels it if nothing runs any more.
     fn schedule(&self, task: Task);

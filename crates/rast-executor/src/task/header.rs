@@ -20,7 +20,7 @@
 //! | stage | the runner; after completion the handle | the same |
 //!
 //! A task is dropped in two steps: its future as soon as it is complete, its memory with the last
-//! reference. So a waker stays valid as long as it exists, also after the runtime has ended.
+//! reference.
 
 use core::ptr::NonNull;
 use core::task::Waker;

@@ -32,9 +32,9 @@
 //!    is set while W is set. So the handle checks W and C again, by a compare-exchange, before it
 //!    writes.
 //!
-//! The original RAST design keeps the flags and the reference count in two words. It polls a task
-//! that woke itself again at once, which starves the others. The counted wake-ups are those of
-//! nexosim's task.
+//! The original RAST design keeps the flags and the reference count in two words. If a task wakes
+//! itself, that design polls it again at once, which starves the others. The counted wake-ups are
+//! those of nexosim's task.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,11 +4,12 @@ use super::Instance;
 use crate::cx::Cx;
 use crate::ending::EndedBy;
 use crate::graph::Graph;
-use crate::policy::{Life, Panic, Stopped, Then};
+use crate::policy::{Life, Stopped, Then};
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
 use crate::report::Handler;
 use crate::sharder::{Progress, WorkerCx};
+use crate::supervision::Panic;
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Makes and begins a processor, if its time has come. Returns when the next turn is wanted,

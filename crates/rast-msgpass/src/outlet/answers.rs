@@ -2,7 +2,7 @@
 
 use super::{News, Out, Way};
 use crate::credit::set_oldest;
-use crate::reply::{Kept, Ticket};
+use crate::ticket::{Kept, Ticket};
 use crate::timers::Instant;
 
 impl<M: Send + 'static> Out<M> {

@@ -7,16 +7,17 @@ use std::panic::resume_unwind;
 
 use super::graph::TestGraph;
 use super::probe::Passed;
-use super::stub::{Around, LaneTap, Seen, Stub};
-use super::trial::{Armed, Place};
+use super::stub::{Around, Seen, Stub};
 use crate::batch::Batch;
 use crate::blocking::Places;
 use crate::clock::GraphClock;
 use crate::door::Doors;
+use crate::egress::LaneTap;
 use crate::ending::EndedBy;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
 use crate::handle::Run;
 use crate::instance::AnyInstance;
+use crate::instance_core::Core;
 use crate::policy::{OnPanic, Policy};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::process::Process;
@@ -24,14 +25,15 @@ use crate::runtime::Runtime;
 use crate::sharder::{ShardId, Sharder};
 use crate::shared::{Hooks, Shared};
 use crate::timers::{Instant, ManualClock, Nanos};
-use crate::wiring::{Wiring, core_of, join};
+use crate::trial::{Armed, Place};
+use crate::wiring::{Wired, Wiring, join};
 
 /// One processor of a graph alone, on the thread of a test. The test sends its messages, and reads
 /// the messages that it sends.
 ///
 /// The edges are those of the graph, with their room, bursts, credit and debts; at their other ends
 /// are stubs, which accept everything at once. So an answer needs a request, and a `send` past the
-/// burst panics. A panic of a handler propagates to the call that gave the turn.
+/// burst panics. A panic of a handler propagates to the call that ran the turn.
 ///
 /// ```
 /// use std::time::Duration;
@@ -103,7 +105,7 @@ pub struct TestCx<G: Graph, P> {
 struct Lane {
     edge: usize,
     number: usize,
-    tap: Box<dyn LaneTap>,
+    tap: LaneTap,
 }
 
 impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
@@ -113,7 +115,10 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// As [`on_start`](Process::on_start) and the ping.
     #[must_use]
-    pub fn new(processor: P) -> Self {
+    pub fn new(processor: P) -> Self
+    where
+        G: Wired,
+    {
         Self::at(0, processor)
     }
 
@@ -124,7 +129,10 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// As `new`; and when there is no such replica.
     #[must_use]
-    pub fn at(replica: usize, processor: P) -> Self {
+    pub fn at(replica: usize, processor: P) -> Self
+    where
+        G: Wired,
+    {
         let node = <G as Node<P>>::ID;
         let counts = G::PROCESSORS
             .iter()
@@ -164,7 +172,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         let routes = routes.collect();
         let mut processor = Some(processor);
         let instances = parts.into_iter().enumerate().map(|(at, parts)| {
-            let core = core_of(&shared, at);
+            let core = Core::new(&shared, at);
             let own = processor.take_if(|_| at == shard.index());
             let instance: Box<dyn AnyInstance> = match own {
                 Some(processor) => join::<G, P>(processor, parts, core, Batch::messages(64), None),
@@ -291,7 +299,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
                 at: now,
             };
             let edge = lane.edge;
-            lane.tap.take(&mut |message| {
+            (lane.tap)(&mut |message| {
                 around.seen.push(Seen {
                     edge,
                     place,

@@ -7,14 +7,13 @@ use std::panic::resume_unwind;
 use super::outside::{Collected, Collector, Feed, Feeder, Outside, Sent};
 use super::probe::{Passed, Probe, watch};
 use super::seed::share;
-use super::trial::{Failed, Fault, Room, Watch};
-use crate::cx::Core;
 use crate::door::TrySendError;
 use crate::drain::{Drain, DrainError};
 use crate::ending::EndedBy;
 use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::graph::{Replicated, Single};
 use crate::handle::Handle;
+use crate::instance_core::Core;
 use crate::primitive::Random;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread;
@@ -24,6 +23,7 @@ use crate::sharder::{ShardId, Stepper};
 use crate::shared::Shared;
 use crate::stages::stages;
 use crate::timers::{Clock, Instant, ManualClock, Nanos};
+use crate::trial::{Failed, Fault, Room, Watch};
 
 /// The most steps of one call: a graph that is never idle fails its test.
 const MOST: u64 = 1_000_000;

@@ -3,9 +3,9 @@
 use core::fmt;
 use std::any::Any;
 
-use super::trial::{Place, Watch};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::timers::Instant;
+use crate::trial::{Place, Watch};
 
 /// A message of an edge, with its ends and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

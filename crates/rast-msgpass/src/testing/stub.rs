@@ -6,46 +6,24 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
-use super::trial::Place;
-use crate::cx::Core;
+use crate::inlet::{Tap, Tapped};
 use crate::instance::AnyInstance;
+use crate::instance_core::Core;
 use crate::load::Load;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::{Arc, Mutex};
-use crate::reply::Ticket;
 use crate::sharder::{Progress, WorkerCx};
 use crate::states::State;
+use crate::ticket::Ticket;
 use crate::timers::{Clock, Instant};
+use crate::trial::Place;
 use crate::wiring::Parts;
-
-/// An inlet without its message type.
-pub(crate) trait Tap: Send {
-    /// Returns the number of its edge.
-    fn edge(&self) -> usize;
-    /// Returns the outlet of the answers, if the inlet has requests.
-    fn requests(&self) -> Option<usize>;
-    /// Returns the number of inputs.
-    fn inputs(&self) -> usize;
-    /// Takes the next message of an input; `Some(None)` is a waiver.
-    fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Taken>;
-    /// Returns the slots of what was taken.
-    fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>);
-}
-
-/// A message, or a waiver.
-pub(crate) type Taken = Option<Box<dyn Any + Send>>;
-
-/// A receiver of a lane without its message type.
-pub(crate) trait LaneTap {
-    /// Takes all messages.
-    fn take(&mut self, each: &mut dyn FnMut(Box<dyn Any + Send>));
-}
 
 /// A message that a stub, or a lane, received.
 pub(crate) struct Seen {
     pub(crate) edge: usize,
     pub(crate) place: Place,
-    pub(crate) message: Taken,
+    pub(crate) message: Tapped,
 }
 
 /// A send that a test requested from a stub.
@@ -72,7 +50,7 @@ pub(crate) struct Around {
     pub(crate) orders: Vec<VecDeque<Order>>,
     pub(crate) seen: Vec<Seen>,
     /// The payload of a requested send that panicked.
-    pub(crate) failed: Taken,
+    pub(crate) failed: Option<Box<dyn Any + Send>>,
 }
 
 /// Replaces an instance.

@@ -1,6 +1,6 @@
 //! A pointer and a count of full width, whatever layout [`TaggedPtr`](super::TaggedPtr) has.
 //!
-//! For counts that only grow as long as the pointer is the same, possibly for years. Outside of
+//! For a count that grows for as long as the pointer stays the same, which may be years. Outside of
 //! models it has the double-word layout. A model uses the layout of `TaggedPtr`, because loom has
 //! no 128-bit atomics.
 
@@ -124,8 +124,8 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 ///
 /// Every operation is lock-free if the processor has a double-word instruction: always on AArch64
 /// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check the processor at run time; all
-/// but the first models have it. Elsewhere an operation takes a short lock per address;
-/// [`is_lock_free`](Self::is_lock_free) returns which. A load may be a read-modify-write of the
+/// but the first processors have it. Elsewhere an operation takes a short lock per address, and
+/// [`is_lock_free`](Self::is_lock_free) returns `false`. A load may be a read-modify-write of the
 /// double word, so the memory must be writable.
 ///
 /// # Examples

@@ -7,7 +7,7 @@
 //!  +--------------+------------------------------------------------+
 //! ```
 //!
-//! An addition to the count overflows the word and never reaches the address. User space addresses
+//! If the count overflows, its carry is lost and never changes the address. User space addresses
 //! have 47 bits on x86-64 and 48 on AArch64, unless a program requests longer ones or tags its
 //! pointers itself.
 

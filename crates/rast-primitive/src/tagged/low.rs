@@ -9,9 +9,9 @@
 //!                                                k = log2(align_of::<T>())
 //! ```
 //!
-//! Any address fits, so this is the layout for machines that use all 64 bits. An addition to the
-//! count must not carry into the address; hence a loop of compare-exchanges, each of which reads
-//! both parts.
+//! Any aligned address fits, so this is the layout for machines that use all 64 bits. An addition
+//! to the count must not carry into the address; hence a loop of compare-exchanges, each of which
+//! reads both parts.
 
 use crate::sync::atomic::Ordering::{self, Relaxed};
 

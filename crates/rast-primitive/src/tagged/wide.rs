@@ -1,5 +1,5 @@
-//! The double-word layout, for `WideTaggedPtr`, and for `TaggedPtr` under `cfg(rast_tagged_wide)`
-//! or if a pointer is not 64 bits wide. The count is one half of the word.
+//! The double-word layout, for `WideTaggedPtr`, and for `TaggedPtr` in the cases that `mod.rs`
+//! lists. The count is one half of the word.
 //!
 //! ```text
 //!   127 (63)             64 (32) 63 (31)                           0

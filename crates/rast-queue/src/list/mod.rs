@@ -4,9 +4,9 @@
 //! It is algorithm 2.4 of the original RAST design, with its faults corrected;
 //! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node has
 //! no item. A push stores its item there and then links a new node behind it; a thread that arrives
-//! in between links a node itself. The head and the tail each count the references that they gave
-//! out, and add this count to a node when they leave it. The design calls these counts
-//! multi-counters.
+//! in between links a node itself. The head and the tail are words that each count the references
+//! that they gave out, and add this count to a node when they leave it. The design calls these
+//! counts multi-counters.
 //!
 //! What we changed:
 //! - An item is written once and stays in its node until the node is freed.
@@ -30,7 +30,7 @@
 //!
 //! | field | written and read by | also read by | written how often |
 //! | --- | --- | --- | --- |
-//! | `head` | pops; `is_empty`, which only counts | | per operation: a count, then the next node |
+//! | `head` | pops; `is_empty`, which only adds to the count | | per operation: the count, then the next node |
 //! | `tail` | pushes, `close`, `is_closed` | | the same |
 //! | `Node::data` | the push or close that finds it null | `is_closed`; the pop that moved the head off the node | once |
 //! | `Node::next` | a push or close that finds an item in the node | pops, `is_empty`, `is_closed` | once |
@@ -41,8 +41,8 @@
 //! 1. `data` and `next` change once, from null. `next` is written only in a node with an item.
 //! 2. The head and the tail move only along links, one node at a time, and only by a thread that
 //!    holds a reference to the node they leave.
-//! 3. Head and tail each leave each node once, and the thread that moved the word promises at once:
-//!    it adds the word's count to the node.
+//! 3. Head and tail each leave each node once. The thread that moved one of these words off a node
+//!    adds the word's count to the node at once, which is called a promise.
 //! 4. A thread accesses a node only while it has a reference to the node. The release of the last
 //!    reference frees the node.
 //! 5. The item of a node belongs to the pop that moved the head off the node.

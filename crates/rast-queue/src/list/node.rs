@@ -17,7 +17,7 @@
 //! | sources | how many words may still give out references to the node | a promise subtracts one |
 //! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
-//! `internal` wraps at 2^`INTERNAL_BITS`, and the counts in the words at that or a multiple of it.
+//! `internal` wraps at 2^`INTERNAL_BITS`; the counts in head and tail wrap there or at a multiple.
 //! `internal` is in the upper bits, so its overflow never changes the sources. When no source is
 //! left, `internal` is the number of references that threads have, at most one per thread. So it is
 //! then zero exactly when no thread has a reference, however often the counts have wrapped.

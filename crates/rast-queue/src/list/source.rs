@@ -120,10 +120,9 @@ impl<T> Source<T> {
     /// that it left. `count` is the expected number. The caller has a reference to that node, so
     /// meanwhile it is not freed and its address is not reused.
     ///
-    /// Liveness: a failure means that another thread acquired a reference or moved the word. A
-    /// thread that acquired a reference acquires another one before the word has left this node
-    /// only if it completes an operation in between, as `is_empty` does, which does not move the
-    /// word.
+    /// Liveness: a failure means that another thread acquired a reference or moved the word. Before
+    /// the word has left this node, a thread acquires a second reference only after it has
+    /// completed an operation that does not move the word, such as `is_empty`.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);

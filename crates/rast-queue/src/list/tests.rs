@@ -1,4 +1,4 @@
-//! What needs the inside: counts that come round, and threads that stop between two steps.
+//! Tests of the internals: counts that wrap, and threads that stop between two steps.
 
 use super::*;
 use crate::alloc::{AllocError, Layout};

@@ -27,8 +27,8 @@
 //! 4. When the last producer or consumer is dropped, every item is consumed, so all blocks are in
 //!    the spares, and are freed.
 //!
-//! No atomic counts items: the producer counts the nodes that it filled, the consumer those that it
-//! emptied, and each compares its count with the size of the block.
+//! There is no atomic count of items. The producer counts the nodes that it filled, the consumer
+//! those that it emptied, and each compares its count with the size of the block.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -484,7 +484,7 @@ impl<T> Spares<T> {
     /// # Safety
     ///
     /// 1. `rest` is from [`take`](Self::take), and its blocks were not accessed since.
-    /// 2. The caller has these blocks, and has them no more; they came from `alloc`.
+    /// 2. The caller owns these blocks, but not afterwards; they came from `alloc`.
     pub(super) unsafe fn give_back<A: Allocator>(&self, rest: Reserve<T>, alloc: &A) {
         if rest.word.is_null() {
             return;
@@ -508,7 +508,7 @@ impl<T> Spares<T> {
     ///
     /// # Safety
     ///
-    /// 1. The caller has these blocks, and has them no more; they came from `alloc`.
+    /// 1. The caller owns these blocks, but not afterwards; they came from `alloc`.
     /// 2. Each says how many of its nodes are used, and one that says none holds no item.
     pub(super) unsafe fn give_each<A: Allocator>(&self, mut blocks: Reserve<T>, alloc: &A) {
         // SAFETY: by (1).

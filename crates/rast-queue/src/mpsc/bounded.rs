@@ -30,8 +30,8 @@
 //! 3. The consumer owns a slot from its load of a state of this round until it publishes a head
 //!    past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
-//!    happens before the producer's first. A producer that stores `limit` has acquired that head,
-//!    and stores with Release.
+//!    happens before the producer's first. A producer stores `limit` with Release, after it loaded
+//!    that `head` with Acquire.
 //!
 //! A push is lock-free. `take` is wait-free, but while a producer is suspended between claim and
 //! state, `take` returns `None` although later items are complete.

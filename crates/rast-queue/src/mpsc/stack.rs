@@ -1,4 +1,5 @@
-//! The links of both types: a [`LinkStack`] that producers push onto, and the consumer's own list.
+//! The links of both queue types: a [`LinkStack`] that producers push onto, and the consumer's
+//! list.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top

@@ -23,8 +23,8 @@ use crate::alloc::{Allocator, Global};
 ///
 /// If it is leaked with `mem::forget` while it waits, the wake-up of a later push is lost: the item
 /// stays queued until the next pop or wake-up. Its entry in the wait list stays taken until the
-/// queue is dropped, and the waker too if no push wakes it. A future that is woken and then neither
-/// polled nor dropped loses its wake-up in the same way.
+/// queue is dropped, and keeps the waker if no push calls it. A future that is woken and then
+/// neither polled nor dropped loses its wake-up in the same way.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
     queue: &'a Queue<T, A>,

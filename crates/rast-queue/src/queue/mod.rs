@@ -8,27 +8,28 @@
 //! the slot. The producer finds that out when it fills the slot, keeps its item and claims again.
 //! So no thread waits for a thread that is suspended.
 //!
-//! A segment is reclaimed by reference counts. A claim past its slots is a pin, which the index of
-//! the word itself counts. Once both words have moved to other segments, the thread that releases
-//! the last pin sweeps the slots. The argument is in `docs/algorithms/queue.md`.
+//! A segment is reclaimed by reference counts. A claim with an index past the slots is a pin, and
+//! the index itself counts these claims. Once both words have moved to other segments, the thread
+//! that releases the last pin sweeps the slots. The argument is in `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
 //!          │                                          │
 //!          ▼                                          ▼
 //!   ┌───────────┐ next  ┌───────────┐  next   ┌───────────┐        spare: at most one cleared segment
-//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a slot not DONE yet
+//!   │ · · · c d │ ────► │ e f g h i │ ─ ─ ─►  │ w x · · · │        limbo: retired, a slot still in use
 //!   └───────────┘       └───────────┘         └───────────┘
 //! ```
 //!
 //! The reference counts are those of the original RAST design, 2.4 and 3.2, kept per segment as in
-//! "A Lock-free, Linearizable, Unbounded queue" (LOO). The page lists what we changed and why.
+//! "A Lock-free, Linearizable, Unbounded queue" (LOO). `docs/algorithms/queue.md` lists what we
+//! changed and why.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
-//! | `bound` | consumers that check both words, or find that it was stale | consumers |
+//! | `bound`, a cached end of the items | consumers that check both words, or find that it was stale | consumers |
 //! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
 //! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same |
 //! | `slots`, `alloc` | no thread | all |
@@ -83,10 +84,10 @@ pub use wait_model::{Waiter, Waiters};
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
 /// Lock-free: no thread waits for a thread that is suspended, except a waiter that the suspended
-/// thread was about to wake. There is one limit: if at least half of
-/// [`MOST_PINS`](Self::MOST_PINS) threads are at the end of the same segment of one queue at once,
-/// further threads may wait there until one of them has continued.
-/// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
+/// thread was about to wake. There is one limit: if [`MOST_PINS`](Self::MOST_PINS) / 2 threads or
+/// more are at the end of the same segment of one queue at once, further threads may wait there
+/// until one of them has continued. [`is_lock_free`](Self::is_lock_free) lists the targets on which
+/// the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
 /// push. Memory comes from `A`, in segments of

@@ -341,8 +341,8 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Copies the items at `items` from index `taken` to `count` into the queue, in order.
-    /// Increments `taken` with each item, so that it is also correct after a panic. Returns why not
-    /// all items were pushed, if so.
+    /// Increments `taken` with each item, so that it is also correct after a panic. Returns the
+    /// reason if not all items were pushed.
     ///
     /// # Safety
     ///

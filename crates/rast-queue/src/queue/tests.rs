@@ -1,4 +1,4 @@
-//! Tests that need the insides: stale bounds, given-up tickets, pins.
+//! Tests of the internals: stale bounds, given-up tickets, pins.
 
 use super::*;
 use crate::alloc::Layout;

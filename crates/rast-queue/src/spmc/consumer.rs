@@ -380,7 +380,7 @@ impl<T, A: Allocator> Clone for Consumer<T, A> {
     ///
     /// # Panics
     ///
-    /// If there are too many, which is 65,535, or fewer where pointers leave fewer bits.
+    /// If there are 65,535 already, or fewer on targets whose pointers leave fewer bits.
     fn clone(&self) -> Self {
         Self::enter(&self.handle)
     }

@@ -272,7 +272,7 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Panics
     ///
-    /// If there are too many, which is 65,535, or fewer where pointers leave fewer bits.
+    /// If there are 65,535 already, or fewer on targets whose pointers leave fewer bits.
     #[must_use]
     pub fn consumer(&self) -> Consumer<T, A> {
         Consumer::enter(&self.handle)

@@ -25,9 +25,9 @@
 //! | --- | --- | --- | --- |
 //! | header `tail` | producer | consumer | after the slots before it are written |
 //! | header `head` | consumer | producer | after the slots before it are moved out |
-//! | header `gone` | each half, once | both | when the half is dropped, last |
+//! | header `gone` | each half, once | both | as the last act of a half |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the true index; it is ahead of the published one inside a batch or chunk |
-//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word, for `limit` plus the capacity |
+//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word; `limit` is that value plus the capacity |
 //! | `Consumer::pause_due`, `pace` | consumer | consumer | when a `pop` finds the ring empty |
 //! | `Consumer::wait_due`, `wait` | consumer | consumer | when a batch must load the header's `tail` |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
@@ -41,7 +41,7 @@
 //!    moves forward.
 //! 4. A batch counts an item before user code runs again. It updates and publishes the index when
 //!    it ends, even by a panic.
-//! 5. The half that leaves second drops the queued items and frees the block.
+//! 5. The half that is dropped second drops the queued items and frees the block.
 //!
 //! The argument for each rule, and what each ordering is for, is in
 //! `docs/algorithms/queue-spsc.md`.
@@ -54,7 +54,7 @@
 //!     for n in 0..10_000u64 {
 //!         while producer.push(n).is_err() {
 //!             if producer.is_closed() {
-//!                 return; // the consumer is gone, by a panic too: room will not come
+//!                 return; // the consumer was dropped, so no room will come
 //!             }
 //!             std::thread::yield_now();
 //!         }

@@ -7,8 +7,8 @@
 //! an item or two. A pause at the empty ring lets the producer get ahead, and both then use
 //! different lines.
 //!
-//! The number of items that are queued after a pause decides about the next one; reading the clock
-//! would cost more:
+//! The number of items that are queued after a pause determines the next pause, because reading the
+//! clock would cost more:
 //!
 //! | queued after the pause | the next pause | comes when the head has moved by |
 //! | --- | --- | --- |

@@ -5,15 +5,14 @@
 //! items waits for more, in steps, as long as each step brings many.
 //!
 //! A batch that finds enough items by the cached index pays nothing for this. The number of items
-//! that a wait brings decides about the next one; reading the clock would cost more:
+//! that a wait brings determines the next wait, because reading the clock would cost more:
 //!
 //! | the wait | the next one comes when the head has moved by |
 //! | --- | --- |
-//! | brought 16 items in one of its steps | 64 items, at the next such look |
+//! | brought 16 items in one of its steps | 64 items, at the next such check |
 //! | did not: the producer is slow, gone, or on this thread | twice as many items as last time, 65,536 at most |
 //!
 //! So a stream for which waits do not pay has ten waits of one step, and then one in 65,536 items.
-//! The figures behind the numbers are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 

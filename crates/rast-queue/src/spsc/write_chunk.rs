@@ -119,7 +119,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// how many.
     ///
     /// The iterator yields at most as many items as there are slots; pass it by `&mut` to use it
-    /// further. If it panics, the items that it had yielded are pushed. If the standard library
+    /// afterwards. If it panics, the items that it had yielded are pushed. If the standard library
     /// trusts the iterator's length, as for a range, a vector, or a `map` over these, the loop does
     /// not check for the end at each item, and can be vectorised. An iterator that is passed by
     /// value is dropped after the push.

@@ -1,4 +1,4 @@
-//! Epochs: when no reactor can still read what a commit replaced.
+//! Epochs show when no reactor can still read what a commit replaced.
 //!
 //! - `ledger`: the commits of one owner, and how far each reactor has applied them.
 //! - `transactions`: the read transactions that are open on one reactor.

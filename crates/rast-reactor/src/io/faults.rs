@@ -10,8 +10,7 @@ use crate::primitive::Random;
 
 /// Faults that a driver injects into operations, for tests of what uses them. None by default.
 ///
-/// Each rate is out of 1,000 attempts. The faults of a seed and of a sequence of attempts are the
-/// same ones.
+/// Each rate is out of 1,000 attempts. The same seed and sequence of attempts give the same faults.
 ///
 /// ```
 /// use rast_reactor::Reactors;

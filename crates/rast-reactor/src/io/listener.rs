@@ -193,8 +193,8 @@ macro_rules! family {
             /// them.
             ///
             /// That operation accepts up to about 64 connections in advance. If this is dropped,
-            /// the next [`accept`](Self::accept) returns the connections that were not taken; the
-            /// drop of the listener closes the others.
+            /// the next calls of [`accept`](Self::accept) return the connections that it has not
+            /// returned. Dropping the listener closes the rest.
             pub fn incoming(&self) -> $incoming<'_> {
                 $incoming(self)
             }

@@ -268,9 +268,9 @@ fn seal<T: Resource>(
 
 /// Changes to resources of one owner, which become visible together.
 ///
-/// They see the resources as of the moment they began, and copy one when they first change it.
-/// Nothing is visible before [`commit`](Self::commit); dropping them undoes all. If another commit
-/// has changed one of the resources since they began, the commit is rejected.
+/// They see the resources as of the moment they began, and copy a resource when they first change
+/// it. Nothing is visible before [`commit`](Self::commit); dropping them undoes all. If another
+/// commit has changed one of the resources since they began, the commit is rejected.
 ///
 /// A panic of user code in one of these calls leaves the changes as they were before the call.
 ///
@@ -624,8 +624,8 @@ impl Changes {
     /// effect without it. This reactor destroys replaced resources in a later turn, when no
     /// transaction of any reactor sees them. Empty changes make a commit too.
     ///
-    /// Lock-free: it waits for no reactor. Cost: two allocations, one for each type, and a scan of
-    /// a word for each reactor.
+    /// Lock-free: it waits for no reactor. Cost: two allocations and one more for each type, and a
+    /// scan of a word for each reactor.
     ///
     /// # Errors
     ///

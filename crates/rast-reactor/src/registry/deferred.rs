@@ -25,7 +25,7 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 /// applied all earlier commits.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
-/// runs on the last reactor that may read, when that reactor has stopped.
+/// runs when the last reactor that may read has stopped, on its thread.
 ///
 /// # Errors
 ///

@@ -109,7 +109,7 @@ impl Read {
         }
     }
 
-    /// A resource by its id; `None` if it was deleted, or added later.
+    /// A resource by its id; `None` if it was deleted before the transaction began, or added later.
     ///
     /// Wait-free. Cost: two comparisons, the load of the slot, and the load of the resource. A map
     /// is searched if the index of the id is far above the others, because most were deleted, or if

@@ -11,9 +11,10 @@
 //!    of three equal shards on two workers it loses one.
 //! 2. A tie is worth the number of messages × the penalty of a message between workers, not the
 //!    receiver's time, because a message within a worker saves only that penalty.
-//! 3. The current owners count. A shard that stays is worth the charge of a move, the finished
-//!    groups are assigned to the old owners by greatest overlap, and shards without load stay. The
-//!    original assigns groups anew each time, and moves half of all shards.
+//! 3. The current owners matter. A shard that stays is worth the charge of a move. Each finished
+//!    group (the shards taken for one worker) is assigned to an old owner by greatest overlap.
+//!    Shards without load stay. The original assigns groups anew each time, and moves half of all
+//!    shards.
 //! 4. The result is adopted only if it is better by more than a margin, the
 //!    charge of its moves, and the noise of the loads.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
@@ -128,8 +129,8 @@ impl Greedy {
         self
     }
 
-    /// Sets what moving every shard would cost, in the same unit; moving some
-    /// costs in proportion. Default: 0.10.
+    /// Sets what moving every shard would cost, as a share of the average load; moving some costs
+    /// in proportion. Default: 0.10.
     ///
     /// # Panics
     ///

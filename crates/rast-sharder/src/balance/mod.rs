@@ -37,7 +37,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Returns the assignment that follows, if it is another one.
+    /// Returns the next assignment; `None` for `Pending` and `Keep`.
     ///
     /// # Errors
     ///

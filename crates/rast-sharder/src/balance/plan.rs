@@ -16,7 +16,8 @@
 //!
 //! 1. the shard with the strongest tie to the group, from a heap. A shard that does not fit is
 //!    removed from the heap, because the room of a group only shrinks;
-//! 2. the heaviest shard at home in the group that fits, from a list that is gone through once;
+//! 2. the heaviest shard that fits and is now at the group's worker, from a list that is gone
+//!    through once;
 //! 3. the heaviest shard that fits, by a binary search and links past those that are placed.
 //!
 //! The lists keep their memory from decision to decision. Fresh memory is written one unit at a

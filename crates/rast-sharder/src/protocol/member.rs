@@ -556,7 +556,7 @@ impl Member {
     }
 
     /// Publishes the next epoch, with `next` or the current assignment, and wakes all workers. The
-    /// cost follows the number of shards; see [`publish_changes`](Self::publish_changes).
+    /// cost grows with the number of shards; see [`publish_changes`](Self::publish_changes).
     ///
     /// # Panics
     ///
@@ -579,7 +579,7 @@ impl Member {
     }
 
     /// Publishes the next epoch, with these changes of the current assignment, and wakes all
-    /// workers. The cost follows the changes and the workers.
+    /// workers. The cost grows with the number of changes and workers.
     ///
     /// # Panics
     ///

@@ -51,12 +51,12 @@ impl Page {
         }
     }
 
-    /// Turns this page, which is that of the epoch before `current`, into that of the epoch after.
+    /// Changes this page from that of the epoch before `current` to that of the epoch after it.
     ///
     /// # Panics
     ///
-    /// If a change names a shard or a worker that does not exist, a wrong owner, or no other owner.
-    /// So a shard that is named twice is found too.
+    /// If a change names a shard or a worker that does not exist, a wrong owner, or the same owner
+    /// again. So a shard that is named twice is found too.
     pub(super) fn follow(&mut self, current: &Self, changes: &[Change], served: u32) {
         for change in &current.changes {
             self.owners.set_owner(change.shard, change.to);

@@ -119,7 +119,7 @@ mod ticker {
 
     /// A thread that updates a [`CoarseClock`] periodically, until it is dropped.
     ///
-    /// The thread keeps τ. δ is the wake-up latency of the system: some 50 µs on an idle machine,
+    /// Its period is τ, and δ is the wake-up latency of the system: some 50 µs on an idle machine,
     /// whole time slices on a busy one. Dropping the ticker ends the thread and joins it.
     ///
     /// ```

@@ -1,12 +1,12 @@
 //! A cancellable deadline store with constant costs: a radix calendar.
 //!
-//! Source: the timer trackers of RAST's reactor, and the radix heap (Ahuja, Mehlhorn, Orlin and
-//! Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six bits. A
-//! value is in the list of the highest digit in which its deadline differs from the cursor. When
-//! the cursor comes near a list, the list is split: its entries move to the lane (the sorted list
-//! of the next values) or to lists of lower levels.
+//! Source: the timer trackers of the original RAST design, and the radix heap (Ahuja, Mehlhorn,
+//! Orlin and Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six
+//! bits. A value is in the list of the highest digit in which its deadline differs from the cursor.
+//! When the cursor comes near a list, the list is split: its entries move to the lane (the sorted
+//! list of the next values) or to lists of lower levels.
 //!
-//! Changes: a list is split a few entries at a time and ahead of its time, so that no call works
+//! Changes: a list is split a few entries at a time and ahead of its time, so that no call takes
 //! long; short lists are never split; runs that are already in order move only once.
 //!
 //! ```text
@@ -45,10 +45,10 @@
 //! 6. A slot is retired when its generations are used up.
 //! 7. The cursor goes back if a step's `now` is more than `BACK` before it. First the lists of all
 //!    levels below the highest digit in which the old and the new cursor differ are joined to one
-//!    list of this level. Then the values of `late` at or after the cursor move to
-//!    the lists in order, one value per step. Until that is done no list is read, and `cursor <=
-//!    moved <= bar`. Meanwhile values from `moved` to `bar` are inserted in `late`, so that values
-//!    with the same deadline stay in order.
+//!    list of this level. Then the values of `late` that are not before the cursor move to the
+//!    lists in order, one value per step. Until that is done no list is read, and `cursor <= moved
+//!    <= bar`. Meanwhile values from `moved` to `bar` are inserted in `late`, so that values with
+//!    the same deadline stay in order.
 
 mod back;
 mod check;
@@ -58,8 +58,9 @@ mod slot;
 
 use self::lists::{Index, Lists};
 use self::slot::Slot;
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
+use crate::primitive::panics::drop_each;
 use core::fmt;
 
 /// Bits of a digit, and number of lists of a level.
@@ -685,7 +686,7 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         self.wake = u64::MAX;
         self.move_cursor(self.cursor);
         let mut head = 0;
-        drop_all(|| {
+        drop_each(|| {
             if let Some((_, &slot)) = self.late.first() {
                 return Some(self.take(slot));
             }

@@ -1,9 +1,9 @@
 //! A deadline store for values that fire and are hardly ever cancelled: a 4-ary heap whose keys are
 //! stored apart from the values.
 //!
-//! Source: the binary heaps of RAST's reactor for timers that cannot be cancelled. Changes: four
-//! children per node, and cancellation. A cancelled value's key stays in the heap and is removed
-//! later, together with many others.
+//! Source: the original RAST design's binary heaps for timers that cannot be cancelled. Changes:
+//! four children per node, and cancellation. A cancelled value's key stays in the heap and is
+//! removed later, together with many others.
 //!
 //! 1. A cancelled value keeps its key and its slot until its deadline or the next purge.
 //! 2. A cancel that leaves more cancelled keys than the number of values plus `SPARE` purges the
@@ -14,8 +14,9 @@
 
 use super::keys::Keys;
 use super::slab::Slab;
-use super::{DeadlineStore, Expired, Handle, Step, drop_all};
+use super::{DeadlineStore, Expired, Handle, Step};
 use crate::Instant;
+use crate::primitive::panics::drop_each;
 use core::fmt;
 
 /// Number of cancelled keys that are kept even if there are few values.
@@ -25,9 +26,9 @@ const SPARE: usize = 64;
 /// without links for a cancel.
 ///
 /// A cancelled value leaves at once; its key and slot, some 30 bytes, stay until its deadline, or
-/// until a cancel leaves more than the number of values plus 64 of them. That cancel removes all of
-/// them, in O(n). So values that are mostly cancelled, or cancelled long before their deadlines,
-/// belong in a [`CalendarStore`](super::CalendarStore).
+/// until a cancel leaves more cancelled keys than the number of values plus 64. That cancel removes
+/// all of these keys, in O(n). So values that are mostly cancelled, or cancelled long before their
+/// deadlines, belong in a [`CalendarStore`](super::CalendarStore).
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is exact while no cancelled key is in the heap,
 /// otherwise a lower bound. `reschedule` returns a new handle. The store holds up to 2^32 − 1
@@ -129,7 +130,7 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
 
     /// O(n), including the slots of cancelled values.
     fn clear(&mut self) {
-        drop_all(|| {
+        drop_each(|| {
             // From the end, where no other key has to move.
             let last = self.keys.len().checked_sub(1)?;
             let (_, slot) = self.keys.remove(last, |_, _| {})?;

@@ -8,8 +8,8 @@ use core::fmt;
 /// A [`Guard`] that needs no publisher: the counter without its lower bits.
 ///
 /// Two equal words are less than τ apart, and δ is the tens of nanoseconds by which the processor
-/// may read the counter out of order. The bound needs no other thread, and no reader of the guard's
-/// clock.
+/// may read the counter out of order. The bound does not depend on other threads, or on readings of
+/// the guard's clock.
 ///
 /// | call | when | cost | what it checks |
 /// | --- | --- | --- | --- |

@@ -10,7 +10,7 @@
 //! A counter that was left because it and the reference diverged may be sound: the reference may
 //! have been corrected, or the machine may have slept. So readers compare the two eight times per
 //! second. They use the counter again once its rate has been the same in all comparisons of one
-//! second. Each time the clock leaves it again too soon, the required time doubles, up to a minute.
+//! second.
 
 use super::segment::{Anchor, Segment, UNTIL};
 use super::track::{Leaves, Word};

@@ -190,11 +190,11 @@ impl Segment {
     /// may still show later.
     ///
     /// While the counter is sound, the clock is ahead of the reference by at most the interval. If
-    /// the counter is not sound, the count limits what the clock has shown. A count that is still
-    /// in the segment and has not gone back has shown at most its current time. A count beyond the
-    /// end may have passed through the whole segment. The exception is a count that is ahead of the
-    /// reference by more than the segment's length: it has jumped over the segment's end, and has
-    /// not been in it since.
+    /// the counter is not sound, the count limits what the clock has shown. If the count is still
+    /// in the segment and has not gone back, the clock has shown at most the time of that count. If
+    /// it is beyond the end, the clock may have shown the whole segment. The exception is a count
+    /// that is ahead of the reference by more than the segment's length: it has jumped over the
+    /// segment's end, and has not been in it since.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {
         let last = Self::shows(self.nanos, self.pace, full);
         let run = count.wrapping_sub(self.begin);

@@ -1,5 +1,5 @@
-//! An unbounded, wait-free queue for one producer and one consumer, in segments, one of which is
-//! recycled.
+//! An unbounded, wait-free queue for one producer and one consumer, in segments; one emptied
+//! segment is kept for reuse.
 //!
 //! Segments have a fixed number of slots and are linked in the order of filling. The producer
 //! publishes the number of items that it pushed, as in the [ring](super::ring). That store also
@@ -31,7 +31,7 @@
 //! | header `spare` | consumer if it is null, producer if it is not | both | once per segment |
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | header `left` | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
-//! | segment `next` | producer | consumer | before an item past the segment is published; after |
+//! | segment `next` | producer | consumer | written before an item past the segment is published, read after that |
 //! | slot | producer, past the tail | consumer, before it | |
 //!
 //! Rules:
@@ -45,7 +45,7 @@
 //! 4. A half counts an item before user code runs again. A batch updates its place and publishes at
 //!    the end of each segment and when it ends, even by a panic; `push_batch` also publishes the
 //!    first item of a new segment.
-//! 5. The half that leaves second drops the queued items and frees everything.
+//! 5. The half that is dropped second drops the queued items and frees everything.
 //!
 //! The argument for each rule, and what each ordering is for, is in
 //! `docs/algorithms/queue-spsc.md`.

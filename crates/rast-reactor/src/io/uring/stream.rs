@@ -1,8 +1,8 @@
 //! Streams on a ring.
 //!
 //! A read whose future is dropped may have taken bytes before its cancellation. The stream keeps
-//! it: the next read waits for its end and gets its bytes first. So dropping a read loses nothing,
-//! as with readiness.
+//! that read; the next read waits for its end and returns its bytes first. So dropping a read loses
+//! nothing, as with readiness.
 //!
 //! A stream that receives chunks has one operation in flight for all of them, which completes once
 //! for each chunk until it is cancelled or finds no buffer. From then on every read takes chunks.

@@ -1,4 +1,4 @@
-//! Epochs and requests that wrap, and callers that keep to no order.
+//! Epochs and requests that wrap, and callers that break the order of a round.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The places beside a map by number, and where the caller's code panics.
+//! Tests of the places against a map by number, and of panics of the caller's code.
 
 use super::{CHUNK, FAR, Handle, Places, STEP};
 use crate::primitive::Random;

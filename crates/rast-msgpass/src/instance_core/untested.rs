@@ -1,8 +1,8 @@
 //! Where tests reach into an instance, without the feature `testing`: nothing to do.
 //!
-//! With it `testing/trial.rs` has these functions.
+//! With it `tested.rs` has these functions.
 
-use crate::cx::Core;
+use super::Core;
 use crate::timers::Nanos;
 
 impl Core {
