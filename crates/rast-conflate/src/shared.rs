@@ -22,7 +22,7 @@ use crate::figures::Ledger;
 use crate::life::State;
 use crate::marks::Path;
 use crate::mode::Mode;
-use crate::primitive::panics::quietly;
+use crate::primitive::panics::{drop_each, quietly};
 use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -665,8 +665,10 @@ impl<K, V, M: Mode<V>, S> Drop for Shared<K, V, M, S> {
         // SAFETY: the first table came from a box, and by `&mut self` no other thread uses it.
         let mut table = Some(unsafe { Box::from_raw(self.first.as_ptr()) });
         // Each table is dropped separately: recursion over a long chain would overflow the stack.
-        while let Some(mut here) = table {
+        drop_each(|| {
+            let mut here = table.take()?;
             table = here.unlink();
-        }
+            Some(here)
+        });
     }
 }

@@ -23,6 +23,7 @@ use crate::life::{Life, State};
 use crate::marks::{Map, Marks};
 use crate::mode::Mode;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -328,7 +329,10 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
             },
         );
         let mut free = Free(Some(&entry.life));
-        drop((key, handler));
+        let parts: [Option<Part<K, V, M::Cell>>; 2] =
+            [Some(Part::Key(key)), handler.handler.map(Part::Handler)];
+        let mut parts = parts.into_iter().flatten();
+        drop_each(|| parts.next());
         free.0 = None;
     }
 
@@ -367,17 +371,33 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
 
 impl<K, V, M: Mode<V>> Drop for Table<K, V, M> {
     fn drop(&mut self) {
-        for entry in &mut self.entries {
-            if !matches!(
-                entry.life.state(),
-                State::Empty | State::Free | State::Claimed
-            ) {
+        let cells = self.entries.iter_mut().zip(&mut self.cold);
+        let mut parts = cells.flat_map(|(entry, cold)| {
+            let state = entry.life.state();
+            let is_vacant = matches!(state, State::Empty | State::Free | State::Claimed);
+            let key = (!is_vacant).then(|| {
                 entry.key.with_mut(|key| {
                     // SAFETY: the state says that there is a key, and by `&mut self` no other
-                    // thread has the table.
-                    unsafe { key.cast::<K>().drop_in_place() };
-                });
-            }
-        }
+                    // thread has the table. It is read once, since the table is dropped.
+                    Part::Key(unsafe { key.cast::<K>().read() })
+                })
+            });
+            let handler = cold.handler.get_mut().handler.take();
+            let handler = handler.map(Part::Handler);
+            let value = core::mem::replace(&mut entry.value, M::Cell::new());
+            [key, handler, Some(Part::Value(value))]
+                .into_iter()
+                .flatten()
+        });
+        drop_each(|| parts.next());
     }
+}
+
+/// A part of a cell that the program's destructors drop. Each is dropped on its own, because a
+/// second panic in the drop of a pair would abort the process.
+#[expect(dead_code, reason = "they are dropped")]
+enum Part<K, V, C> {
+    Key(K),
+    Handler(KeyHandler<K, V>),
+    Value(C),
 }

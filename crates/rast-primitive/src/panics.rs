@@ -172,6 +172,30 @@ pub fn drop_each<T>(mut next: impl FnMut() -> Option<T>) {
     }
 }
 
+/// Calls each function, even if one panics, as [`drop_each`] drops values: the first panic
+/// continues after the last call.
+///
+/// ```
+/// use rast_primitive::panics;
+///
+/// let mut calls = 0;
+/// let (mut panics, mut counts) = (|| -> () { panic!("the first") }, || calls += 1);
+/// let call = || panics::call_each([&mut panics as &mut dyn FnMut(), &mut counts]);
+/// let first = panics::contain(call).unwrap_err();
+/// assert_eq!(panics::text(&*first), Some("the first"));
+/// assert_eq!(calls, 1);
+/// ```
+pub fn call_each<'a>(calls: impl IntoIterator<Item = &'a mut (dyn FnMut() + 'a)>) {
+    struct Call<'a>(&'a mut (dyn FnMut() + 'a));
+    impl Drop for Call<'_> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let mut calls = calls.into_iter().map(Call);
+    drop_each(|| calls.next());
+}
+
 /// Returns the text of a payload, or `None` if the payload is not a text.
 ///
 /// The payload of `panic!` is a text; that of `std::panic::panic_any` may be of any type.

@@ -5,6 +5,7 @@ use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
 use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::quiet::Quiet;
 
 /// How far the remembered time of a clock may be behind.
 const BEHIND: Nanos = Nanos::from_millis(1);
@@ -12,7 +13,7 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// A clock of the program whose panics are contained: a reading that panics is one that was at most
 /// a millisecond before the last.
 struct Contained<C> {
-    clock: C,
+    clock: Quiet<C>,
     /// In nanoseconds; written once a millisecond at most, since all threads share the word.
     last: AtomicU64,
 }
@@ -42,7 +43,10 @@ pub(crate) fn shared_clock(
     clock: impl Clock + Send + Sync + 'static,
 ) -> Arc<dyn Clock + Send + Sync> {
     let last = AtomicU64::new(0);
-    let clock = Contained { clock, last };
+    let clock = Contained {
+        clock: Quiet::new(clock),
+        last,
+    };
     crate::primitive::unsized_arc!(clock)
 }
 

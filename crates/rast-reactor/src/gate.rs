@@ -2,12 +2,13 @@
 
 use core::cell::RefCell;
 use core::fmt;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
 use crate::line::{Ended, Line, Place, Wait};
 use crate::primitive::panics::quietly;
+use crate::waker_list::WakerList;
 
 struct State {
     users: usize,
@@ -15,7 +16,7 @@ struct State {
     is_closed: bool,
     line: Line<()>,
     /// Tasks that wait for the last user to leave.
-    draining: Vec<Rc<RefCell<Waker>>>,
+    draining: WakerList,
 }
 
 struct Core(RefCell<State>);
@@ -92,7 +93,7 @@ impl Gate {
             users_max,
             is_closed: false,
             line: Line::new(),
-            draining: Vec::new(),
+            draining: WakerList::default(),
         }))))
     }
 
@@ -145,7 +146,7 @@ impl Gate {
         ended.wake();
         let mut drain = Drain {
             core: Rc::clone(&self.0),
-            place: None,
+            entry: None,
         };
         core::future::poll_fn(move |cx| drain.poll(cx))
     }
@@ -173,44 +174,33 @@ impl Gate {
 /// no task alive that has given the wait up.
 struct Drain {
     core: Rc<Core>,
-    /// Shared with the list of the gate.
-    place: Option<Rc<RefCell<Waker>>>,
+    /// In the list of the gate.
+    entry: Option<u64>,
 }
 
 impl Drain {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
-        // Cloned before the borrow, and dropped after it, since wakers are user code.
-        let waker = cx.waker().clone();
-        let mut state = self.core.0.borrow_mut();
-        if state.users == 0 {
-            drop(state);
-            return Poll::Ready(());
+        // Cloned and dropped outside of the borrow, since wakers are user code.
+        let mut clone = None;
+        loop {
+            {
+                let state = &mut *self.core.0.borrow_mut();
+                if state.users == 0 {
+                    return Poll::Ready(());
+                }
+                let draining = &mut state.draining;
+                if draining.wait(&mut self.entry, cx.waker(), &mut clone) {
+                    return Poll::Pending;
+                }
+            }
+            clone = Some(cx.waker().clone());
         }
-        if let Some(place) = &self.place {
-            drop(state);
-            let old = place.replace(waker);
-            drop(old);
-        } else {
-            let place = Rc::new(RefCell::new(waker));
-            state.draining.push(Rc::clone(&place));
-            self.place = Some(place);
-        }
-        Poll::Pending
     }
 }
 
 impl Drop for Drain {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else {
-            return;
-        };
-        let mut state = self.core.0.borrow_mut();
-        let at = state
-            .draining
-            .iter()
-            .position(|one| Rc::ptr_eq(one, &place));
-        let left = at.map(|at| state.draining.swap_remove(at));
-        drop(state);
+        let left = self.core.0.borrow_mut().draining.remove(&mut self.entry);
         drop(left);
     }
 }
@@ -228,14 +218,13 @@ impl Core {
                 state.line.serve(&mut ended);
             }
             if state.is_closed && state.users == 0 {
-                core::mem::take(&mut state.draining)
+                state.draining.drain().collect()
             } else {
                 Vec::new()
             }
         };
         ended.wake();
-        for place in draining {
-            let waker = place.borrow().clone();
+        for waker in draining {
             quietly(|| waker.wake());
         }
     }

@@ -72,8 +72,10 @@ mod error;
 mod line;
 mod nodes;
 mod origin;
+mod quiet;
 mod spawned;
 mod waker_id;
+mod waker_list;
 
 mod clock;
 mod credit;

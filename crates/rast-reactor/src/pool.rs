@@ -40,6 +40,7 @@ use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::{ClassEvent, thread};
+use crate::quiet::Quiet;
 use crate::spawned::Call;
 
 /// How many policies and classes there are.
@@ -95,22 +96,29 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock + Send + Sync>,
 }
 
+/// The choice of a task depends on the time. The clock is read without the lock, since it is user
+/// code.
+#[derive(Debug)]
+struct NeedsTime;
+
 impl State {
-    /// Takes the task that a thread of `class` runs next.
-    fn take(&mut self, class: usize, clock: &dyn Clock) -> Option<Entry> {
+    /// Takes the task that a thread of `class` runs next. `now` is needed only where there is a
+    /// choice.
+    fn take(&mut self, class: usize, now: Option<Instant>) -> Result<Option<Entry>, NeedsTime> {
         let mine = &self.queues[..=class];
-        let first = mine.iter().position(|queue| !queue.is_empty())?;
+        let Some(first) = mine.iter().position(|queue| !queue.is_empty()) else {
+            return Ok(None);
+        };
         let fronts = mine.iter().enumerate();
         let oldest = fronts.filter_map(|(at, queue)| Some((queue.front()?.queued, at)));
         let chosen = match oldest.min() {
-            // The clock is read only where there is another choice.
             Some((queued, at)) if at != first => {
-                let is_old = clock.now().saturating_since(queued) > OLD;
+                let is_old = now.ok_or(NeedsTime)?.saturating_since(queued) > OLD;
                 if is_old { at } else { first }
             }
             _ => first,
         };
-        self.queues[chosen].pop_front()
+        Ok(self.queues[chosen].pop_front())
     }
 
     /// Picks a sleeper for a task of `policy`: of the lowest class that has one.
@@ -184,13 +192,23 @@ impl Shared {
     /// What a thread does.
     fn serve(&self, class: usize) {
         let mut state = self.state.lock();
+        let mut now = None;
         loop {
-            if let Some(entry) = state.take(class, &*self.clock) {
-                drop(state);
-                self.uncount(entry.policy);
-                entry.job.run();
-                state = self.state.lock();
-                continue;
+            match state.take(class, now.take()) {
+                Ok(Some(entry)) => {
+                    drop(state);
+                    self.uncount(entry.policy);
+                    entry.job.run();
+                    state = self.state.lock();
+                    continue;
+                }
+                Err(NeedsTime) => {
+                    drop(state);
+                    now = Some(self.clock.now());
+                    state = self.state.lock();
+                    continue;
+                }
+                Ok(None) => {}
             }
             if state.is_closed {
                 break;
@@ -376,15 +394,16 @@ impl PoolBuilder {
     }
 
     /// The clock that the age of tasks goes by; the system's monotonic one by default. A reading
-    /// that panics is as one that it gave up to a millisecond before.
+    /// that panics is as one that it gave up to a millisecond before. It is called without a lock,
+    /// and a panic of its destructor is contained.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(crate::clock::shared_clock(clock));
         self
     }
 
     /// Calls `hook` on each thread before its first task, for example to set its scheduling class
-    /// or its cores. [`build`](Self::build) does not wait for it. Its panics are contained; the
-    /// thread runs tasks all the same.
+    /// or its cores. [`build`](Self::build) does not wait for it. Its panics, also those of its
+    /// destructor, are contained; the thread then runs tasks all the same.
     ///
     /// ```
     /// use rast_reactor::Pool;
@@ -397,7 +416,8 @@ impl PoolBuilder {
     /// assert_eq!((thread.class, thread.number), (2, 0));
     /// ```
     pub fn on_thread_start(mut self, hook: impl Fn(PoolThread) + Send + Sync + 'static) -> Self {
-        self.on_start = Some(StdArc::new(hook));
+        let hook = Quiet::new(hook);
+        self.on_start = Some(StdArc::new(move |thread| (*hook)(thread)));
         self
     }
 
@@ -499,7 +519,10 @@ mod tests {
     fn a_class_takes_its_policies_in_order_and_the_old_first() {
         let clock = ManualClock::new();
         let mut state = state();
-        let take = |state: &mut State, class| state.take(class, &clock).map(|e| e.policy);
+        let take = |state: &mut State, class| {
+            let taken = state.take(class, Some(clock.now())).unwrap();
+            taken.map(|entry| entry.policy)
+        };
         queue(&mut state, &clock, Policy::Low);
         clock.advance(Nanos::from_nanos(1));
         queue(&mut state, &clock, Policy::Medium);
@@ -523,6 +546,7 @@ mod tests {
             "no old one is for class 0"
         );
         queue(&mut state, &clock, Policy::High);
+        assert!(state.take(2, None).is_err(), "the time decides");
         assert_eq!(
             take(&mut state, 2),
             Some(Policy::Low),

@@ -18,6 +18,7 @@ use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
+use crate::quiet::Quiet;
 use crate::reactor::Reactor;
 use crate::registry::{Plan, Resources};
 use crate::shared::{Phase, Shared};
@@ -407,9 +408,11 @@ impl Builder {
     }
 
     /// Sets the function that is called with each poll that took longer than the limit, on the
-    /// poll's thread and after it. Panics of the function are contained. By default slow polls are
-    /// only counted.
+    /// poll's thread and after it. Panics of the function and of its destructor are contained. By
+    /// default slow polls are only counted.
     pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
+        let report = Quiet::new(report);
+        let report = move |poll: &SlowPoll<'_>| (*report)(poll);
         self.report = Some(crate::primitive::unsized_arc!(report));
         self
     }

@@ -31,10 +31,10 @@
 //! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
 //!    cancelled, or dropped with the owner.
 
+use crate::primitive::panics::{call_each, drop_each};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::queue::{Closed, Queue};
-use crate::store::drop_all;
 use crate::{CalendarStore, DeadlineStore, Expired, Handle, Instant, Swept};
 use core::fmt;
 
@@ -109,9 +109,9 @@ const AWAKE: u64 = 0;
 impl<T, W> Shared<T, W> {
     /// Drops the commands that the owner has not popped.
     fn drop_commands(&self) {
-        // Drops no value of the caller's, only tickets.
-        drop_all(|| self.late.pop());
-        drop_all(|| self.commands.pop());
+        // Drops no value of the caller's, only tickets, so it does not panic.
+        drop_each(|| self.late.pop());
+        drop_each(|| self.commands.pop());
     }
 }
 
@@ -653,8 +653,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Arm is queued; the queue is popped until it is found empty. A later cancel returns
     /// [`TooLate::AlreadyGone`].
     ///
-    /// If the destructor of a value panics, the others are still dropped. Costs what the store's
-    /// [`clear`](DeadlineStore::clear) costs, and one pop for each command.
+    /// If destructors of values panic, the others are still dropped, as in the store. Costs what
+    /// the store's [`clear`](DeadlineStore::clear) costs, and one pop for each command.
     ///
     /// ```
     /// use rast_timers::remote::{self, TooLate};
@@ -666,16 +666,10 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// assert_eq!(timer.cancel(), Err(TooLate::AlreadyGone));
     /// ```
     pub fn clear(&mut self) {
-        /// Empties the queue, also if a destructor in the store panicked.
-        struct Rest<'a, T, W>(&'a Shared<T, W>);
-        impl<T, W> Drop for Rest<'_, T, W> {
-            fn drop(&mut self) {
-                self.0.drop_commands();
-            }
-        }
         self.cancelled.len = 0;
-        let _rest = Rest(&self.shared);
-        self.store.clear();
+        let mut stored = || self.store.clear();
+        let mut queued = || self.shared.drop_commands();
+        call_each([&mut stored as &mut dyn FnMut(), &mut queued]);
     }
 
     /// Returns another sender to this owner.
@@ -724,8 +718,9 @@ impl<T, W, S: DeadlineStore<Entry<T>>> Drop for TimerOwner<T, W, S> {
     fn drop(&mut self) {
         self.shared.commands.close();
         self.shared.late.close();
-        // The senders may outlive the owner, and so may the queue; its values must not.
-        self.shared.drop_commands();
+        // The senders may outlive the owner, and so may the queue; its values must not. The store
+        // is cleared here, because a panic in its own drop would be a second one.
+        self.clear();
     }
 }
 

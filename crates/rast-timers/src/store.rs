@@ -82,18 +82,6 @@ pub struct Expired<T> {
     pub value: T,
 }
 
-/// Drops what `next` returns until it returns `None`, even if a drop panics.
-pub(crate) fn drop_all<T>(mut next: impl FnMut() -> Option<T>) {
-    struct Rest<F: FnMut() -> bool>(F);
-    impl<F: FnMut() -> bool> Drop for Rest<F> {
-        fn drop(&mut self) {
-            while (self.0)() {}
-        }
-    }
-    let mut rest = Rest(|| next().map(drop).is_some());
-    while (rest.0)() {}
-}
-
 /// Result of one [`step`](DeadlineStore::step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
@@ -236,8 +224,9 @@ pub trait DeadlineStore<T> {
     /// Drops all values, those that are never due included.
     ///
     /// Their handles name nothing from then on; the store keeps its memory. If the destructor of a
-    /// value panics, the others are still dropped, as those of a `Vec` are. The store is then empty
-    /// and usable.
+    /// value panics, the others are still dropped, and the store is then empty and usable. With
+    /// `std` any number of destructors may panic, here and in the drop of a store of this crate:
+    /// the first panic continues at the end. Without `std` the second one aborts the process.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};

@@ -95,31 +95,44 @@ impl Side {
     }
 
     /// Stores the waker of a future, or without a ticket that of a caller of a poll method. A
-    /// future that was woken in vain has its earlier place again. Returns a replaced waker, to be
-    /// dropped outside of the lock.
-    pub(super) fn wait(&mut self, ticket: Option<&mut Ticket>, waker: &Waker) -> Option<Waker> {
+    /// future that was woken in vain has its earlier place again.
+    ///
+    /// A waker is user code, so it is neither cloned nor dropped here. If this has another waker,
+    /// or none, `clone` must have a clone of `waker`. Otherwise this returns `false` and does
+    /// nothing: the caller ends the lock, clones the waker, and looks at the side again. A waker
+    /// that is replaced is left in `clone`.
+    pub(super) fn wait(
+        &mut self,
+        ticket: Option<&mut Ticket>,
+        waker: &Waker,
+        clone: &mut Option<Waker>,
+    ) -> bool {
+        let old = match &ticket {
+            None => self.polled.as_ref(),
+            Some(Ticket(ticket)) => {
+                let at = ticket.and_then(|ticket| self.find(ticket).ok());
+                at.map(|at| &self.waiting[at].1)
+            }
+        };
+        if old.is_some_and(|old| old.will_wake(waker)) {
+            return true;
+        }
+        let Some(new) = clone.take() else {
+            return false;
+        };
         let Some(Ticket(ticket)) = ticket else {
-            let is_it = self.polled.as_ref().is_some_and(|old| old.will_wake(waker));
-            return if is_it {
-                None
-            } else {
-                self.polled.replace(waker.clone())
-            };
+            *clone = self.polled.replace(new);
+            return true;
         };
         let ticket = *ticket.get_or_insert_with(|| {
             self.next += 1;
             self.next
         });
         match self.find(ticket) {
-            Ok(at) => {
-                let (_, old) = &mut self.waiting[at];
-                (!old.will_wake(waker)).then(|| core::mem::replace(old, waker.clone()))
-            }
-            Err(at) => {
-                self.waiting.insert(at, (ticket, waker.clone()));
-                None
-            }
+            Ok(at) => *clone = Some(core::mem::replace(&mut self.waiting[at].1, new)),
+            Err(at) => self.waiting.insert(at, (ticket, new)),
         }
+        true
     }
 
     /// Takes the future that has waited longest.
@@ -268,7 +281,9 @@ mod tests {
             let waker = Waker::from(Arc::clone(&self.count));
             let mut sides = readiness.0.lock();
             assert!(!sides.side(Reading).is_ready);
-            sides.side(Reading).wait(Some(&mut self.ticket), &waker);
+            let mut clone = Some(waker.clone());
+            let ticket = Some(&mut self.ticket);
+            assert!(sides.side(Reading).wait(ticket, &waker, &mut clone));
         }
 
         fn woken(&self) -> usize {
@@ -325,7 +340,10 @@ mod tests {
         let waits = three(&readiness);
         let poller = Waits::default();
         let waker = Waker::from(Arc::clone(&poller.count));
-        readiness.0.lock().side(Reading).wait(None, &waker);
+        let mut clone = Some(waker.clone());
+        let mut sides = readiness.0.lock();
+        assert!(sides.side(Reading).wait(None, &waker, &mut clone));
+        drop(sides);
         edge(&readiness, Edge::Ready);
         assert_eq!(
             (poller.woken(), waits[0].woken(), waits[1].woken()),

@@ -97,6 +97,10 @@ impl<S: mio::event::Source> Source<S> {
         if budget::spend(cx).is_pending() {
             return Poll::Pending;
         }
+        // For the list of the socket. A waker is user code, so it is cloned before the lock, and
+        // the one that it replaces is dropped after it. The clone may have used the socket, so the
+        // state is loaded again.
+        let mut clone = None;
         loop {
             let tick = {
                 let mut sides = self.readiness.0.lock();
@@ -106,10 +110,12 @@ impl<S: mio::event::Source> Source<S> {
                 }
                 let side = sides.side(direction);
                 if !side.is_ready {
-                    let replaced = side.wait(ticket.as_deref_mut(), cx.waker());
+                    if side.wait(ticket.as_deref_mut(), cx.waker(), &mut clone) {
+                        return Poll::Pending;
+                    }
                     drop(sides);
-                    drop(replaced);
-                    return Poll::Pending;
+                    clone = Some(cx.waker().clone());
+                    continue;
                 }
                 side.tick
             };
@@ -174,5 +180,92 @@ impl<S: mio::event::Source> Drop for Source<S> {
         // The socket is closed next, which deregisters it in any case.
         let _ = self.reactor.registry.deregister(&mut self.socket);
         self.reactor.leave(self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use core::cell::RefCell;
+    use core::task::{RawWaker, RawWakerVTable, Waker};
+    use std_alloc::rc::Rc;
+    use std_alloc::vec::Vec;
+
+    use crate::LocalExecutor;
+    use crate::io::PollDriver;
+    use rast_timers::MonotonicClock;
+
+    /// A waker that notes when it is cloned and dropped whether the lock of a socket is free.
+    struct Notes {
+        readiness: Arc<Readiness>,
+        is_free: RefCell<Vec<bool>>,
+    }
+
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            note(data);
+            // SAFETY: as in `note`.
+            unsafe { Rc::increment_strong_count(data.cast::<Notes>()) };
+            RawWaker::new(data, &TABLE)
+        },
+        |_| unreachable!("it is woken by reference alone"),
+        |_| {},
+        |data| {
+            note(data);
+            // SAFETY: as in `note`; the waker has this count.
+            unsafe { Rc::decrement_strong_count(data.cast::<Notes>()) };
+        },
+    );
+
+    fn note(data: *const ()) {
+        // SAFETY: `waker` makes the pointer by `Rc::into_raw`, and each waker has a count.
+        let notes = unsafe { &*data.cast::<Notes>() };
+        let is_free = notes.readiness.0.try_lock().is_some();
+        notes.is_free.borrow_mut().push(is_free);
+    }
+
+    /// The waker stays on its thread.
+    fn waker(notes: &Rc<Notes>) -> Waker {
+        let data = Rc::into_raw(Rc::clone(notes)).cast();
+        // SAFETY: the functions of the table count references of the pointer.
+        unsafe { Waker::from_raw(RawWaker::new(data, &TABLE)) }
+    }
+
+    #[test]
+    fn no_waker_is_cloned_or_dropped_under_the_lock() {
+        let driver = PollDriver::new().unwrap();
+        let executor = LocalExecutor::with_driver(MonotonicClock::new(), driver);
+        executor.run(async {
+            let address = "127.0.0.1:0".parse().unwrap();
+            let source = Source::new(mio::net::UdpSocket::bind(address).unwrap()).unwrap();
+            let notes = || {
+                Rc::new(Notes {
+                    readiness: Arc::clone(&source.readiness),
+                    is_free: RefCell::default(),
+                })
+            };
+            let all = [notes(), notes()];
+            let mut ticket = Ticket::default();
+            for is_future in [true, false] {
+                for notes in &all {
+                    let waker = waker(notes);
+                    let cx = &mut Context::from_waker(&waker);
+                    let ticket = is_future.then_some(&mut ticket);
+                    let receive = |socket: &mio::net::UdpSocket| socket.recv(&mut [0; 8]);
+                    let polled = source.poll(Direction::Reading, cx, ticket, receive);
+                    assert!(polled.is_pending());
+                }
+            }
+            source.readiness.leave(Direction::Reading, &mut ticket);
+            // The last waker refers to the socket, which has it.
+            let mut wakers = Vec::new();
+            source.readiness.end(&mut wakers);
+            drop(wakers);
+            for notes in &all {
+                let is_free = notes.is_free.borrow();
+                assert!(!is_free.is_empty() && is_free.iter().all(|&free| free));
+            }
+        });
     }
 }

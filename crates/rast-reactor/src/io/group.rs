@@ -43,6 +43,7 @@ use super::tcp::{TcpListener, TcpStream};
 #[cfg(target_os = "linux")]
 use super::uring::{self, Ring};
 use crate::primitive::sync::{Arc, Mutex};
+use crate::waker_list::WakerList;
 
 /// Connections that wait in the queue of a socket, at most, unless the builder says otherwise.
 const BACKLOG: u32 = 4096;
@@ -169,7 +170,7 @@ impl ListenerGroup {
                 sockets: std_alloc::vec![Arc::new(first.into())],
                 orphans: Vec::new(),
                 changes: 0,
-                wakers: Vec::new(),
+                waiting: WakerList::default(),
             }),
         })))
     }
@@ -367,26 +368,27 @@ impl GroupListener {
             let Some((own, adopted)) = sockets.split_first() else {
                 unreachable!("group: a listener has its own socket")
             };
-            let mut watching = Watching {
-                shared: &self.own.shared,
-                waker: None,
-            };
+            let mut watching = Watching::new(&self.own.shared);
             let mut own = pin!(own.accept());
             let mut adopted: Vec<_> = adopted.iter().map(|one| Box::pin(one.accept())).collect();
             let accepted = poll_fn(|cx| {
-                if watching.has_changed(seen, cx) {
+                if watching.has_changed(seen) {
                     return Poll::Ready(None);
                 }
-                if !seen.may_accept {
-                    return Poll::Pending;
-                }
-                // Those of others first: no new connections come to them.
-                for one in &mut adopted {
-                    if let Poll::Ready(accepted) = one.as_mut().poll(cx) {
+                if seen.may_accept {
+                    // Those of others first: no new connections come to them.
+                    let others = adopted.iter_mut().map(|one| one.as_mut().poll(cx));
+                    let first = others.into_iter().find(Poll::is_ready);
+                    if let Poll::Ready(accepted) = first.unwrap_or_else(|| own.as_mut().poll(cx)) {
                         return Poll::Ready(Some(accepted));
                     }
                 }
-                own.as_mut().poll(cx).map(Some)
+                // Last, so that a connection that is there costs no entry in the list.
+                if watching.wait(seen, cx) {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(None)
+                }
             });
             let mut accepted = pin!(accepted);
             let accepted = poll_fn(|cx| {
@@ -561,6 +563,29 @@ mod tests {
         let info = unsafe { info.assume_init() };
         // Of a listening socket, this field is the limit of its queue.
         info.tcpi_sacked
+    }
+
+    #[test]
+    fn two_reactors_that_make_listeners_at_once_have_two_seats() {
+        let marks = Watermarks { low: 1, high: 1 };
+        let address = "127.0.0.1:0".parse().unwrap();
+        let builder = ListenerGroup::builder(address, marks);
+        for builder in [builder.clone(), builder.shared()] {
+            let group = builder.bind().unwrap();
+            // Both have looked for a seat before either opens its own.
+            let (first, _) = group.0.sit().unwrap();
+            let (second, _) = group.0.sit().unwrap();
+            assert_ne!(first, second);
+            for open in 1..=2 {
+                let at = [first, second][open - 1];
+                group.0.set(at, Seat::Open, core::iter::empty());
+                assert_eq!(group.open(), open);
+            }
+            group.0.set(first, Seat::Empty, core::iter::once(first));
+            assert_eq!(group.open(), 1);
+            let (again, _) = group.0.sit().unwrap();
+            assert_eq!(again, first, "the seat of a dropped listener");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | `sockets` | a reactor that makes a listener | in the order in which they began to listen; the program names a socket by its index here |
 //! | `orphans` | a dropped listener adds, the next one that accepts takes | sockets that no listener has |
 //! | `changes` | each change that a waiting reactor must see | compared under the lock with what the waiter saw |
-//! | `wakers` | tasks that wait for a connection | woken by the next change |
+//! | `waiting` | futures that wait for a connection | their wakers, woken by the next change |
 
 use core::task::{Context, Waker};
 use std::io;
@@ -21,6 +21,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::steer;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::{Arc, Mutex};
+use crate::waker_list::WakerList;
 
 /// How many active requests a reactor has before it is turned away, and after which it is opened
 /// again.
@@ -45,7 +46,7 @@ pub(super) struct State {
     pub(super) sockets: Vec<Arc<net::TcpListener>>,
     pub(super) orphans: Vec<usize>,
     pub(super) changes: u64,
-    pub(super) wakers: Vec<Waker>,
+    pub(super) waiting: WakerList,
 }
 
 pub(super) struct Shared {
@@ -83,7 +84,7 @@ impl State {
     /// Notes a change that those who wait must see; returns their wakers.
     pub(super) fn change(&mut self) -> Vec<Waker> {
         self.changes += 1;
-        core::mem::take(&mut self.wakers)
+        self.waiting.drain().collect()
     }
 }
 
@@ -95,7 +96,7 @@ pub(super) fn wake(wakers: Vec<Waker>) {
 }
 
 impl Shared {
-    /// Finds a seat for a listener, and the socket that it accepts from.
+    /// Takes a seat for a listener, and returns the socket that it accepts from.
     pub(super) fn sit(&self) -> io::Result<(usize, Arc<net::TcpListener>)> {
         let mut state = self.state.lock();
         if !self.is_steered {
@@ -105,8 +106,11 @@ impl Shared {
             if state.seats.is_empty() {
                 SockRef::from(&*first).listen(self.backlog)?;
             }
-            if free.is_none() {
-                state.seats.push(Seat::Empty);
+            // Taken from here on: another reactor may look for a seat before this one is opened.
+            if free.is_some() {
+                state.seats[at] = Seat::TurnedAway;
+            } else {
+                state.seats.push(Seat::TurnedAway);
             }
             return Ok((at, first));
         }
@@ -174,48 +178,53 @@ impl Shared {
     fn steer(&self, _: &State) {}
 }
 
-/// A task that waits for a change of its group. Dropping it removes its waker, so that a group that
-/// does not change keeps no task alive that has given its accept up.
+/// A future that waits for a change of its group. Dropping it removes its waker, so that a group
+/// that does not change keeps no task alive that has given its accept up.
 pub(super) struct Watching<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) waker: Option<Waker>,
+    shared: &'a Shared,
+    /// In the list of the group.
+    entry: Option<u64>,
 }
 
-impl Watching<'_> {
-    /// Returns `true` if the group has changed since; otherwise the task is woken by the change.
-    pub(super) fn has_changed(&mut self, seen: Seen, cx: &Context<'_>) -> bool {
-        let mut state = self.shared.state.lock();
-        if state.changes != seen.changes {
-            return true;
+impl<'a> Watching<'a> {
+    pub(super) fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            entry: None,
         }
-        if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.wakers.push(cx.waker().clone());
-        }
-        drop(state);
-        if !matches!(&self.waker, Some(waker) if waker.will_wake(cx.waker())) {
-            self.leave();
-            self.waker = Some(cx.waker().clone());
-        }
-        false
     }
 
-    fn leave(&mut self) {
-        let Some(waker) = self.waker.take() else {
-            return;
-        };
-        let taken = {
-            let mut state = self.shared.state.lock();
-            let at = state.wakers.iter().position(|one| one.will_wake(&waker));
-            at.map(|at| state.wakers.swap_remove(at))
-        };
-        // Another accept of the same task may use this waker: it then registers again.
-        wake(taken.into_iter().collect());
+    /// Returns `true` if the group has changed since.
+    pub(super) fn has_changed(&self, seen: Seen) -> bool {
+        self.shared.state.lock().changes != seen.changes
+    }
+
+    /// Has the task woken by the next change. Returns `false` if the group has changed since.
+    pub(super) fn wait(&mut self, seen: Seen, cx: &Context<'_>) -> bool {
+        // Cloned and dropped outside of the lock, since wakers are user code.
+        let mut clone = None;
+        loop {
+            {
+                let mut state = self.shared.state.lock();
+                if state.changes != seen.changes {
+                    return false;
+                }
+                let waiting = &mut state.waiting;
+                if waiting.wait(&mut self.entry, cx.waker(), &mut clone) {
+                    return true;
+                }
+            }
+            clone = Some(cx.waker().clone());
+        }
     }
 }
 
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
-        self.leave();
+        if self.entry.is_some() {
+            let left = self.shared.state.lock().waiting.remove(&mut self.entry);
+            drop(left);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::epoch::{Follower, Ledger, LongRead, Reader, Writer};
 use crate::error::BuildError;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::AtomicU64;
+use crate::quiet::Quiet;
 
 /// Default limit of replaced memory per owner.
 const RETIRED_MAX: usize = 64 << 20;
@@ -109,8 +110,11 @@ impl Resources {
     }
 
     /// Sets a callback that gets each long transaction once, on its thread and between polls. Its
-    /// panics are contained. By default long transactions are only counted.
+    /// panics, also those of its destructor, are contained. By default long transactions are only
+    /// counted.
     pub fn on_long_read(mut self, report: impl Fn(&LongRead<'_>) + Send + Sync + 'static) -> Self {
+        let report = Quiet::new(report);
+        let report = move |read: &LongRead<'_>| (*report)(read);
         self.report = Some(crate::primitive::unsized_arc!(report));
         self
     }

@@ -60,8 +60,9 @@ mod slot;
 
 use self::lists::{Index, Lists};
 use self::slot::Slot;
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
+use crate::primitive::panics::drop_each;
 use core::fmt;
 
 /// Bits of a digit, and number of lists of a level.
@@ -687,7 +688,7 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
         self.wake = u64::MAX;
         self.move_cursor(self.cursor);
         let mut head = 0;
-        drop_all(|| {
+        drop_each(|| {
             if let Some((_, &slot)) = self.late.first() {
                 return Some(self.take(slot));
             }

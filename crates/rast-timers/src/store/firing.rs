@@ -14,8 +14,9 @@
 
 use super::keys::Keys;
 use super::slab::Slab;
-use super::{DeadlineStore, Expired, Handle, Step, drop_all};
+use super::{DeadlineStore, Expired, Handle, Step};
 use crate::Instant;
+use crate::primitive::panics::drop_each;
 use core::fmt;
 
 /// Number of cancelled keys that are kept even if there are few values.
@@ -129,7 +130,7 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
 
     /// O(n), including the slots of cancelled values.
     fn clear(&mut self) {
-        drop_all(|| {
+        drop_each(|| {
             // From the end, where no other key has to move.
             let last = self.keys.len().checked_sub(1)?;
             let (_, slot) = self.keys.remove(last, |_, _| {})?;

@@ -16,8 +16,9 @@
 
 use super::keys::Keys;
 use super::slab::Slab;
-use super::{DeadlineStore, Expired, Handle, Step, drop_all};
+use super::{DeadlineStore, Expired, Handle, Step};
 use crate::Instant;
+use crate::primitive::panics::drop_each;
 use core::fmt;
 
 /// A [`DeadlineStore`] with cancellation: insert, cancel and reschedule in
@@ -108,6 +109,13 @@ impl<T> HeapStore<T> {
         value.map(|value| Expired { at, handle, value })
     }
 
+    /// Removes any value, at the cost of the cheapest one.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        // From the end, where no other key has to move.
+        let last = self.keys.len().checked_sub(1)?;
+        self.remove(last).map(|expired| expired.value)
+    }
+
     /// Checks the rules at the head of this file.
     ///
     /// # Panics
@@ -159,11 +167,7 @@ impl<T> DeadlineStore<T> for HeapStore<T> {
 
     /// O(n).
     fn clear(&mut self) {
-        drop_all(|| {
-            // From the end, where no other key has to move.
-            let last = self.keys.len().checked_sub(1)?;
-            self.remove(last)
-        });
+        drop_each(|| self.pop());
     }
 
     /// O(1), exact.

@@ -26,9 +26,11 @@
 
 mod places;
 
-use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept, drop_all};
+use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
+use crate::primitive::panics::drop_each;
 use core::fmt;
+use core::mem::needs_drop;
 use places::{FAR, Places, Row, STEP};
 
 /// Maximum number of lanes.
@@ -88,6 +90,15 @@ pub struct LaneStore<T> {
     /// Number of open lanes.
     used: usize,
     overflow: HeapStore<T>,
+}
+
+impl<T> Drop for LaneStore<T> {
+    fn drop(&mut self) {
+        // Here, because a panic in the drops of two fields would abort the process.
+        if needs_drop::<T>() {
+            self.clear();
+        }
+    }
 }
 
 impl<T> LaneStore<T> {
@@ -388,20 +399,15 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
 
     /// O(n), including the entries of cancelled values.
     fn clear(&mut self) {
-        drop_all(|| {
-            if !self.overflow.is_empty() {
-                self.overflow.clear();
-                return Some(());
+        drop_each(|| {
+            let mut lanes = self.lanes[..self.used].iter_mut();
+            let value = self.overflow.pop().or_else(|| lanes.find_map(Places::pop));
+            if value.is_none() {
+                // Rule 4.
+                self.used = 1;
+                self.lanes[0].restart();
             }
-            let lanes = &mut self.lanes[..self.used];
-            if let Some(lane) = lanes.iter_mut().find(|lane| !lane.is_bare()) {
-                lane.drain(FAR - 1, u64::MAX, |_, _, value| drop(value));
-                return Some(());
-            }
-            // Rule 4.
-            self.used = 1;
-            self.lanes[0].restart();
-            None
+            value
         });
     }
 

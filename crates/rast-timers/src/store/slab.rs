@@ -9,6 +9,8 @@
 //! A slot is retired when its generations are used up, so no handle ever names a second value.
 
 use super::Handle;
+use crate::primitive::panics::drop_each;
+use core::mem::needs_drop;
 use std_alloc::vec::Vec;
 
 /// The end of the list of free slots.
@@ -24,6 +26,15 @@ pub(super) struct Slab<T> {
     pub(super) slots: Vec<Slot<T>>,
     /// The first free slot.
     free: u32,
+}
+
+impl<T> Drop for Slab<T> {
+    fn drop(&mut self) {
+        if needs_drop::<T>() {
+            let mut slots = self.slots.iter_mut();
+            drop_each(|| slots.find_map(|slot| slot.value.take()));
+        }
+    }
 }
 
 impl<T> Slab<T> {

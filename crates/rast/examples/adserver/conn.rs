@@ -5,9 +5,13 @@
 //! buffer while it waits for the next one.
 //!
 //! A request must be complete within the time limit of the server, whatever the client sends in
-//! the meantime; otherwise it is answered 408. The limit is one timer, which is armed only for a
-//! request that arrives in several parts. A connection on which nothing is read or written for 10
-//! to 20 s is closed, also while a reply waits for a client that does not read.
+//! the meantime; otherwise it is answered 408. The time begins when the requests before it are
+//! answered, and includes the time in which their replies are written. The limit is one timer,
+//! which is armed only for a request that arrives in several parts.
+//!
+//! A connection is closed if a read, or the write of a whole batch of replies, takes 10 s. The
+//! timer of the connection finds that after up to 20 s. So a client that reads slowly, a byte from
+//! time to time, holds its replies for 20 s at most.
 //!
 //! After a refused request the reply is written, and further bytes of the client are read and
 //! dropped for up to a second. A socket that is closed with unread bytes is reset, and the client
@@ -29,7 +33,8 @@ use crate::http::{self, Framing, HEAD_MAX, Head, Refused, Replies, Request};
 
 /// Replies are written at the latest when they have more bytes.
 const REPLIES_MAX: usize = 64 << 10;
-/// A connection that sends nothing is closed after this time, or up to twice as long.
+/// A read, or the write of a batch of replies, closes the connection if it takes this time, or up
+/// to twice as long.
 const IDLE: Duration = Duration::from_secs(10);
 /// A new connection that has sent nothing counts as an active request for this time.
 const GRACE: Duration = Duration::from_millis(100);
@@ -69,8 +74,8 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Makes those of the reactor that runs the caller. A request has `request` from its first byte
-    /// to its last.
+    /// Makes those of the reactor that runs the caller. A request has `request` from its first
+    /// byte, or from the answer of the request before it, to its last byte.
     pub(crate) fn new(request: Duration) -> Self {
         Self {
             idle: Lane::new(IDLE),
@@ -250,6 +255,8 @@ impl<S: Site> Connection<S> {
                         return Ok(true);
                     }
                     if self.replies.bytes.len() > REPLIES_MAX {
+                        // Before the write, which may wait for the client.
+                        self.limit(&mut request, &timeouts.request);
                         self.write(&mut idle).await?;
                     }
                 }
@@ -258,10 +265,9 @@ impl<S: Site> Connection<S> {
                     return self.refuse(status, why, &mut idle).await;
                 }
                 Step::More => {
+                    // Before the write, which may wait for the client.
+                    self.limit(&mut request, &timeouts.request);
                     self.prepare(&mut idle).await?;
-                    if self.reading.is_partial() && request.is_none() {
-                        request.set(Some(timeouts.request.sleep()));
-                    }
                     let limit = poll_fn(|cx| match request.as_mut().as_pin_mut() {
                         Some(sleep) => sleep.poll(cx),
                         None => Poll::Pending,
@@ -280,6 +286,13 @@ impl<S: Site> Connection<S> {
                     self.reading.extend(&chunk);
                 }
             }
+        }
+    }
+
+    /// Arms the time limit if a part of a request was read.
+    fn limit(&self, request: &mut Pin<&mut Option<LaneSleep>>, lane: &Lane) {
+        if self.reading.is_partial() && request.is_none() {
+            request.set(Some(lane.sleep()));
         }
     }
 
@@ -385,6 +398,14 @@ impl Idle<'_> {
 mod tests {
     use super::*;
 
+    use rast::reactor::executor::timers::{ManualClock, Nanos};
+    use rast::reactor::executor::{block_on, yield_now};
+    use rast::reactor::io::TcpListener;
+    use rast::reactor::{Reactors, spawn_local};
+
+    /// The time limit of a request.
+    const LIMIT: Duration = Duration::from_secs(60);
+
     fn requests(reading: &mut Reading) -> Vec<(String, Vec<u8>)> {
         let mut requests = Vec::new();
         while let Step::Request(head) = reading.step() {
@@ -439,16 +460,12 @@ mod tests {
         fn answered(&self, _: Answered) {}
     }
 
-    /// A client that sends a byte from time to time, each well within the time for which a
-    /// connection may be idle.
-    #[test]
-    fn a_request_that_comes_byte_by_byte_is_ended() {
-        use rast::reactor::executor::block_on;
-        use rast::reactor::executor::timers::{ManualClock, Nanos};
-        use rast::reactor::io::TcpListener;
-        use rast::reactor::{Reactors, spawn_local};
-
-        const LIMIT: Duration = Duration::from_secs(60);
+    /// Runs a test on a reactor, with a connection that `site` serves, its client, and a clock that
+    /// the test moves. The connection may be idle for ever.
+    fn on_a_connection<S: Site + 'static>(
+        site: impl FnOnce() -> S + Send + 'static,
+        test: impl AsyncFnOnce(&mut std::net::TcpStream, ManualClock) + Send + 'static,
+    ) {
         let clock = ManualClock::new();
         let reactors = Reactors::builder().number(1).clock(clock.clone());
         let reactors = reactors.build().unwrap();
@@ -463,27 +480,109 @@ mod tests {
                 ..Timeouts::new(LIMIT)
             };
             let stream = listener.accept().await.unwrap();
-            let served = serve(stream, Rc::new(Nothing), 0, timeouts, None);
-            let served = spawn_local(served);
-            let mut sent = 0;
-            let reply = loop {
-                // The head never ends; it stays below the limit of its size.
-                assert!(sent < HEAD_MAX, "the connection is still open");
-                if io::Write::write(&mut client, b"G").is_ok() {
-                    sent += 1;
-                }
-                let mut reply = [0; 512];
-                match io::Read::read(&mut client, &mut reply) {
-                    Ok(count) => break reply[..count].to_vec(),
-                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-                }
-                clock.advance(Nanos::from_secs(1));
-                rast::reactor::executor::yield_now().await;
-            };
-            assert!(reply.starts_with(b"HTTP/1.1 408 "), "{reply:?}");
+            let served = spawn_local(serve(stream, Rc::new(site()), 0, timeouts, None));
+            test(&mut client, clock).await;
             drop(client);
             served.await.unwrap();
         });
         block_on(test).unwrap();
+    }
+
+    /// Reads what there is; `None` if there is nothing.
+    fn read(client: &mut std::net::TcpStream, bytes: &mut [u8]) -> Option<usize> {
+        match io::Read::read(client, bytes) {
+            Ok(count) => Some(count),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                None
+            }
+        }
+    }
+
+    /// A client that sends a byte from time to time, each well within the time for which a
+    /// connection may be idle.
+    #[test]
+    fn a_request_that_comes_byte_by_byte_is_ended() {
+        on_a_connection(
+            || Nothing,
+            async |client, clock| {
+                let mut sent = 0;
+                let mut reply = [0; 512];
+                let count = loop {
+                    // The head never ends; it stays below the limit of its size.
+                    assert!(sent < HEAD_MAX, "the connection is still open");
+                    if io::Write::write(client, b"G").is_ok() {
+                        sent += 1;
+                    }
+                    if let Some(count) = read(client, &mut reply) {
+                        break count;
+                    }
+                    clock.advance(Nanos::from_secs(1));
+                    yield_now().await;
+                };
+                let reply = &reply[..count];
+                assert!(reply.starts_with(b"HTTP/1.1 408 "), "{reply:?}");
+            },
+        );
+    }
+
+    /// A site whose replies no socket holds.
+    struct Large;
+
+    const LARGE: usize = 64 << 20;
+
+    impl Site for Large {
+        async fn answer(&self, _: Request<'_>, out: &mut Replies) -> Option<u64> {
+            out.bytes.resize(LARGE, b'x');
+            None
+        }
+
+        fn begin(&self) -> Option<Active> {
+            None
+        }
+
+        fn answered(&self, _: Answered) {}
+    }
+
+    /// A client that sends a request and a part of the next one, and reads the reply of the first
+    /// only after the limit of the second.
+    #[test]
+    fn a_request_has_no_more_time_while_the_reply_before_it_is_written() {
+        on_a_connection(
+            || Large,
+            async |client, clock| {
+                let both = b"GET / HTTP/1.1\r\nhost: x\r\n\r\nG";
+                io::Write::write_all(client, both).unwrap();
+                let mut bytes = vec![0; 1 << 16];
+                // The write of the reply has begun, and waits for the client.
+                let mut count = loop {
+                    match read(client, &mut bytes) {
+                        Some(count) => break count,
+                        None => yield_now().await,
+                    }
+                };
+                clock.advance(Nanos::from_secs(LIMIT.as_secs() + 1));
+                while count < LARGE {
+                    match read(client, &mut bytes) {
+                        Some(more) => count += more,
+                        None => yield_now().await,
+                    }
+                }
+                assert_eq!(count, LARGE, "the first reply alone");
+                let mut turns = 0;
+                let count = loop {
+                    if let Some(count) = read(client, &mut bytes) {
+                        break count;
+                    }
+                    // By the limit, a later arming would end the request too.
+                    clock.advance(Nanos::from_millis(1));
+                    turns += 1;
+                    assert!(turns < LIMIT.as_millis(), "the limit began after the write");
+                    yield_now().await;
+                };
+                let reply = &bytes[..count];
+                assert!(reply.starts_with(b"HTTP/1.1 408 "), "{reply:?}");
+            },
+        );
     }
 }

@@ -13,7 +13,6 @@ use super::held::Held;
 use super::ring::Ring;
 use super::slots::{Done, Key, Kind};
 use crate::io::faults::{Attempt, Fault};
-use crate::waker_id::WakerId;
 
 /// A descriptor that the kernel made for an operation.
 pub(super) fn descriptor(fd: i32) -> OwnedFd {
@@ -146,7 +145,7 @@ pub(crate) async fn wait(ring: &Ring, key: Option<Key>) -> Option<Done> {
     let mut waits = Waits {
         ring,
         key,
-        waker: None,
+        entry: None,
     };
     poll_fn(|cx| waits.poll(cx)).await
 }
@@ -156,36 +155,26 @@ pub(crate) async fn wait(ring: &Ring, key: Option<Key>) -> Option<Done> {
 struct Waits<'a> {
     ring: &'a Ring,
     key: Key,
-    /// The waker that the operation has, unless a result has used it.
-    waker: Option<WakerId>,
+    /// In the list of the operation, unless a result has used it.
+    entry: Option<u64>,
 }
 
 impl Waits<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Done>> {
-        let polled = self.ring.poll(self.key, cx);
+        let polled = self.ring.poll(self.key, &mut self.entry, cx);
         if polled.is_ready() {
-            // Each result uses all wakers.
-            self.waker = None;
-        } else {
-            let id = WakerId::of(cx.waker());
-            if self.waker != Some(id) {
-                self.leave();
-                self.waker = Some(id);
-            }
+            // Each result takes all wakers.
+            self.entry = None;
         }
         polled
-    }
-
-    fn leave(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            self.ring.leave(self.key, waker);
-        }
     }
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.leave();
+        if self.entry.is_some() {
+            self.ring.leave(self.key, &mut self.entry);
+        }
     }
 }
 

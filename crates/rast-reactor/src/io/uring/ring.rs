@@ -7,8 +7,8 @@
 //!    one that does not end in time is leaked with its memory.
 //! 2. A slot keeps its descriptor open until the last completion, so no other file can get the
 //!    number that the entry names.
-//! 3. No code of the user runs while the ring is borrowed: wakers are woken and values dropped
-//!    afterwards, and their panics are contained.
+//! 3. No code of the user runs while the ring is borrowed: wakers are cloned before, wakers are
+//!    woken and values dropped afterwards, and panics of the latter two are contained.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -32,7 +32,6 @@ use super::slots::{Done, Key, Kind, Slots};
 use crate::io::chunk::{Chunks, Free};
 use crate::io::faults::{Attempt, Fault, Faults};
 use crate::primitive::panics::quietly;
-use crate::waker_id::WakerId;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 1024;
@@ -223,50 +222,45 @@ impl Ring {
         Ok(key)
     }
 
-    /// The next result of an operation; `Ready(None)` if the operation is over.
-    pub(crate) fn poll(&self, key: Key, cx: &mut Context<'_>) -> Poll<Option<Done>> {
-        {
-            let mut inner = self.inner.borrow_mut();
-            let inner = &mut *inner;
-            let Some(slot) = inner.slots.get(key) else {
-                return Poll::Ready(None);
-            };
-            if let Some(done) = slot.results.pop_front() {
-                if !slot.is_in_flight && slot.results.is_empty() {
-                    inner.slots.free(key, &mut inner.wakers);
+    /// The next result of an operation; `Ready(None)` if the operation is over. Otherwise the
+    /// operation has the waker of the future, at `entry` of its list.
+    pub(crate) fn poll(
+        &self,
+        key: Key,
+        entry: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Done>> {
+        // By rule 3 cloned and dropped outside of the borrow.
+        let mut clone = None;
+        loop {
+            {
+                let inner = &mut *self.inner.borrow_mut();
+                let Some(slot) = inner.slots.get(key) else {
+                    return Poll::Ready(None);
+                };
+                if let Some(done) = slot.results.pop_front() {
+                    if !slot.is_in_flight && slot.results.is_empty() {
+                        inner.slots.free(key, &mut inner.wakers);
+                    }
+                    return Poll::Ready(Some(done));
                 }
-                return Poll::Ready(Some(done));
+                if slot.waiting.wait(entry, cx.waker(), &mut clone) {
+                    return Poll::Pending;
+                }
             }
-            if slot.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-                return Poll::Pending;
-            }
+            clone = Some(cx.waker().clone());
         }
-        // Code of the user, so outside of the borrow.
-        let waker = cx.waker().clone();
-        let mut inner = self.inner.borrow_mut();
-        match inner.slots.get(key) {
-            Some(slot) if slot.results.is_empty() => slot.wakers.push(waker),
-            // Something of the above has changed it.
-            _ => inner.wakers.push(waker),
-        }
-        Poll::Pending
     }
 
-    /// Removes the waker of a future that no longer waits for an operation, and wakes it: another
-    /// future of the same task may wait by the same waker.
-    pub(crate) fn leave(&self, key: Key, waker: WakerId) {
+    /// Removes the waker of a future that no longer waits for an operation.
+    pub(crate) fn leave(&self, key: Key, entry: &mut Option<u64>) {
         let left = {
             let mut inner = self.inner.borrow_mut();
-            let Some(slot) = inner.slots.get(key) else {
-                return;
-            };
-            let mut wakers = slot.wakers.iter();
-            let at = wakers.position(|other| WakerId::of(other) == waker);
-            at.map(|at| slot.wakers.swap_remove(at))
+            let slot = inner.slots.get(key);
+            slot.and_then(|slot| slot.waiting.remove(entry))
         };
-        if let Some(left) = left {
-            quietly(|| left.wake());
-        }
+        // Its panic must not keep the caller from giving up its operation.
+        quietly(|| drop(left));
     }
 
     /// Asks for the cancellation of an operation, which completes in any case.
@@ -292,7 +286,7 @@ impl Ring {
             }
             if slot.is_in_flight {
                 slot.keep = keep.take();
-                inner.wakers.append(&mut slot.wakers);
+                inner.wakers.extend(slot.waiting.drain());
                 self.push_cancel(inner, key);
             } else {
                 inner.slots.free(key, &mut inner.wakers);
@@ -485,7 +479,7 @@ impl Ring {
             return;
         }
         slot.results.push_back(done);
-        inner.wakers.append(&mut slot.wakers);
+        inner.wakers.extend(slot.waiting.drain());
         let is_full = slot.results.len() >= RESULTS;
         if is_last {
             inner.slots.land(key);

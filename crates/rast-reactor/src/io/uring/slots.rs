@@ -32,6 +32,8 @@ use std_alloc::collections::VecDeque;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
+use crate::waker_list::WakerList;
+
 /// What a completion says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
@@ -88,7 +90,7 @@ pub(crate) struct Slot {
     pub(crate) fd: Option<Rc<OwnedFd>>,
     pub(crate) keep: Option<Box<dyn Any>>,
     pub(crate) results: VecDeque<Done>,
-    pub(crate) wakers: Vec<Waker>,
+    pub(crate) waiting: WakerList,
 }
 
 /// The operations.
@@ -163,7 +165,7 @@ impl Slots {
             slot.fd.is_none() && slot.keep.is_none(),
             "the last completion took them"
         );
-        wakers.append(&mut slot.wakers);
+        wakers.extend(slot.waiting.drain());
         self.free.push(key.index() as u32);
         self.high = self.high.max(key.index() + 1);
         let used = self.slots.len() - self.free.len();
@@ -233,7 +235,7 @@ impl Slot {
             fd: None,
             keep: None,
             results: VecDeque::new(),
-            wakers: Vec::new(),
+            waiting: WakerList::default(),
         }
     }
 }
@@ -290,10 +292,14 @@ mod tests {
     fn a_slot_is_used_again_with_its_memory() {
         let mut slots = Slots::default();
         let key = slots.start(Kind::Plain, None);
-        slots.get(key).unwrap().wakers.reserve(100);
+        let waiting = &mut slots.get(key).unwrap().waiting;
+        for _ in 0..100 {
+            let waker = Waker::noop();
+            assert!(waiting.wait(&mut None, waker, &mut Some(waker.clone())));
+        }
         end(&mut slots, key);
         let again = slots.start(Kind::Descriptor, None);
         assert!(again != key && slots.get(key).is_none());
-        assert!(slots.get(again).unwrap().wakers.capacity() >= 100);
+        assert!(slots.get(again).unwrap().waiting.capacity() >= 100);
     }
 }

@@ -23,6 +23,8 @@
 //! soon.
 
 use super::slot::{Slot, prefetch};
+use crate::primitive::panics::drop_each;
+use core::mem::needs_drop;
 use std_alloc::vec::Vec;
 
 /// Index of a slot in the slab.
@@ -31,6 +33,15 @@ pub(super) type Index = u32;
 /// The slab: `HEADS` heads, then the entries.
 pub(super) struct Lists<T, const HEADS: u32> {
     slots: Vec<Slot<T>>,
+}
+
+impl<T, const HEADS: u32> Drop for Lists<T, HEADS> {
+    fn drop(&mut self) {
+        if needs_drop::<T>() {
+            let mut slots = self.slots.iter_mut();
+            drop_each(|| slots.find_map(Slot::take));
+        }
+    }
 }
 
 impl<T, const HEADS: u32> Lists<T, HEADS> {

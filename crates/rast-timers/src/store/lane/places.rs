@@ -41,8 +41,9 @@
 )]
 
 use super::Handle;
+use crate::primitive::panics::drop_each;
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, needs_drop};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 use core::slice;
@@ -532,6 +533,15 @@ impl<T> Places<T> {
         run.taken as usize
     }
 
+    /// Removes the first value; `None` if there is none, and then no place is left.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let mut first = None;
+        while first.is_none() && !self.is_bare() {
+            self.drain(FAR - 1, 1, |_, _, value| first = Some(value));
+        }
+        first
+    }
+
     /// Returns the places from the first one to the end of its chunk, at most `most`.
     #[inline(always)]
     fn rest(&self, most: u64) -> &[Place<T>] {
@@ -703,26 +713,21 @@ impl<T, const ALL: bool> Drop for Run<'_, T, ALL> {
 
 impl<T> Drop for Places<T> {
     fn drop(&mut self) {
-        /// Continues after the drop of a value has panicked.
-        struct Rest<'a, T>(&'a mut Places<T>);
-        impl<T> Rest<'_, T> {
-            fn values(&mut self) {
-                while !self.0.is_bare() {
-                    self.0.drain(FAR - 1, CHUNK, |_, _, value| drop(value));
-                }
-            }
-        }
-        impl<T> Drop for Rest<'_, T> {
+        /// Frees the chunks, also if the drop of a value has panicked.
+        struct Chunks<'a, T>(&'a mut Places<T>);
+        impl<T> Drop for Chunks<'_, T> {
             fn drop(&mut self) {
-                self.values();
                 for entry in self.0.directory.drain(..).flatten() {
                     // SAFETY: each chunk is in only one entry, and came from a box of that type;
-                    // its places have no values any more.
+                    // its values are dropped, or need no drop.
                     drop(unsafe { Box::from_raw(entry.as_ptr().cast::<Chunk<T>>()) });
                 }
             }
         }
-        Rest(self).values();
+        let chunks = Chunks(self);
+        if needs_drop::<T>() {
+            drop_each(|| chunks.0.pop());
+        }
     }
 }
 
