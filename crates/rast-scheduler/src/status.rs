@@ -9,8 +9,8 @@
 //! | FINISHED | the body is dropped | the end of the task | never |
 //! | the others | reference count: one for the task itself, one for each handle | | |
 //!
-//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned). One worker
-//! at a time holds the wait store ([`crate::plan`] calls this right the role).
+//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned). One worker at a
+//! time holds the wait store ([`crate::plan`] calls this right the role).
 //!
 //! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, no
 //!    `Owned` exists.
