@@ -5,9 +5,9 @@
 //! sharder passes a processor on with release and acquire). So an addition is a load and a store on
 //! its own cache line, not a read-modify-write.
 //!
-//! Quiescence (after Mattern's counters): `received` is read of every processor before `sent` is
-//! read of any. Equal sums then mean that at some moment between the two readings everything sent
-//! had been handled:
+//! Quiescence (after Mattern's counters): a reader first reads `received` of all processors, then
+//! `sent` of all. Equal sums mean that at some moment between the two passes every message that was
+//! sent had been handled:
 //!
 //! ```text
 //!   received as read  <=  received at that moment
