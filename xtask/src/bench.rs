@@ -58,9 +58,11 @@ const APART: &str = "--cfg rast_rivals -Cllvm-args=-align-loops=64";
 /// Runs the bench crate.
 pub(crate) fn run(args: &[String], rivals: bool) -> Result {
     let target = Workspace::load(crate::tree::root())?.target_dir;
-    // Figures are measured with the bench profile; a smoke proves only that the benches run.
+    // Figures are measured with the bench profile.
     let (profile, target) = if rivals {
         ("bench", target.join("rivals"))
+    } else if is_smoke(args) {
+        ("smoke", target)
     } else {
         ("release", target)
     };
@@ -80,9 +82,15 @@ pub(crate) fn run(args: &[String], rivals: bool) -> Result {
     }
     cmd = cmd.arg("--").args(args);
     if needs_programs(args) {
-        cmd = cmd.arg("--programs").arg(build_programs(&target, rivals)?);
+        let profile = if rivals { "apart" } else { profile };
+        cmd = cmd.arg("--programs").arg(build_programs(&target, profile)?);
     }
     cmd.run()
+}
+
+/// Whether it is only shown that the benches run.
+fn is_smoke(args: &[String]) -> bool {
+    args.iter().any(|arg| arg == "--smoke")
 }
 
 /// Whether the layer of the allocator is among those that run.
@@ -103,8 +111,8 @@ fn needs_programs(args: &[String]) -> bool {
 ///
 /// They are built without link-time optimisation, which would inline an allocator that is written
 /// in Rust and no other. A rival that this machine cannot build is left out, with a word about it.
-fn build_programs(target: &Path, rivals: bool) -> Result<PathBuf> {
-    let profile = if rivals { "apart" } else { "release" };
+fn build_programs(target: &Path, profile: &str) -> Result<PathBuf> {
+    let rivals = profile == "apart";
     let directory = target.join(profile);
     for (program, feature) in PROGRAMS {
         let file = directory.join(format!("{program}{}", std::env::consts::EXE_SUFFIX));

@@ -14,17 +14,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Builds the client that is a crate, with the features of the tests, whose builds of the outside
-/// crates it uses.
-pub(crate) const BUILD: &str = "build --workspace --all-features --bin clients";
-
 /// Runs the clients that this machine can install.
 pub(crate) fn run() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir;
     Cmd::cargo()
         .args(["build", "--release", "--example", "kv"])
         .run()?;
-    Cmd::cargo().args(BUILD.split(' ')).run()?;
+    Cmd::cargo().args(crate::verify::BUILD.split(' ')).run()?;
     let mut server = start(&target)?;
     let port = server.1.clone();
 

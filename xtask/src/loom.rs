@@ -45,15 +45,15 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
     let mut table = Vec::new();
     let mut errors = Vec::new();
     let mut sum = Tests::default();
-    let mut cargo = Cmd::cargo().args(["test", "--release", "--test", "loom"]);
+    let mut cargo =
+        Cmd::cargo().args(["test", "--no-run", "--profile", "models", "--test", "loom"]);
     for krate in &chosen {
         cargo = cargo.args(["-p", &krate.name]);
     }
     let programs = programs::build(
         cargo
             .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom"))
-            .env("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom")),
     )?;
     let env = [("LOOM_MAX_PREEMPTIONS", bound.to_string())];
     for output in programs::run_all(&programs, &env, &["--test-threads=1", "--nocapture"]) {

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::cmd::Cmd;
 use cargo_metadata::{DependencyKind, MetadataCommand};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Every package of the workspace.
@@ -113,6 +114,22 @@ impl Package {
             .filter(|name| *name != "default")
     }
 
+    /// All that the features `names` turn on. `default` itself is left out: no code asks for it.
+    pub(crate) fn turned_on<'a>(&'a self, names: &[&'a str]) -> BTreeSet<&'a str> {
+        let mut waiting = names.to_vec();
+        let mut on = BTreeSet::new();
+        while let Some(name) = waiting.pop() {
+            let feature = self.features.iter().find(|(feature, _)| feature == name);
+            if on.insert(name)
+                && let Some((_, more)) = feature
+            {
+                waiting.extend(more.iter().map(String::as_str));
+            }
+        }
+        on.remove("default");
+        on
+    }
+
     /// Whether it has a target of this kind and name.
     pub(crate) fn has_target(&self, kind: &str, name: &str) -> bool {
         self.targets
@@ -180,6 +197,12 @@ mod tests {
                 .iter()
                 .any(|d| d.name == "rast-alloc" && d.inside && !d.default_features)
         );
+        let on = queue.turned_on(&["default"]);
+        assert!(
+            on.contains("std") && on.contains("rast-alloc/std"),
+            "{on:?}"
+        );
+        assert_eq!(on, queue.turned_on(&["std"]));
         assert!(!workspace.package("xtask").unwrap().publish);
         assert!(
             workspace

@@ -11,7 +11,7 @@ use crate::metadata::{Package, Workspace};
 use crate::{Result, programs};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What every package must hold besides its sources.
 const HOLDS: [&str; 5] = [
@@ -25,12 +25,60 @@ const HOLDS: [&str; 5] = [
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
-    run(true).map(|_| true)
+    check()?;
+    test(true).map(|_| true)
 }
 
-/// Makes, unpacks and compiles every package; runs all tests if `full`, else those of
-/// `tests/api.rs` and of the docs.
-pub(crate) fn run(full: bool) -> Result<Tests> {
+/// Makes, unpacks and compiles every package; nothing is linked.
+pub(crate) fn check() -> Result {
+    let (workspace, tree) = unpack()?;
+    // That of the features, for its checks of the outside crates. The crates themselves are told
+    // apart by their paths from the root.
+    cargo("check --all-targets", &tree)
+        .env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"))
+        .without_lines()
+        .run()
+}
+
+/// Makes and unpacks every package; runs all tests if `full`, else those of `tests/api.rs` and of
+/// the docs.
+pub(crate) fn test(full: bool) -> Result<Tests> {
+    let (workspace, tree) = unpack()?;
+    if full {
+        // Examples have the names of those of the workspace, so they need another directory.
+        let target = workspace.target_dir.join("package-check/target");
+        let tests = cargo("test --no-fail-fast", &tree).env("CARGO_TARGET_DIR", target);
+        return tests.without_lines().count();
+    }
+    // The step `tests` has run them all. Here they have to find their files. The directory is that
+    // of the other tests, for its builds of the outside crates.
+    let cargo = |line| cargo(line, &tree).env("CARGO_TARGET_DIR", &workspace.target_dir);
+    let results = [
+        programs::test([cargo("test --no-run --test api")], &[], &[]),
+        cargo("test --no-fail-fast --doc").count(),
+    ];
+    let mut sum = Tests::default();
+    let mut errors = Vec::new();
+    for result in results {
+        match result {
+            Ok(tests) => sum += tests,
+            Err(error) => errors.push(error),
+        }
+    }
+    match errors.is_empty() {
+        true => sum.some(),
+        false => Err(errors.join("; ")),
+    }
+}
+
+/// `cargo LINE` for all unpacked packages.
+fn cargo(line: &str, tree: &Path) -> Cmd {
+    let cargo = Cmd::cargo().dir(tree).args(line.split(' '));
+    cargo.args(["--workspace", "--quiet"])
+}
+
+/// Makes and unpacks every package; returns the root of the workspace that they form.
+fn unpack() -> Result<(Workspace, PathBuf)> {
     let root = crate::tree::root();
     let workspace = Workspace::load(root)?;
     let crates: Vec<&Package> = workspace.crates().filter(|krate| krate.publish).collect();
@@ -78,43 +126,7 @@ pub(crate) fn run(full: bool) -> Result<Tests> {
         crate::tree::read(root, "Cargo.lock")?.as_bytes(),
     )?;
 
-    let cargo = |line: &str| {
-        Cmd::cargo()
-            .dir(&tree)
-            .args(line.split(' '))
-            .args(["--workspace", "--quiet"])
-            // That of the features, for its checks of the outside crates. The crates themselves are
-            // told apart by their paths from the root.
-            .env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"))
-            .without_lines()
-    };
-    if full {
-        // Examples have the names of those of the workspace, so they need another directory.
-        let target = check.join("target");
-        let tests = cargo("test --no-fail-fast").env("CARGO_TARGET_DIR", target);
-        return tests.count();
-    }
-    // The step `tests` has run them all. Here they have to compile from what the packages hold, for
-    // which nothing is linked, and to find their files.
-    let results = [
-        cargo("check --all-targets")
-            .run()
-            .map(|()| Tests::default()),
-        programs::test([cargo("test --test api")], &[], &[]),
-        cargo("test --no-fail-fast --doc").count(),
-    ];
-    let mut sum = Tests::default();
-    let mut errors = Vec::new();
-    for result in results {
-        match result {
-            Ok(tests) => sum += tests,
-            Err(error) => errors.push(error),
-        }
-    }
-    match errors.is_empty() {
-        true => sum.some(),
-        false => Err(errors.join("; ")),
-    }
+    Ok((workspace, tree))
 }
 
 fn holds(dir: &Path) -> Result {

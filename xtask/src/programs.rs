@@ -25,10 +25,11 @@ pub(crate) struct Program {
     source: String,
 }
 
-/// Builds the tests that `cargo`, a `cargo test` without arguments for the runner, names.
+/// Builds what `cargo`, a `cargo build` or a `cargo test --no-run`, names; returns the tests among
+/// it.
 pub(crate) fn build(cargo: Cmd) -> Result<Vec<Program>> {
     let output = cargo
-        .args(["--no-run", "--message-format=json-render-diagnostics"])
+        .arg("--message-format=json-render-diagnostics")
         .read()?;
     if !output.success {
         return Err("the tests do not build".into());
@@ -54,7 +55,8 @@ pub(crate) fn build(cargo: Cmd) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Builds the tests that each of `commands` names, and runs them all, whatever failed before.
+/// Builds the tests that each of `commands` names, as [`build`] does, and runs them all, whatever
+/// failed before.
 ///
 /// The error names the programs that failed. It is an error too if no test passed.
 pub(crate) fn test(

@@ -43,7 +43,13 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
     let mut lines = Vec::new();
     let mut errors = Vec::new();
     let mut sum = Tests::default();
-    let mut cargo = Cmd::cargo().args(["test", "--all-features"]);
+    let mut cargo = Cmd::cargo().args([
+        "test",
+        "--no-run",
+        "--profile",
+        "schedules",
+        "--all-features",
+    ]);
     for (krate, _) in &chosen {
         cargo = cargo.args(["-p", &krate.name]);
     }
@@ -55,11 +61,7 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
     let programs = programs::build(
         cargo
             .rustflags("--cfg rast_shuttle")
-            .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle"))
-            // Debug assertions are looked at too; without optimisation the scheduler itself is
-            // slow.
-            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-            .without_lines(),
+            .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle")),
     )?;
     for output in programs::run_all(&programs, &[], &["--show-output", "--test-threads=1"]) {
         let krate = &output.krate;

@@ -14,6 +14,6 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
 /// Runs `tests/stall.rs` of rast-queue; it prints each step and how many tries it took to come
 /// there.
 pub(crate) fn run() -> Result<Tests> {
-    let command = variant::cargo("rast_stall", "test -p rast-queue --test stall")?;
+    let command = variant::cargo("rast_stall", "test --no-run -p rast-queue --test stall")?;
     programs::test([command], &[], &["--show-output"])
 }

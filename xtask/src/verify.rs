@@ -13,6 +13,7 @@ mod report;
 mod steps;
 
 pub(crate) use outcome::Outcome;
+pub(crate) use steps::BUILD;
 
 use crate::metadata::Workspace;
 use crate::space::Need;
@@ -101,11 +102,7 @@ impl Step {
 /// `debug`, and beside them those in `release`.
 const STEPS: &[Step] = &[
     step("fmt", || cargo("fmt --all --check")).quick(),
-    step("clippy", || {
-        cargo("clippy --workspace --all-targets --all-features -- -D warnings")
-    })
-    .quick()
-    .builds(&["debug"]),
+    step("clippy", steps::clippy).quick().builds(&["checks"]),
     step("layers", || checked("layers", layers::command(&[]))).quick(),
     step("tidy", || checked("tidy", tidy::command(&[]))).quick(),
     step("build", steps::build).quick().builds(&["debug"]),
@@ -117,7 +114,6 @@ const STEPS: &[Step] = &[
     step("plain doc tests", steps::plain_doc_tests).uses(&["debug"]),
     step("examples", steps::examples).builds(&["release"]),
     step("demo", steps::demo).builds(&["release"]),
-    step("rustdoc", steps::rustdoc).builds(&["debug", "doc"]),
     step("criterion", steps::criterion).builds(&["debug"]),
     step("clients", clients::run)
         .outside()
@@ -128,17 +124,22 @@ const STEPS: &[Step] = &[
     step("loom", || counted(loom::run(&[]))).builds(&["loom"]),
     step("weak", steps::weakened).builds(&["loom", "weak"]),
     step("features", steps::features).builds(&["checks"]),
-    step("crates alone", steps::alone).builds(&["checks"]),
-    step("package", || counted(package::run(steps::is_full()))).builds(&[
+    step("package", || steps::done(package::check())).builds(&[
         "checks",
         "package",
         "package-check",
     ]),
+    step("package tests", || counted(package::test(steps::is_full()))).builds(&[
+        "debug",
+        "package",
+        "package-check",
+    ]),
+    step("rustdoc", steps::rustdoc).builds(&["checks"]),
     step("shuttle", || counted(shuttle::run(&[]))).builds(&["shuttle"]),
     step("address", outside::address)
         .outside()
         .builds(&["sanitizers/address"]),
-    step("bench smoke", steps::smoke).builds(&["release"]),
+    step("bench smoke", steps::smoke).builds(&["smoke"]),
     step("stress", steps::stress).builds(&["release"]),
     step("global", steps::global).builds(&["variants"]),
     step("system segments", steps::system_segments).builds(&["variants"]),

@@ -300,14 +300,21 @@ impl Copy {
             return Ok(runners);
         }
         let mut command = Cmd::cargo().dir(&self.tree);
-        command = command.args(["test", "--quiet", "--release", "--test", "loom"]);
+        command = command.args([
+            "test",
+            "--no-run",
+            "--quiet",
+            "--profile",
+            "models",
+            "--test",
+            "loom",
+        ]);
         for krate in krates {
             command = command.args(["-p", krate]);
         }
         let command = command
             .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", &self.target)
-            .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+            .env("CARGO_TARGET_DIR", &self.target);
         for program in programs::build(command)? {
             runners.insert(program.krate, program.path);
         }

@@ -2,7 +2,7 @@
 //! runtimes with their workers.
 //!
 //! `cargo xtask shuttle -p rast-executor`. The checker of the programs is that of
-//! `tests/histories.rs`. A wake-up that is lost is a deadlock, which the scheduler finds. The
+//! `tests/it/histories.rs`. A wake-up that is lost is a deadlock, which the scheduler finds. The
 //! runtimes have no watch, which would hide it, and no sockets.
 #![cfg(rast_shuttle)]
 

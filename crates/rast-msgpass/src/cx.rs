@@ -11,7 +11,7 @@ use crate::credit::{consistent_replica_of, replica_of};
 use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Node, Replicated, Single};
 use crate::instance_core::Core;
 use crate::queue::Full;
-use crate::sends::is_restricted;
+use crate::sends::OfEnd;
 use crate::timers::{Clock, Instant};
 
 /// The context of a handler of processor `P` in graph `G`.
@@ -337,7 +337,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         if const { M::INFO.any && !ANY } {
             return false;
         }
-        match const { is_restricted(G::EDGES, M::INFO.from) } {
+        match const { OfEnd::<G, P>::IS_RESTRICTED } {
             true => self.core.is_promised(M::OUT),
             false => true,
         }
@@ -404,7 +404,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// Sends one message by the rule of its edge.
     #[inline]
     fn send_by_rule<M: Edge<G, P, To>>(mut self, message: M) {
-        if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let index = self.index::<M>();
@@ -529,7 +529,7 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
                 "this edge is declared with `reject`, which returns messages: use `try_send`"
             );
         }
-        if const { is_restricted(G::EDGES, M::INFO.from) } && !self.core.is_promised(M::OUT) {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } && !self.core.is_promised(M::OUT) {
             self.core.sends_fault(M::INFO);
         }
         let invocation = self.core.invocation;

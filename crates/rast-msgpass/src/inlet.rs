@@ -25,7 +25,7 @@ use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::report::Handler;
 use crate::sampling::{self, Arrivals, MARKED, Marks, UNMEASURED};
-use crate::sends::{answers_to, is_restricted};
+use crate::sends::{OfEdge, OfEnd};
 use crate::sharder::{ShardId, WorkerCx};
 use crate::supervision::Panic;
 use crate::waiting::{Pace, Waiting};
@@ -484,7 +484,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         M: Edge<G, F, P>,
     {
         core.invocation += 1;
-        if const { requests::<G, F, M, P>() } {
+        if const { OfEdge::<G, F, P, M>::IS_REQUEST } {
             core.begin_request(place.edge, cx.now());
         }
         if let Some(copy) = const { <M as Edge<G, F, P>>::COPY } {
@@ -495,7 +495,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         if const { <M as Edge<G, F, P>>::COPY.is_some() } {
             drop_kept(kept, core);
         }
-        if const { requests::<G, F, M, P>() }
+        if const { OfEdge::<G, F, P, M>::IS_REQUEST }
             && let Some(out) = place.requests
         {
             core.end_request(out);
@@ -602,15 +602,6 @@ impl<M: Send + 'static> Tap for Intake<M> {
     }
 }
 
-/// Returns `true` if an edge carries requests.
-const fn requests<G, F, M, P>() -> bool
-where
-    G: Node<F> + Node<P>,
-    M: Edge<G, F, P>,
-{
-    answers_to(G::EDGES, M::ID).is_some()
-}
-
 /// A message, a waiver, or nothing.
 type Taken<M> = Option<Option<M>>;
 
@@ -651,7 +642,7 @@ where
             all.is_empty = !self.intake.holds_any(input);
             return all;
         }
-        if const { is_restricted(G::EDGES, M::INFO.to) } {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = Some((self.intake.place.index, self.intake.place.edge));
         }
         while let Err(payload) = contain(|| match &mut self.intake.source {
@@ -693,7 +684,7 @@ where
             }
         }
         self.intake.end_timing(core);
-        if const { is_restricted(G::EDGES, M::INFO.to) } {
+        if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = None;
         }
         if let Some(load) = load {

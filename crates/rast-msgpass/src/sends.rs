@@ -16,7 +16,9 @@
 //!
 //! The lists are constants, so a graph without them has no code for them.
 
-use crate::graph::{EdgeInfo, EdgeKind, End, MOST, Sends, gating, same_end};
+use core::marker::PhantomData;
+
+use crate::graph::{Edge, EdgeInfo, EdgeKind, End, MOST, Node, Sends, gating, same_end};
 
 /// Returns the edge that answers the requests of `edge`, if one does.
 pub(crate) const fn answers_to(edges: &[EdgeInfo], edge: usize) -> Option<usize> {
@@ -102,6 +104,25 @@ pub(crate) const fn is_restricted(edges: &[EdgeInfo], end: End) -> bool {
         of += 1;
     }
     false
+}
+
+/// What is the same for an end of a graph in every function that asks.
+///
+/// The compiler evaluates a `const` block in each instance of its function, and an associated
+/// constant once; each of these is a loop over all edges.
+pub(crate) struct OfEnd<G, P>(PhantomData<fn(G, P)>);
+
+impl<G: Node<P>, P> OfEnd<G, P> {
+    /// Whether some handler of the end may not `send` on every edge that leaves it.
+    pub(crate) const IS_RESTRICTED: bool = is_restricted(G::EDGES, G::END);
+}
+
+/// The same for an edge.
+pub(crate) struct OfEdge<G, F, T, M>(PhantomData<fn(G, F, T, M)>);
+
+impl<G: Node<F> + Node<T>, F, T, M: Edge<G, F, T>> OfEdge<G, F, T, M> {
+    /// Whether its messages are requests, which another edge answers.
+    pub(crate) const IS_REQUEST: bool = answers_to(G::EDGES, M::ID).is_some();
 }
 
 /// The outlets for whose room an inlet waits.

@@ -3,7 +3,7 @@
 //!
 //! Under `--cfg rast_shuttle` each runs in many random schedules: `cargo xtask shuttle -p
 //! rast-queue`. Otherwise they run as a stress test on real threads. Histories are recorded and
-//! checked as in `tests/linearizable.rs`, but the scheduler does not switch threads at the clock.
+//! checked as in `tests/it/linearizable`, but the scheduler does not switch threads at the clock.
 #![cfg(all(feature = "std", not(rast_loom)))]
 
 #[path = "support/history/mod.rs"]

@@ -8,8 +8,9 @@ use std::path::Path;
 const MAPS: [&str; 3] = ["docs/architecture.md", "README.md", "CONTRIBUTING.md"];
 
 /// Files of every crate, or of many, which pages name from the crate rather than from the root.
-const OF_EACH_CRATE: [&str; 4] = [
+const OF_EACH_CRATE: [&str; 5] = [
     "tests/api.rs",
+    "tests/it/main.rs",
     "tests/model.rs",
     "tests/loom.rs",
     "tests/shuttle.rs",

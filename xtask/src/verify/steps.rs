@@ -39,22 +39,19 @@ pub(super) fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
     }
 }
 
-/// The unit and integration tests, with all features and for the plain allocator. With all features
-/// the allocator is hardened: it keeps no mappings then, and has no blocks of 8 bytes.
-const TESTS: [&str; 2] = [
-    "test --workspace --all-features --lib --bins --tests",
-    "test -p rast-alloc --lib --tests",
-];
+/// The unit and integration tests with all features, the examples that some of them start, and the
+/// clients. One command, because Cargo chooses the features of outside crates for each command
+/// anew.
+pub(crate) const BUILD: &str = "build --workspace --all-features --tests --examples --bin clients";
 
-/// Some tests start an example.
-const EXAMPLES: &str = "build --workspace --all-features --examples";
+/// The tests of the plain allocator. With all features the allocator is hardened: it keeps no
+/// mappings then, and has no blocks of 8 bytes.
+const PLAIN: &str = "build -p rast-alloc --tests";
 
 /// Builds what the steps `tests`, `doc tests` and `clients` run.
 pub(super) fn build() -> Result<Outcome> {
-    line(EXAMPLES).run()?;
-    line(crate::clients::BUILD).run()?;
     let mut built = 0;
-    for tests in TESTS {
+    for tests in [BUILD, PLAIN] {
         built += programs::build(line(tests))?.len();
     }
     println!("{}", tidy::count(built, "test program"));
@@ -63,7 +60,7 @@ pub(super) fn build() -> Result<Outcome> {
 
 /// Unit and integration tests, and those examples that need features that are off by default.
 pub(super) fn tests() -> Result<Outcome> {
-    line(EXAMPLES).run()?;
+    line(BUILD).run()?;
     let built = Workspace::load(tree::root())?
         .target_dir
         .join("debug/examples");
@@ -71,7 +68,7 @@ pub(super) fn tests() -> Result<Outcome> {
         let example = built.join(name);
         Cmd::new(example.with_extension(std::env::consts::EXE_EXTENSION)).run()?;
     }
-    counted(programs::test(TESTS.map(line), &[], &[]))
+    counted(programs::test([BUILD, PLAIN].map(line), &[], &[]))
 }
 
 /// The examples in docs, with all features.
@@ -85,7 +82,8 @@ pub(super) fn plain_doc_tests() -> Result<Outcome> {
 }
 
 pub(super) fn rustdoc() -> Result<Outcome> {
-    let command = line("doc --workspace --no-deps --all-features");
+    let workspace = Workspace::load(tree::root())?;
+    let command = checks("doc --workspace --no-deps --all-features", &workspace);
     done(command.env("RUSTDOCFLAGS", "-D warnings").run())
 }
 
@@ -100,9 +98,9 @@ pub(super) fn system_segments() -> Result<Outcome> {
     under(
         "rast_system_segments",
         &[
-            "test -p rast-alloc --lib --tests",
+            "test --no-run -p rast-alloc --lib --tests",
             // And so hardened, where nothing guards a page.
-            "test -p rast-alloc --features hardened --lib --test api --test exchange \
+            "test --no-run -p rast-alloc --features hardened --lib --test api --test exchange \
              --test misuse --test model --test shared_heap",
         ],
     )
@@ -115,10 +113,10 @@ pub(super) fn global() -> Result<Outcome> {
     under(
         "rast_global_alloc",
         &[
-            "test -p rast-alloc --test global --test threads",
-            "test -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-msgpass \
-             --lib --test api --test model --test memory --test protocol --test linearizable \
-             --test source --test allocation --test many_edges",
+            "test --no-run -p rast-alloc --test global --test threads",
+            "test --no-run -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder \
+             -p rast-msgpass --lib --test api --test model --test it --test memory --test protocol \
+             --test allocation --test many_edges",
         ],
     )
 }
@@ -127,52 +125,69 @@ pub(super) fn global() -> Result<Outcome> {
 pub(super) fn tagged() -> Result<Outcome> {
     let mut sum = Tests::default();
     for form in ["rast_tagged_low", "rast_tagged_wide"] {
-        let command = variant::cargo(form, "test --lib --tests -p rast-primitive")?;
+        let command = variant::cargo(form, "test --no-run --lib --tests -p rast-primitive")?;
         sum += programs::test([command], &[], &[])?;
     }
     counted(Ok(sum))
 }
 
-/// Each crate and its tests with no feature, with each alone, and with all.
-pub(super) fn features() -> Result<Outcome> {
-    check_each(|krate, check| {
-        let mut results = vec![check(&["--no-default-features"])];
-        for feature in krate.features() {
-            results.push(check(&["--no-default-features", "--features", feature]));
-        }
-        results.push(check(&["--all-features"]));
-        results.into_iter().collect()
-    })
-}
-
-/// Each crate with its tests and no other beside it, so that none depends on a neighbour's
-/// features.
-pub(super) fn alone() -> Result<Outcome> {
-    check_each(|_, check| check(&[]))
-}
-
-/// Calls `run` for each crate with a `cargo check` of it and its tests, which takes the features.
+/// Each crate and its tests with no other crate beside it, so that none depends on a neighbour's
+/// features: by default, with no feature, with each alone, and with all.
 ///
-/// The target directory is that of all steps that check alone, as another step builds beside.
-fn check_each(run: impl Fn(&Package, &dyn Fn(&[&str]) -> Result) -> Result) -> Result<Outcome> {
+/// Of the choices that turn on the same, the first is checked.
+pub(super) fn features() -> Result<Outcome> {
     let workspace = Workspace::load(tree::root())?;
-    let target = workspace.target_dir.join("checks");
     let mut errors = Vec::new();
     for krate in workspace.crates() {
-        let check = |features: &[&str]| {
-            line("check --quiet --all-targets -p")
-                .arg(&krate.name)
-                .args(features)
-                .env("CARGO_TARGET_DIR", &target)
-                .without_lines()
-                .run()
-        };
-        errors.extend(run(krate, &check).err());
+        for choice in choices(krate) {
+            let check = checks("check --quiet --all-targets", &workspace);
+            errors.extend(check.args(["-p", &krate.name]).args(choice).run().err());
+        }
     }
     match errors.is_empty() {
         true => done(Ok(())),
         false => Err(errors.join("; ")),
     }
+}
+
+/// The arguments of Cargo for each choice of features that turns on something else.
+fn choices(krate: &Package) -> Vec<Vec<&str>> {
+    let names: Vec<&str> = krate.features().collect();
+    let none = "--no-default-features";
+    let each = names
+        .iter()
+        .map(|&name| (vec![none, "--features", name], vec![name]));
+    let mut choices = vec![
+        (vec![], vec!["default"]),
+        (vec![none], vec![]),
+        (vec!["--all-features"], names.clone()),
+    ];
+    choices.extend(each);
+    let mut seen = Vec::new();
+    choices.retain(|(_, names)| {
+        let on = krate.turned_on(names);
+        let is_new = !seen.contains(&on);
+        seen.push(on);
+        is_new
+    });
+    choices.into_iter().map(|(args, _)| args).collect()
+}
+
+/// `cargo LINE` in the target directory of all that is checked and not built, as another step
+/// builds beside.
+fn checks(words: &str, workspace: &Workspace) -> Cmd {
+    let target = workspace.target_dir.join("checks");
+    line(words).env("CARGO_TARGET_DIR", target).without_lines()
+}
+
+/// The lints, of everything.
+pub(super) fn clippy() -> Result<Outcome> {
+    let workspace = Workspace::load(tree::root())?;
+    let clippy = checks(
+        "clippy --workspace --all-targets --all-features --",
+        &workspace,
+    );
+    done(clippy.args(["-D", "warnings"]).run())
 }
 
 /// The program without std links what lies below and runs; alone, so that no neighbour turns std
@@ -260,4 +275,28 @@ pub(super) fn criterion() -> Result<Outcome> {
 
 pub(super) fn smoke() -> Result<Outcome> {
     done(bench::run(&["--smoke".to_string()], false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_of_features_differ() {
+        let workspace = Workspace::load(tree::root()).unwrap();
+        let of = |name: &str| choices(workspace.package(name).unwrap());
+        let none = "--no-default-features";
+        // Its default is `std`, which is all it has.
+        assert_eq!(of("rast-primitive"), [vec![], vec![none]]);
+        // Of its features, `async` turns on the other one.
+        assert_eq!(
+            of("rast-queue"),
+            [vec![], vec![none], vec!["--all-features"]]
+        );
+        let facade = of("rast");
+        assert!(
+            facade.contains(&vec![none, "--features", "hardened"]),
+            "{facade:?}"
+        );
+    }
 }

@@ -15,6 +15,7 @@
 //! own.
 
 use core::cell::Cell;
+use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::marks::{self, Mark, PLACE};
@@ -47,7 +48,18 @@ const NEVER: u16 = MANY - 1;
 /// The index of no unit.
 const NOWHERE: usize = usize::MAX;
 
-static TABLE: [AtomicU16; UNITS] = [const { AtomicU16::new(NONE) }; UNITS];
+/// All [`NONE`].
+///
+/// `MaybeUninit`, because the compiler would look at each entry of a plain array: that takes eight
+/// seconds of each build.
+static TABLE: MaybeUninit<[AtomicU16; UNITS]> = MaybeUninit::zeroed();
+const _: () = assert!(NONE == 0);
+
+#[inline(always)]
+fn table() -> &'static [AtomicU16; UNITS] {
+    // SAFETY: the table is initialised: zero is a value of an atomic integer.
+    unsafe { TABLE.assume_init_ref() }
+}
 
 /// The number of the next heap.
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST as usize);
@@ -322,7 +334,7 @@ fn unit_of(address: usize) -> usize {
 
 /// Enters or removes a segment; returns `false` if the table does not cover the address.
 pub(crate) fn note(address: usize, unit: u16) -> bool {
-    let Some(place) = TABLE.get(address / SEGMENT) else {
+    let Some(place) = table().get(address / SEGMENT) else {
         return false;
     };
     // Relaxed: whatever publishes a block of the segment to a thread also publishes this. [AH1]
@@ -336,7 +348,7 @@ pub(crate) fn note(address: usize, unit: u16) -> bool {
 /// block may start.
 #[inline(always)]
 pub(crate) fn at(address: usize) -> u16 {
-    match TABLE.get(unit_of(address)) {
+    match table().get(unit_of(address)) {
         // Relaxed: as for [AH1]; for an address without a block any value will do. [AH2]
         Some(place) => place.load(Ordering::Relaxed),
         None => NONE,

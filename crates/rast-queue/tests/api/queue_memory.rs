@@ -1,5 +1,5 @@
 //! How much memory `Queue` keeps, with its words at each position in segments of each size.
-//! `tests/memory.rs` does this with many operations.
+//! `tests/it/memory.rs` does this with many operations.
 
 use crate::support::Counting;
 use rast_queue::{Closed, Queue, TryPushError};

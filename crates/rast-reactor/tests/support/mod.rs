@@ -12,6 +12,9 @@ use rast_reactor::executor::{block_on, yield_now};
 use rast_reactor::registry::{Changes, Children, Id, Resource, Resources, change};
 use rast_reactor::{Builder, Pool, Reactors};
 
+#[cfg(feature = "io")]
+pub(crate) mod io;
+
 /// Long enough for any machine; a test that waits for it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 

@@ -1,7 +1,7 @@
 //! Starts an example as a process and reads what it prints.
 //!
 //! `cargo test` builds examples beside the test programs. Where only one test program is asked for
-//! (`--test kv_server`) it does not; a missing example is built here then, and one that is there is
+//! (`--test kv`) it does not; a missing example is built here then, and one that is there is
 //! taken as it is.
 // Each test program uses a part of this.
 #![allow(dead_code)]

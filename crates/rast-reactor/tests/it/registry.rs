@@ -1,20 +1,18 @@
 //! The registry: owners, commits, transactions, keys, lists, refusals.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
+use crate::support::{Live, Value, builder, on, reactors, turn};
 use rast_reactor::executor::yield_now;
 use rast_reactor::registry::{
     Changes, Children, Id, NotCommitted, Refusal, Resource, Resources, change, read,
 };
 use rast_reactor::{BuildError, Reactors, reactor_task};
-use support::{Live, Value, builder, on, reactors, turn};
 
 fn insert(changes: &mut Changes, key: u64, value: Value) -> Id<Value> {
     changes
@@ -99,7 +97,7 @@ fn the_owner_alone_changes_its_types() {
         assert_eq!(found, [1]);
     });
     // One that owns nothing commits nothing.
-    let (reactors, _) = support::reactors(2, |own| own.own::<Value>(0));
+    let (reactors, _) = crate::support::reactors(2, |own| own.own::<Value>(0));
     on(&reactors, 1, || async { change().commit().unwrap().await });
 }
 
@@ -392,7 +390,7 @@ fn a_key_names_one_resource() {
 
 /// How many values are left after a stop.
 fn left(reactors: Reactors, live: &Live) -> usize {
-    assert!(reactors.stop(support::LONG).is_clean());
+    assert!(reactors.stop(crate::support::LONG).is_clean());
     live.count()
 }
 

@@ -3,7 +3,7 @@
 use rast_reactor::io::OpenOptions;
 use rast_reactor::spawn_local;
 
-use crate::{builder, data, on_both, tcp_pair};
+use super::{builder, data, on_both, tcp_pair};
 
 #[test]
 fn files_are_read_beyond_four_gibibytes() {

@@ -5,14 +5,7 @@
 //! `docs/verification.md` describes what this finds and what it does not find.
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
-#[path = "support/history/mod.rs"]
-mod history;
-
-#[path = "linearizable/broken.rs"]
 mod broken;
-#[path = "linearizable/checkers.rs"]
 mod checkers;
-#[path = "linearizable/list.rs"]
 mod list;
-#[path = "linearizable/queue.rs"]
 mod queue;

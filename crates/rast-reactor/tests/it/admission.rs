@@ -1,10 +1,6 @@
 //! Listeners of several reactors at one address, with admission by active requests.
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
-mod support;
-#[path = "support/waker.rs"]
-mod waker;
-
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
+use crate::support::{LONG, builder, on};
+use crate::waker;
 use rast_reactor::executor::{LocalExecutor, yield_now};
 use rast_reactor::io::{Active, Backend, GroupListener, ListenerGroup, Requests, Watermarks};
 use rast_reactor::{BuildError, Reactors, Spawned, spawn_local};
-use support::{LONG, builder, on};
 
 const MARKS: Watermarks = Watermarks { low: 2, high: 3 };
 

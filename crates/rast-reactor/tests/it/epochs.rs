@@ -2,8 +2,6 @@
 //! faults of FASTER's epochs.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -13,13 +11,13 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{LONG, Live, Value, block, builder, on, own, put, reactors, turn, update};
 use rast_reactor::executor::{block_on, yield_now};
 use rast_reactor::registry::{
     Id, NotCommitted, Read, Resources, change, defer, read, retired, room,
 };
 use rast_reactor::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_reactor::{current, reactor_task, spawn_local, try_reactor_task};
-use support::{LONG, Live, Value, block, builder, on, own, put, reactors, turn, update};
 
 /// Waits until so many values are left.
 async fn until(live: &Live, count: usize) {

@@ -1,9 +1,6 @@
 //! Gate, limiter and breaker: order, bounds, drops, clocks.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-#[path = "support/waker.rs"]
-mod waker;
-
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -13,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::waker;
 use proptest::prelude::*;
 use rast_reactor::executor::{Deterministic, LocalExecutor, now, spawn_local, yield_now};
 use rast_reactor::timers::{Clock, Instant, ManualClock, Nanos};

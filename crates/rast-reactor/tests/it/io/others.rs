@@ -8,7 +8,7 @@ use rast_reactor::io::{Faults, OpenOptions, TcpListener};
 #[cfg(unix)]
 use rast_reactor::io::{UnixListener, UnixStream};
 
-use crate::{builder, data, on_both, poll_once};
+use super::{builder, data, on_both, poll_once};
 
 #[cfg(unix)]
 #[test]

@@ -9,7 +9,7 @@ use rast_reactor::executor::{block_on, timeout, yield_now};
 use rast_reactor::io::{Backend, Chunk, Faults, TcpListener, TcpStream};
 use rast_reactor::{BuildError, spawn_local};
 
-use crate::{
+use super::{
     build, builder, data, echo, echo_chunks, echoes, on_both, poll_once, run_on, tcp_pair,
 };
 

@@ -1,17 +1,7 @@
 //! `kv` as a process: the two versions of the protocol, what clients ask when they
 //! connect, and bytes that are no commands.
-#![cfg(all(
-    feature = "alloc",
-    feature = "queue",
-    feature = "timers",
-    feature = "sharder",
-    feature = "msgpass",
-    not(rast_loom)
-))]
 
-mod kv_support;
-
-use kv_support::{Kv, until};
+use crate::kv_support::{Kv, until};
 use std::io::{Read, Write};
 
 /// The reply of HELLO to the connection with this number.

@@ -1,15 +1,13 @@
 //! Epochs after the end of a reactor: what destructors read, change and commit then.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
 use std::cell::RefCell;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
+use crate::support::{Value, on, own, put, reactors, update};
 use rast_reactor::registry::{Changes, Id, NoKey, NotCommitted, Resource, change, read};
-use support::{Value, on, own, put, reactors, update};
 
 thread_local! {
     /// Dropped at the end of its thread, when the reactor has ended.

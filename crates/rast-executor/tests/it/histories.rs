@@ -5,18 +5,11 @@
 //! Wrong executors and wrong histories are caught, or what passes says nothing.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-#[path = "support/history.rs"]
-mod history;
-#[path = "support/program.rs"]
-mod program;
-#[path = "support/subjects.rs"]
-mod subjects;
-
-use history::{Entry, Event, check};
-use program::{Size, Subject, run};
+use crate::history::{Entry, Event, check};
+use crate::program::{Size, Subject, run};
+use crate::subjects::{Fault, Plain, Tasks, Workers};
 use rast_executor::Runtime;
 use rast_executor::primitive::model::draw;
-use subjects::{Fault, Plain, Tasks, Workers};
 
 const SIZE: Size = Size {
     threads: 3,

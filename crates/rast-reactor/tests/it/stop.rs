@@ -1,8 +1,6 @@
 //! The end of reactors: long grace, many tasks, destructors that panic, slow polls that panic.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -15,7 +13,7 @@ use rast_reactor::{
     CallError, Policy, Pool, background_task, reactor_task, spawn_local, try_reactor_task,
 };
 
-use support::{LONG, builder};
+use crate::support::{LONG, builder};
 
 /// Counts its drops, each of which panics.
 struct Panics(Arc<AtomicUsize>);

@@ -1,19 +1,15 @@
 //! Reactors that spin: they serve all that the others do, and do not sleep.
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
-#[path = "support/io.rs"]
-mod io_support;
-mod support;
-
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use io_support::{build, echo_chunks};
+use crate::support::io::{build, echo_chunks};
+use crate::support::{LONG, Live, Value, builder, on, own, put, update};
 use rast_reactor::executor::sleep;
 use rast_reactor::io::{Backend, TcpListener};
 use rast_reactor::registry::read;
 use rast_reactor::{Lane, Policy, Reactors, background_task, reactor_task, spawn_local};
-use support::{LONG, Live, Value, builder, on, own, put, update};
 
 fn spinning(number: usize, backend: Backend) -> Option<Reactors> {
     let resources = own(rast_reactor::registry::Resources::new());

@@ -1,16 +1,14 @@
 //! Random commits and transactions on two reactors, each read compared with a plain map.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use crate::support::{LONG, Live, Value, on, reactors};
 use proptest::prelude::*;
 use rast_reactor::executor::yield_now;
 use rast_reactor::reactor_task;
 use rast_reactor::registry::{Changes, Id, NotCommitted, Read, Refusal, change, read};
-use support::{LONG, Live, Value, on, reactors};
 
 const KEYS: u64 = 6;
 

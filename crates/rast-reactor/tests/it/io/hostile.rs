@@ -12,8 +12,8 @@ use std::time::Duration;
 use rast_reactor::executor::yield_now;
 use rast_reactor::io::{Backend, TcpListener};
 
-use crate::drops::Counted;
-use crate::{build, builder, on_both, poll_once, run_on, tcp_pair};
+use super::drops::Counted;
+use super::{build, builder, on_both, poll_once, run_on, tcp_pair};
 
 /// A waker that does nothing; its references show what has it.
 struct Idle;

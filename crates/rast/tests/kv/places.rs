@@ -1,21 +1,11 @@
 //! `kv` as a process: how many connections it takes, and when one of them makes room
 //! for another.
-#![cfg(all(
-    unix,
-    feature = "alloc",
-    feature = "queue",
-    feature = "timers",
-    feature = "sharder",
-    feature = "msgpass",
-    not(rast_loom)
-))]
-
-mod kv_support;
+#![cfg(unix)]
 
 use std::net::TcpStream;
 use std::time::Duration;
 
-use kv_support::{GUARD, Kv, Raw};
+use crate::kv_support::{GUARD, Kv, Raw};
 use socket2::SockRef;
 
 fn served(raw: &mut Raw) {

@@ -5,12 +5,10 @@
 //! segments.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
+use crate::support::Counting;
 use rast_queue::Queue;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use support::Counting;
 
 /// So many of `full` as this build has time for.
 fn part_of(full: usize) -> usize {

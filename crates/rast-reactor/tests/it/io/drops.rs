@@ -16,7 +16,7 @@ use rast_reactor::executor::{block_on, yield_now};
 use rast_reactor::io::{Backend, Buffer, BufferMut, Faults, TcpListener};
 use rast_reactor::{Policy, background_task, spawn_local};
 
-use crate::{build, builder, data, echoes, on_both, poll_once, tcp_pair};
+use super::{build, builder, data, echoes, on_both, poll_once, tcp_pair};
 
 #[test]
 fn a_read_that_is_dropped_loses_no_bytes() {

@@ -2,8 +2,6 @@
 //! reactor that stops, operations in flight.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
-mod support;
-
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +17,7 @@ use rast_reactor::{
     CallError, Deadlock, Lock, LockScope, reactor_task, spawn_local, try_reactor_task,
 };
 
-use support::{block, builder, on, turn};
+use crate::support::{block, builder, on, turn};
 
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -216,5 +214,5 @@ fn reads_that_are_dropped_in_flight_return_their_buffers() {
             }
         }
     });
-    assert!(reactors.stop(support::LONG).is_clean());
+    assert!(reactors.stop(crate::support::LONG).is_clean());
 }

@@ -8,8 +8,6 @@ mod echoes;
 mod hostile;
 mod large;
 mod others;
-#[path = "../support/io.rs"]
-mod support;
 
 use std::future::Future;
 use std::net::Shutdown;
@@ -20,7 +18,7 @@ use rast_reactor::executor::block_on;
 use rast_reactor::io::{Backend, TcpListener, TcpStream};
 use rast_reactor::{Builder, Pool, Reactors, spawn_local};
 
-use support::{build, echo_chunks, poll_once};
+use crate::support::io::{build, echo_chunks, poll_once};
 
 fn builder() -> Builder {
     let pool = Pool::builder().threads([1, 0, 1]);

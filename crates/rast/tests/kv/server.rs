@@ -1,16 +1,6 @@
 //! `kv` as a process: what its clients see, command by command.
-#![cfg(all(
-    feature = "alloc",
-    feature = "queue",
-    feature = "timers",
-    feature = "sharder",
-    feature = "msgpass",
-    not(rast_loom)
-))]
 
-mod kv_support;
-
-use kv_support::{Kv, command};
+use crate::kv_support::{Kv, command};
 use redis::{Commands, RedisResult, Value};
 
 #[test]
@@ -59,7 +49,7 @@ fn the_client_crate_is_served() -> RedisResult<()> {
     assert_eq!(con.ttl::<_, i64>("name")?, -1);
     assert_eq!(con.ttl::<_, i64>("nothing")?, -2);
     let () = con.pset_ex("short", "v", 1)?;
-    kv_support::until("the key expires", || {
+    crate::kv_support::until("the key expires", || {
         matches!(con.get::<_, Option<String>>("short"), Ok(None))
     });
 
@@ -106,7 +96,7 @@ fn expired_keys_leave_without_being_asked_for() {
         raw.send(format!("SET k{number} v PX 1\r\n").as_bytes());
         raw.expect("+OK\r\n");
     }
-    kv_support::until("all keys are gone", || {
+    crate::kv_support::until("all keys are gone", || {
         raw.send(b"DBSIZE\r\n");
         raw.line() == ":0"
     });
@@ -282,7 +272,7 @@ fn connections_past_the_limit_are_refused() {
         "-ERR max number of clients reached\r\n"
     );
     drop(three.pop());
-    kv_support::until("there is room again", || {
+    crate::kv_support::until("there is room again", || {
         let mut raw = kv.connect();
         std::io::Write::write_all(&mut raw.stream, b"PING\r\n").is_ok() && {
             let mut start = [0; 5];
