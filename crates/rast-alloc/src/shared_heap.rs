@@ -14,8 +14,9 @@
 //! 3. A block returns to the stripe that its segment, or the header of its mapping, names as owner.
 //!    If another thread holds that stripe, the block is sent as a message, which the holder handles
 //!    before it releases the stripe.
-//! 4. A message is the block itself. Bit 0 of a link is set if it leads to the header of a large
-//!    block.
+//! 4. A message is the freed block, or the header of a freed large block. Messages are a list: the
+//!    first word of each is the link to the next one. Bit 0 of a link is set if it leads to the
+//!    header of a large block.
 
 use core::fmt;
 use core::ptr::{self, NonNull};

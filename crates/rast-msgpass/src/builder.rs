@@ -551,8 +551,9 @@ impl<G: Graph> Builder<G> {
 
     /// Starts the graph on threads of its own.
     ///
-    /// Allocates every ring: from here on messages allocate nothing, except
-    /// through unbounded edges and ingress.
+    /// Allocates every ring and inbox. From here on a message allocates only at a door (any edge
+    /// from ingress), on an unbounded edge, and on an edge with `drop_oldest`, `latest` or `bytes`:
+    /// there the first message of each pair of instances allocates the pair's slots.
     ///
     /// # Errors
     ///

@@ -5,9 +5,9 @@
 //! sharder passes a processor on with release and acquire). So an addition is a load and a store on
 //! its own cache line, not a read-modify-write.
 //!
-//! Quiescence (after Mattern's counters): `received` is read of every processor before `sent` is
-//! read of any. Equal sums then mean that at some moment between the two readings everything sent
-//! had been handled:
+//! Quiescence (after Mattern's counters): a reader first reads `received` of all processors, then
+//! `sent` of all. Equal sums mean that at some moment between the two passes every message that was
+//! sent had been handled:
 //!
 //! ```text
 //!   received as read  <=  received at that moment
@@ -25,24 +25,35 @@ pub use crate::primitive::Counter;
 /// Number of counts in one padded entry.
 const PER_PLACE: usize = size_of::<CachePadded<u64>>() / size_of::<u64>();
 
-/// Some counts of one writer, on cache lines of their own.
+/// Number of counts that are stored in place.
+const FEW: usize = 2;
+
+/// Some counts of one writer.
 ///
-/// In a plain boxed slice they would share lines with those of other processors, and each message
-/// of one would take the line from the other.
+/// A few are stored in place, where the owner keeps them from the lines of other writers. More are
+/// on cache lines of their own: in a plain boxed slice they would share lines with those of other
+/// processors, and each message of one would take the line from the other.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    places: Box<[CachePadded<[Counter; PER_PLACE]>]>,
+    places: Places,
     len: usize,
+}
+
+#[derive(Debug)]
+enum Places {
+    Few([Counter; FEW]),
+    Many(Box<[CachePadded<[Counter; PER_PLACE]>]>),
 }
 
 impl Counters {
     /// Makes so many counts of zero.
     pub(crate) fn new(len: usize) -> Self {
         let place = |_| CachePadded::new(core::array::from_fn(|_| Counter::new()));
-        Self {
-            places: (0..len.div_ceil(PER_PLACE)).map(place).collect(),
-            len,
-        }
+        let places = match len {
+            ..=FEW => Places::Few(core::array::from_fn(|_| Counter::new())),
+            _ => Places::Many((0..len.div_ceil(PER_PLACE)).map(place).collect()),
+        };
+        Self { places, len }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Counter> {
@@ -55,7 +66,10 @@ impl Index<usize> for Counters {
 
     #[inline]
     fn index(&self, index: usize) -> &Counter {
-        &self.places[index / PER_PLACE][index % PER_PLACE]
+        match &self.places {
+            Places::Few(counts) => &counts[index],
+            Places::Many(places) => &places[index / PER_PLACE][index % PER_PLACE],
+        }
     }
 }
 
@@ -69,8 +83,9 @@ mod tests {
             let line = |counter| core::ptr::from_ref::<Counter>(counter).addr() / 128;
             counters.iter().map(line).collect()
         };
-        for len in [0, 1, PER_PLACE, PER_PLACE + 1] {
-            let (one, other) = (Counters::new(len), Counters::new(len));
+        for len in [0, FEW, FEW + 1, PER_PLACE, PER_PLACE + 1] {
+            let new = || Box::new(CachePadded::new(Counters::new(len)));
+            let (one, other) = (new(), new());
             assert_eq!(one.iter().count(), len);
             let (one, other) = (lines(&one), lines(&other));
             assert!(one.iter().all(|line| !other.contains(line)));

@@ -6,13 +6,76 @@
 //! entry): an entry that meets another sender decreases by one, and at zero passes to that sender.
 //! So even traffic of a thousand senders results in counts near zero; a balancer could not use it
 //! anyway.
+//!
+//! The time of turns is an estimate (see [`StartFinishTimer`]). With many instances the turns of
+//! one are far apart, and if each read the clock, a message would cost a fifth more. So the more
+//! instances a graph has, the fewer of its turns an instance measures.
 
 use crate::clock::GraphClock;
 use crate::sharder::{LoadReport, ShardId};
-use crate::timers::{Nanos, StartFinishTimer, TimerConfig};
+use crate::timers::{Guard, Instant, Nanos, StartFinishTimer, Tick, TimerConfig};
 
 /// Number of senders that are counted per inbox.
 const PLACES: usize = 16;
+
+/// Time between two measured turns of an instance, in a graph of up to [`INSTANCES`].
+const PERIOD: Nanos = Nanos::from_millis(1);
+
+/// Number of instances up to which each measures a turn per [`PERIOD`]. In a larger graph the
+/// period is longer in proportion, so as many turns are measured as before.
+const INSTANCES: usize = 64;
+
+/// Maximum period, in [`PERIOD`]s: several turns of an instance are measured in a window of the
+/// default length, 100 ms.
+const PERIODS: usize = 16;
+
+/// Number of lower bits of the tick that timers of turns leave out: 2^22 ns are 4 ms.
+const BITS: u32 = 22;
+
+/// A worker's tick without its lower bits.
+///
+/// A timer reads the clock in each turn that finds another word than the turn before. The tick
+/// changes every 10 µs, about as long as a pass over 64 ready instances takes. With the whole word
+/// most turns of each would read the clock. The number of bits is a constant, because each turn
+/// shifts twice.
+struct Coarse<'a>(&'a Tick);
+
+impl Guard for Coarse<'_> {
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.0.load() >> BITS
+    }
+
+    #[inline]
+    fn vouches(&self, word: u64, now: Instant) -> bool {
+        word << BITS <= now.as_nanos()
+    }
+}
+
+/// Measures the turns of an instance.
+#[derive(Debug)]
+pub(crate) struct TurnTimer(StartFinishTimer<GraphClock>);
+
+impl TurnTimer {
+    /// Makes a timer for one of so many instances.
+    fn new(clock: GraphClock, instances: usize) -> Self {
+        let periods = (instances / INSTANCES).clamp(1, PERIODS);
+        let config = TimerConfig::new().period(PERIOD.saturating_mul(periods as u64));
+        Self(StartFinishTimer::new(clock, config))
+    }
+
+    /// Starts a turn.
+    #[inline]
+    pub(crate) fn start(&mut self, tick: &Tick) {
+        self.0.start(&Coarse(tick));
+    }
+
+    /// Finishes a turn; returns its duration if it was measured.
+    #[inline]
+    pub(crate) fn finish(&mut self, tick: &Tick) -> Option<Nanos> {
+        self.0.finish(&Coarse(tick))
+    }
+}
 
 /// The senders into an input of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -71,21 +134,22 @@ impl Input {
 /// The figures of one instance.
 #[derive(Debug)]
 pub(crate) struct Load {
-    pub(crate) timer: StartFinishTimer<GraphClock>,
+    pub(crate) timer: TurnTimer,
     pub(crate) inputs: Box<[Input]>,
     /// The busy time of earlier windows.
     earlier: Nanos,
 }
 
 impl Load {
-    pub(crate) fn new(routes: &[Route], clock: GraphClock) -> Self {
+    /// Makes the figures of one of so many instances.
+    pub(crate) fn new(routes: &[Route], clock: GraphClock, instances: usize) -> Self {
         let input = |route: &Route| match route {
             Route::Outside => Input::Outside,
             Route::One(_) => Input::One(0),
             Route::Many(_) => Input::Many(Box::new([Entry::default(); PLACES])),
         };
         Self {
-            timer: StartFinishTimer::new(clock, TimerConfig::new()),
+            timer: TurnTimer::new(clock, instances),
             inputs: routes.iter().map(input).collect(),
             earlier: Nanos::ZERO,
         }
@@ -93,7 +157,7 @@ impl Load {
 
     pub(crate) fn restart(&mut self) {
         self.earlier = self.busy_in_all();
-        self.timer.reset();
+        self.timer.0.reset();
         for input in &mut self.inputs {
             match input {
                 Input::Outside => {}
@@ -104,13 +168,13 @@ impl Load {
     }
 
     pub(crate) fn busy(&self) -> Nanos {
-        self.timer.sum()
+        self.timer.0.sum()
     }
 
     /// The busy time of all windows.
     #[inline]
     pub(crate) fn busy_in_all(&self) -> Nanos {
-        self.earlier.saturating_add(self.timer.sum())
+        self.earlier.saturating_add(self.timer.0.sum())
     }
 
     /// Reports the senders.
@@ -133,12 +197,14 @@ impl Load {
 #[cfg(all(test, not(rast_loom)))]
 mod tests {
     use super::*;
-    use crate::timers::ManualClock;
+    use crate::primitive::sync::Arc;
+    use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+    use crate::timers::{Clock, ManualClock};
 
     #[test]
     fn a_heavy_sender_is_found_among_many() {
         let clock = GraphClock::new(ManualClock::new());
-        let mut load = Load::new(&[Route::Many(ShardId::from_index(0))], clock);
+        let mut load = Load::new(&[Route::Many(ShardId::from_index(0))], clock, 1);
         for round in 0..1000 {
             load.inputs[0].add_from(round % 999);
             load.inputs[0].add_from(5);
@@ -149,5 +215,59 @@ mod tests {
         let most = entries.iter().max_by_key(|entry| entry.messages);
         assert!(most.is_some_and(|entry| entry.sender == 5 && entry.messages > 900));
         assert!(entries.iter().filter(|entry| entry.messages > 20).count() == 1);
+    }
+
+    /// A clock that counts its readings.
+    #[derive(Clone)]
+    struct Counted(ManualClock, Arc<AtomicU64>);
+
+    impl Clock for Counted {
+        fn now(&self) -> Instant {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.now()
+        }
+    }
+
+    /// Has instances of one worker run for 200 ms, each turn 400 ns; returns how many turns there
+    /// are per reading of the clock, and asserts that each busy time is right.
+    fn turns_per_reading(instances: usize) -> u64 {
+        const TURN: Nanos = Nanos::from_nanos(400);
+        let (clock, readings) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+        let counted = GraphClock::new(Counted(clock.clone(), Arc::clone(&readings)));
+        let mut loads: Vec<_> = (0..instances)
+            .map(|_| Load::new(&[], counted.clone(), instances))
+            .collect();
+        let tick = Tick::new();
+        let turns: u64 = 500_000;
+        for turn in 0..turns {
+            // Published every 10 µs.
+            if turn.is_multiple_of(25) {
+                tick.publish(clock.now());
+            }
+            let at = turn as usize % instances;
+            loads[at].timer.start(&tick);
+            clock.advance(TURN);
+            loads[at].timer.finish(&tick);
+        }
+        for load in &loads {
+            let (busy, each) = (load.busy().as_nanos(), turns / instances as u64);
+            let apart = busy.abs_diff(each * TURN.as_nanos());
+            assert!(apart <= TURN.as_nanos(), "{busy} ns in {each} turns");
+        }
+        turns / readings.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn turns_of_many_instances_rarely_read_the_clock() {
+        // A measured turn takes two readings, and there is one per 4 ms. The turns of one of 64
+        // instances are 26 µs apart, and a batch has 29 of them on average: 2 / 29 + 26 / 4,194
+        // readings per turn. With 1,000 instances they are 400 µs apart, and 28 are a batch.
+        for (instances, least) in [(1, 100), (64, 12), (256, 8), (1_000, 5)] {
+            let turns = turns_per_reading(instances);
+            assert!(
+                turns >= least,
+                "{instances} instances: {turns} turns per reading"
+            );
+        }
     }
 }

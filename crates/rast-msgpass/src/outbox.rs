@@ -1,14 +1,16 @@
 //! Sending to one inbox per receiver, which all senders of an edge share.
 //!
 //! ```text
-//!   chains    [ target 5: 0, 3 | target 9: 1 | - | target 2: 2 | ... ]   by the target's low bits
-//!                        │  │
-//!   entries   [ m0 ] [ m1 ] [ m2 ] [ m3 ]      messages in the order of sending
+//!   places    [ 5: 0 | 9: 1 | - | 2: 2 | ... ]       by the target's low bits: the first entry
+//!                  │
+//!   entries   [ m0 ──────────────► m3 ]              a chain: the messages of one target
+//!             [ m1 ] [ m2 ]
 //! ```
 //!
 //! A sender has no memory per receiver. Its messages are kept in entries, chained by target. One
 //! exchange pushes a chain to its inbox: when the chunk ends, when there are many entries, or when
-//! two targets meet in one place of the table.
+//! two targets meet in one place of the table. What a chain needs is in its first entry, and the
+//! table has a byte per place, so a message touches one line of the table and one entry.
 //!
 //! Messages that an inbox has no room for stay here, in order, and the sender of a bounded edge
 //! does not run until all are pushed. So every accepted message gets room, and no step checks all
@@ -21,30 +23,29 @@ use crate::queue::Full;
 use crate::queue::mpsc::bounded::Producer;
 use crate::sampling::{Draw, MARKED, Marks, UNMEASURED};
 
-const CHAINS: usize = 64;
-const NONE: u32 = u32::MAX;
+const PLACES: usize = 64;
 
 /// Messages that are kept at most before they go to the inboxes.
 const ENTRIES: usize = 64;
 
+const _: () = assert!(ENTRIES <= u8::MAX as usize, "an entry's index is a byte");
+
 struct Entry<T> {
     message: Option<T>,
-    /// The next entry of the chain.
-    next: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Chain {
+    /// The target of the chain.
     target: u32,
-    first: u32,
-    last: u32,
-    len: u32,
+    /// The next entry of the chain.
+    next: u8,
+    /// In the first entry of a chain: its last entry, and its number of messages.
+    last: u8,
+    len: u8,
 }
 
 /// The messages of a chain, taken out of their entries.
 struct Messages<'a, T> {
     entries: &'a mut [Entry<T>],
-    chain: &'a mut Chain,
+    first: u8,
+    left: u8,
 }
 
 impl<T> Iterator for Messages<'_, T> {
@@ -52,15 +53,15 @@ impl<T> Iterator for Messages<'_, T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        let entry = self.entries.get_mut(self.chain.first as usize)?;
-        self.chain.first = entry.next;
-        self.chain.len -= 1;
+        self.left = self.left.checked_sub(1)?;
+        let entry = &mut self.entries[self.first as usize];
+        self.first = entry.next;
         entry.message.take()
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.chain.len as usize, Some(self.chain.len as usize))
+        (self.left as usize, Some(self.left as usize))
     }
 }
 
@@ -93,8 +94,9 @@ pub(crate) struct Outbox<T> {
     /// The sender's number, which goes with each message.
     tag: u32,
     entries: Vec<Entry<T>>,
-    chains: Box<[Chain; CHAINS]>,
-    /// A bit per chain that holds something.
+    /// The first entry of each chain, by place.
+    places: [u8; PLACES],
+    /// A bit per place that has a chain.
     used: u64,
     /// Sent while a chain found no room: goes behind the chains.
     late: VecDeque<Late<T>>,
@@ -115,22 +117,16 @@ impl<T> Outbox<T> {
     ) -> Self {
         assert!(tag < MARKED as usize, "an edge has fewer senders");
         let sampled = if measured.is_some() { SAMPLED } else { 0 };
-        let none = Chain {
-            target: NONE,
-            first: NONE,
-            last: NONE,
-            len: 0,
-        };
         Self {
             inboxes,
             tag: tag as u32,
-            entries: Vec::with_capacity(ENTRIES),
-            chains: Box::new([none; CHAINS]),
+            entries: Vec::new(),
+            places: [0; PLACES],
             used: 0,
             late: VecDeque::new(),
             state: sampled | if any { ANY } else { 0 },
             cursor: 0,
-            written: Vec::with_capacity(CHAINS),
+            written: Vec::new(),
             measured: measured.map(Box::new),
         }
     }
@@ -159,8 +155,8 @@ impl<T> Outbox<T> {
     /// Puts a message at the end of the chain of its target.
     #[inline(always)]
     fn chain(&mut self, target: u32, message: T) {
-        let place = target as usize % CHAINS;
-        if self.used >> place & 1 != 0 && self.chains[place].target != target {
+        let place = target as usize % PLACES;
+        if self.used >> place & 1 != 0 && self.first(place).target != target {
             self.send(place);
             if self.is_stuck() {
                 self.late.push_back(Late {
@@ -171,28 +167,32 @@ impl<T> Outbox<T> {
                 return;
             }
         }
-        let at = self.entries.len() as u32;
-        self.entries.push(Entry {
-            message: Some(message),
-            next: NONE,
-        });
-        let chain = &mut self.chains[place];
+        let at = self.entries.len() as u8;
         if self.used >> place & 1 != 0 {
-            self.entries[chain.last as usize].next = at;
-            chain.last = at;
-            chain.len += 1;
+            let first = &mut self.entries[self.places[place] as usize];
+            let last = core::mem::replace(&mut first.last, at);
+            first.len += 1;
+            self.entries[last as usize].next = at;
         } else {
             self.used |= 1 << place;
-            *chain = Chain {
-                target,
-                first: at,
-                last: at,
-                len: 1,
-            };
+            self.places[place] = at;
         }
+        self.entries.push(Entry {
+            message: Some(message),
+            target,
+            next: 0,
+            last: at,
+            len: 1,
+        });
         if self.entries.len() >= ENTRIES {
             self.send_all();
         }
+    }
+
+    /// Returns the first entry of the chain in a place.
+    #[inline]
+    fn first(&self, place: usize) -> &Entry<T> {
+        &self.entries[self.places[place] as usize]
     }
 
     /// Keeps a message behind those that found no room, gives it to an inbox with room, or gives a
@@ -258,21 +258,35 @@ impl<T> Outbox<T> {
 
     /// Moves a chain into its inbox, as far as there is room.
     fn send(&mut self, place: usize) {
-        let chain = &mut self.chains[place];
-        let target = chain.target;
+        let &Entry {
+            target, last, len, ..
+        } = self.first(place);
         let mut messages = Messages {
             entries: &mut self.entries,
-            chain,
+            first: self.places[place],
+            left: len,
         };
         let inbox = &self.inboxes[target as usize];
         if inbox.push_batch(self.tag, &mut messages) > 0 {
             self.written.push(target);
         }
-        if chain.len == 0 {
-            self.used &= !(1 << place);
-        } else {
+        let Messages { first, left, .. } = messages;
+        self.cut(place, first, last, left);
+        if left > 0 {
             self.state |= STUCK;
         }
+    }
+
+    /// Records what is left of the chain in a place.
+    #[inline]
+    fn cut(&mut self, place: usize, first: u8, last: u8, len: u8) {
+        if len == 0 {
+            self.used &= !(1 << place);
+            return;
+        }
+        self.places[place] = first;
+        let entry = &mut self.entries[first as usize];
+        (entry.last, entry.len) = (last, len);
     }
 
     fn send_all(&mut self) {
@@ -364,7 +378,7 @@ impl<T> Outbox<T> {
             return self.late.front().map(|late| late.target as usize);
         }
         let place = self.used.trailing_zeros() as usize;
-        Some(self.chains[place].target as usize)
+        Some(self.first(place).target as usize)
     }
 
     /// Sends at once if there is room, behind what was sent before.
@@ -396,17 +410,84 @@ impl<T> Outbox<T> {
         // One by one: a panic of `lost` loses that message and no other.
         while self.used != 0 {
             let place = self.used.trailing_zeros() as usize;
+            let &Entry { last, len, .. } = self.first(place);
             let mut messages = Messages {
                 entries: &mut self.entries,
-                chain: &mut self.chains[place],
+                first: self.places[place],
+                left: len,
             };
-            match messages.next() {
-                Some(message) => lost(message),
-                None => self.used &= self.used - 1,
-            }
+            let message = messages.next();
+            let Messages { first, left, .. } = messages;
+            self.cut(place, first, last, left);
+            message.into_iter().for_each(&mut lost);
         }
         while let Some(late) = self.late.pop_front() {
             lost(late.message);
         }
+    }
+}
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use super::*;
+    use crate::queue::mpsc::bounded;
+
+    type Inboxes = Vec<bounded::Consumer<u32>>;
+
+    fn outbox(inboxes: usize, capacity: usize) -> (Outbox<u32>, Inboxes) {
+        let (producers, consumers): (Vec<_>, Vec<_>) =
+            (0..inboxes).map(|_| bounded::queue(capacity)).unzip();
+        let producers = Arc::new(producers.into_boxed_slice());
+        (Outbox::new(producers, 7, false, None), consumers)
+    }
+
+    fn taken(inbox: &mut bounded::Consumer<u32>) -> Vec<u32> {
+        let taken = core::iter::from_fn(|| inbox.take().map(|(_, message)| message)).collect();
+        inbox.release();
+        taken
+    }
+
+    #[test]
+    fn targets_that_share_a_place_keep_their_order() {
+        let (mut outbox, mut inboxes) = outbox(2 * PLACES, 256);
+        let targets = [3, 5, PLACES + 3, 3, 5, PLACES + 3, 3];
+        (0..70).for_each(|at| outbox.put(targets[at % targets.len()], at as u32));
+        let mut announced = Vec::new();
+        outbox.flush(|target| announced.push(target));
+        for target in [3, 5, PLACES + 3] {
+            let sent = (0..70).filter(|at| targets[at % targets.len()] == target);
+            let sent: Vec<u32> = sent.map(|at| at as u32).collect();
+            assert!(announced.contains(&target));
+            assert_eq!(taken(&mut inboxes[target]), sent);
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_goes_later_and_in_order() {
+        let (mut outbox, mut inboxes) = outbox(2, 4);
+        (0..10).for_each(|message| outbox.put(message as usize % 2, message));
+        outbox.flush(|_| {});
+        assert!(outbox.is_stuck() && outbox.first_stuck() == Some(0));
+        outbox.put(1, 11);
+        assert_eq!(taken(&mut inboxes[0]), [0, 2, 4, 6]);
+        outbox.look();
+        // The other inbox is still full.
+        assert!(outbox.is_stuck() && outbox.first_stuck() == Some(1));
+        assert_eq!(taken(&mut inboxes[1]), [1, 3, 5, 7]);
+        outbox.look();
+        outbox.flush(|_| {});
+        assert!(!outbox.is_stuck());
+        assert_eq!(taken(&mut inboxes[0]), [8]);
+        assert_eq!(taken(&mut inboxes[1]), [9, 11]);
+    }
+
+    #[test]
+    fn what_is_kept_is_given_up_once() {
+        let (mut outbox, _inboxes) = outbox(3, 4);
+        (0..9).for_each(|message| outbox.put(message as usize % 3, message));
+        let mut lost = Vec::new();
+        outbox.abandon(|message| lost.push(message));
+        lost.sort_unstable();
+        assert_eq!(lost, (0..9).collect::<Vec<_>>());
     }
 }

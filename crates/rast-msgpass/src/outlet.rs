@@ -9,21 +9,23 @@
 //! ```
 //!
 //! Rules:
-//! 1. On a bounded edge `send` counts against the burst of the invocation. An invocation starts
-//!    only while no outlet that it sends on gates, so each `send` within the burst finds room.
+//! 1. On a bounded edge `send` counts against the burst of the handler's call. A call starts only
+//!    while every outlet that the handler sends on has room for a burst (no outlet gates). So each
+//!    `send` within the burst finds room.
 //! 2. An outlet notes a target when it runs short of room or credit. So it knows whether it gates
 //!    without a check of all targets.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
 //!    has made room. If as many wait as the edge's ceiling, `send` gives its message up and stops
 //!    the graph.
-//! 4. A request is sent only within the credit of its reply edge. It reserves a slot there until
-//!    its answer or waiver has been taken out.
+//! 4. A request reserves a slot for its answer on the reply edge, until its answer or waiver has
+//!    been taken out. Handlers send requests only within the credit of the reply edge, except by
+//!    rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has; the answer has a
-//!    reserved slot. An inbox may release this slot some time after its message was taken out;
-//!    until then the answer waits at its sender.
-//! 6. The handler of an answer may send requests beyond the credit, up to twice the credit: the
-//!    number of slots for answers. If a target is near that limit, only its answers are handled, so
-//!    that each handler of an answer can send one request.
+//!    reserved slot. An inbox may publish only later that the place of an answer is free again.
+//!    Until then the answer that has reserved this slot next waits at its sender.
+//! 6. The handler of an answer may send requests beyond the credit. The number of slots for answers
+//!    is twice the credit. If a target has few free slots, only its answers are handled, so that
+//!    each handler of an answer can send one request.
 
 mod answers;
 mod faults;

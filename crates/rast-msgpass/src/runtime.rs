@@ -33,7 +33,8 @@ impl Controller for Runtime {
     }
 
     fn new_load(&self, shard: ShardId) -> Load {
-        Load::new(&self.routes[shard.index()], self.shared.clock.clone())
+        let (routes, clock) = (&self.routes[shard.index()], self.shared.clock.clone());
+        Load::new(routes, clock, self.routes.len())
     }
 
     fn restart_load(&self, _: ShardId, load: &mut Load) {

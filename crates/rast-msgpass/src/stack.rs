@@ -1,22 +1,57 @@
 //! A stack of numbers with a fixed capacity.
 //!
 //! A `Vec` may grow at each push, so a function that pushes must save registers for that call. Here
-//! a push is a comparison and a store.
+//! a push is a comparison and a store. A short stack is stored in place: a turn uses several, and
+//! each would be a cache line more.
 
 use core::ops::{Deref, DerefMut};
+
+/// Numbers that are stored in place.
+const FEW: usize = 4;
+
+#[derive(Debug)]
+enum Room {
+    Few([u32; FEW]),
+    Many(Box<[u32]>),
+}
+
+impl Deref for Room {
+    type Target = [u32];
+
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::Few(room) => room,
+            Self::Many(room) => room,
+        }
+    }
+}
+
+impl DerefMut for Room {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u32] {
+        match self {
+            Self::Few(room) => room,
+            Self::Many(room) => room,
+        }
+    }
+}
 
 /// A stack of numbers that does not grow.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    room: Box<[u32]>,
+    room: Room,
     len: usize,
 }
 
 impl Stack {
-    /// Makes an empty stack.
+    /// Makes an empty stack with room for `capacity` numbers, or a few more.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            room: vec![0; capacity].into(),
+            room: match capacity {
+                ..=FEW => Room::Few([0; FEW]),
+                _ => Room::Many(vec![0; capacity].into()),
+            },
             len: 0,
         }
     }

@@ -1,4 +1,4 @@
-//! Requests that are held by tokens, at their server.
+//! The requests of a server whose answers are deferred: each is held by a token.
 //!
 //! ```text
 //!   server's outlet of answers                        the server's state, or a message
@@ -8,11 +8,12 @@
 //!   Dropped  slots of tickets that were dropped ◄──┘   into `Dropped`, and the shard is woken
 //! ```
 //!
-//! A [`ReplyTo`](crate::ReplyTo) is a ticket with the types of its request.
+//! The token that a handler takes is a [`ReplyTo`](crate::ReplyTo): a [`Ticket`], which names a
+//! slot, and the types of the request.
 //!
 //! 1. A token owns one slot from the moment it is taken. Only the token, or its entry in `Dropped`,
-//!    frees the slot, so a slot needs no generation. A freed slot keeps the token's reference to
-//!    `Dropped` for the next token, so tokens count no references.
+//!    frees the slot, so a slot needs no generation. An answered token leaves its reference to
+//!    `Dropped` in the slot for the next token, so that neither changes the reference count.
 //! 2. Only the server accesses the slots. The lock of `Dropped` is acquired only when a token is
 //!    dropped, and by the check after a wake-up.
 //! 3. A retired server waives all its slots at once; their tokens are then void.

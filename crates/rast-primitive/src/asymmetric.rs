@@ -20,7 +20,8 @@
 
 use crate::sync::atomic::{Ordering, fence};
 
-/// The cheap half: between a store and a load of the frequent thread. No instruction on any system.
+/// The cheap fence, for the thread that often needs one: it calls this function between its store
+/// and its load. No instruction on any system.
 ///
 /// It has an effect only towards a thread whose call of [`barrier`] returned `true`.
 #[inline(always)]
@@ -34,11 +35,12 @@ pub fn order() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The expensive fence, between a store and a load of the rare thread. Returns `false` if the
-/// system has no such barrier or rejects it; then the caller knows nothing about the other thread.
+/// The expensive fence, for the thread that seldom needs one: it calls this function between its
+/// store and its load. Returns `false` if the system has no such barrier or rejects it; then the
+/// caller knows nothing about the other thread.
 ///
-/// Use it only where the rare thread can give up: after `false` it must act as if the other thread
-/// were busy.
+/// Use it only where the caller can give up: after `false` it must act as if the other thread were
+/// busy.
 ///
 /// Lock-free as far as the kernel is; a system call of some microseconds, more with many
 /// processors. The first call of a process registers the process, which takes the kernel 10 to 20

@@ -4,15 +4,16 @@
 //!
 //! 1. Check for a stop and for a new epoch; release and take shards.
 //! 2. Collect wake-ups, and run ready shards.
-//! 3. Promise or work on the decision if that is due. If nothing happened, wait.
+//! 3. If a new epoch is due, promise to update no load figure until it begins. The last worker to
+//!    promise leads, and does a part of the decision in each round. If nothing happened, wait.
 //!
 //! The order is that of `protocol/member.rs`. This file and those below it add user code
 //! (`turn.rs`), wake-ups and deadlines (`wakes.rs`), windows (`window.rs`), and waiting
 //! (`rest.rs`).
 //!
-//! A round has at most [`TURNS`] turns, and fewer if turns are long, so that it takes about
-//! [`ROUND`] or one turn. So the fixed cost of a round is small per turn, and its checks are at
-//! most that far apart.
+//! A round has at most [`TURNS`] turns. If turns are long it has fewer, so that a round takes about
+//! [`ROUND`], or one turn if that is longer. So many short turns share the fixed cost of a round,
+//! and the checks of 1 are made about every [`ROUND`], or after each long turn.
 
 mod rest;
 mod step;

@@ -237,6 +237,10 @@ impl<G: Graph> TestGraph<G> {
     }
 
     /// Makes up to `count` steps; returns how many.
+    ///
+    /// # Panics
+    ///
+    /// As [`step`](Self::step).
     pub fn steps(&mut self, count: usize) -> usize {
         (0..count).take_while(|_| self.step()).count()
     }
@@ -245,7 +249,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// After a million steps.
+    /// After a million steps, and as [`step`](Self::step).
     pub fn run_until_idle(&mut self) {
         self.driver.run_until_idle();
     }
@@ -254,7 +258,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// After a million steps.
+    /// After a million steps, and as [`step`](Self::step).
     pub fn run_until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) -> bool {
         let first = self.driver.steps;
         while !is_done(self) {
@@ -322,7 +326,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Panics
     ///
-    /// After a million steps.
+    /// After a million steps, and as [`step`](Self::step).
     pub fn send<P, M>(&mut self, mut message: M) -> Result<(), TrySendError<M>>
     where
         G: Single<P> + Node<Ingress>,

@@ -9,10 +9,12 @@
 //!
 //! 1. A shard that fits nowhere goes to the least loaded worker. The original forgets such a shard:
 //!    of three equal shards on two workers it loses one.
-//! 2. A tie is worth the number of messages × the penalty of a message between workers, not the
-//!    receiver's time, because a message within a worker saves only that penalty.
-//! 3. The current owners matter. A shard that stays is worth the charge of a move. Each finished
-//!    group (the shards taken for one worker) is assigned to an old owner by greatest overlap.
+//! 2. The strength of a tie is the number of messages × the penalty of a message between workers:
+//!    the time that is saved if both shards are on one worker. The original uses the time for which
+//!    the receiver handles the messages; that time is spent on either worker.
+//! 3. The current owners matter. In the choice above, a shard that would stay on its worker gets an
+//!    addition to the strength of its ties: the charge of its move. Each finished group (the shards
+//!    taken for one worker) is assigned to the old owner with which it has most shards in common.
 //!    Shards without load stay. The original assigns groups anew each time, and moves half of all
 //!    shards.
 //! 4. The result is adopted only if it is better by more than a margin, the

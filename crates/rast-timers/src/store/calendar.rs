@@ -31,7 +31,7 @@
 //! | `moved` | the values of `late` from `cursor` to this time have moved to the lists; equals `cursor`, unless the cursor has gone back |
 //! | `wake` | no step has work to do before this time |
 //!
-//! 1. A value at `at ≥ cursor` is in list s of level l, except by rules 3, 4 and 7: l is the
+//! 1. A value at `at ≥ cursor` is in list s of level l, except by rules 3, 4, 7 and 8: l is the
 //!    highest digit in which `at` and `cursor` differ, s that digit of `at`. Lower levels are
 //!    earlier, and so are lower lists of one level.
 //! 2. The cursor moves only to the start of the earliest list, or to a time before it; so rule 1
@@ -43,12 +43,14 @@
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
 //! 6. A slot is retired when its generations are used up.
-//! 7. The cursor goes back if a step's `now` is more than `BACK` before it. First the lists of all
-//!    levels below the highest digit in which the old and the new cursor differ are joined to one
-//!    list of this level. Then the values of `late` that are not before the cursor move to the
-//!    lists in order, one value per step. Until that is done no list is read, and `cursor <= moved
-//!    <= bar`. Meanwhile values from `moved` to `bar` are inserted in `late`, so that values with
-//!    the same deadline stay in order.
+//! 7. The cursor goes back to a step's `now` if that is more than `BACK` before it, or before it
+//!    while values of `late` still move as described here. Let l be the highest digit in which the
+//!    old and the new cursor differ. First all lists of the levels below l are joined to one list
+//!    of level l: the list of the old cursor's digit. Then the values of `late` that are not before
+//!    the cursor move to the lists in order, one value per step. Until that is done no list is
+//!    read, and `cursor <= moved <= bar`. Meanwhile values from `moved` to `bar` are inserted in
+//!    `late`, so that values with the same deadline stay in order.
+//! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;
 mod check;

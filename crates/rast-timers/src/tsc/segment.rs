@@ -185,16 +185,20 @@ impl Segment {
         }
     }
 
-    /// Returns the maximum that the clock may have shown by a segment of `full` counts, when the
-    /// counter shows `count` and the reference showed `shown` before. It ignores what the segment
-    /// may still show later.
+    /// Returns a bound: the clock has shown at most this time while this segment, of `full` counts,
+    /// was in use. `count` and `shown` are readings of the counter and of the reference.
     ///
-    /// While the counter is sound, the clock is ahead of the reference by at most the interval. If
-    /// the counter is not sound, the count limits what the clock has shown. If the count is still
-    /// in the segment and has not gone back, the clock has shown at most the time of that count. If
-    /// it is beyond the end, the clock may have shown the whole segment. The exception is a count
-    /// that is ahead of the reference by more than the segment's length: it has jumped over the
-    /// segment's end, and has not been in it since.
+    /// 1. If `count` is in the segment and its time is not before `shown`, the bound is the time of
+    ///    `count`, plus the anchor's error, because `count` may have been read slightly too early.
+    /// 2. If `count` is beyond the end, the bound is the time of the segment's end. There is one
+    ///    exception: if the expected time of `count` is ahead of `shown` by at least the time from
+    ///    the anchor's reading to the segment's end, the count has jumped over the end and has not
+    ///    been in the segment since.
+    /// 3. Otherwise, and in this exception, the counter is not the limit. While the counter was
+    ///    sound, the clock was ahead of the reference by at most its own deviation from the
+    ///    expected time plus the error of that time; the bound is `shown` plus this sum.
+    ///
+    /// The time of the segment's end bounds all three.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {
         let last = Self::shows(self.nanos, self.pace, full);
         let run = count.wrapping_sub(self.begin);

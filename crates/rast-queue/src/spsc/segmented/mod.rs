@@ -30,7 +30,7 @@
 //! | header `head` | consumer | producer | after items are moved out; for `len` alone |
 //! | header `spare` | consumer if it is null, producer if it is not | both | once per segment |
 //! | header `gone` | each half, once | both | as the last act of a half |
-//! | header `left` | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
+//! | header `left`: the consumer's place when it was dropped | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
 //! | segment `next` | producer | consumer | written before an item past the segment is published, read after that |
 //! | slot | producer, past the tail | consumer, before it | |
 //!
@@ -40,11 +40,11 @@
 //!    order.
 //! 2. A segment is in the chain, or it is the spare, or exactly one half has its address.
 //! 3. The producer links a segment only when it has an item to write, and the consumer leaves a
-//!    segment only for an item in the next one. So an idle queue has at most three segments: the
-//!    consumer's, the producer's and the spare.
-//! 4. A half counts an item before user code runs again. A batch updates its place and publishes at
-//!    the end of each segment and when it ends, even by a panic; `push_batch` also publishes the
-//!    first item of a new segment.
+//!    segment only for an item in the next one. So between two calls an empty queue has at most two
+//!    segments: the one that both halves use, and the spare.
+//! 4. A half adds each item to its own count before user code runs again. A batch stores its place
+//!    and publishes its count at the end of each segment and at the end of the batch, also if a
+//!    panic ends it. `push_batch` also publishes the first item of a new segment.
 //! 5. The half that is dropped second drops the queued items and frees everything.
 //!
 //! The argument for each rule, and what each ordering is for, is in
