@@ -58,21 +58,37 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
 /// What came of a batch. It fits two registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
-    /// Messages and waivers taken out.
-    pub(crate) taken: u32,
-    /// Those of them that were waivers. The others were handled, given up, or lost
-    /// to a panic.
-    pub(crate) waived: u32,
+    /// Messages and waivers taken out, in the lower half. In the upper half those of them that were
+    /// waivers: the others were handled, given up, or lost to a panic.
+    counts: u64,
     /// Nothing more was there: the sender of what comes wakes the instance when it
     /// has published it.
     pub(crate) is_empty: bool,
 }
 
 impl Delivered {
+    /// Counts a message or a waiver.
+    #[inline]
+    fn take(&mut self) {
+        self.counts += 1;
+    }
+
+    /// Counts the one that was taken last as a waiver.
+    #[inline]
+    fn waive(&mut self) {
+        self.counts += 1 << u32::BITS;
+    }
+
+    /// Returns the number of messages and waivers.
+    #[inline]
+    pub(crate) fn taken(self) -> u32 {
+        self.counts as u32
+    }
+
     /// Returns the number of messages.
     #[inline]
     pub(crate) fn handled(self) -> u64 {
-        u64::from(self.taken - self.waived)
+        u64::from(self.taken()) - (self.counts >> u32::BITS)
     }
 }
 
@@ -133,12 +149,11 @@ pub(crate) struct Ring<M> {
 }
 
 impl<M> Ring<M> {
-    /// Messages were taken. Returns whether their slots, and those that were held, were released
-    /// and the sender is to be woken.
+    /// A message was taken. Returns whether its slot, and those that were held, were released and
+    /// the sender is to be woken.
     #[inline]
-    fn has_taken(&mut self, messages: u32) -> bool {
-        self.pace.count(messages);
-        self.pace.is_due() && self.release()
+    fn has_taken(&mut self) -> bool {
+        self.pace.take() && self.release()
     }
 
     /// Returns the slots that are held, at the end of a batch, and whether the sender is to be
@@ -204,7 +219,7 @@ impl Place {
 
     /// As `wake_senders`, where one sender may wait: on this worker it needs no
     /// fence.
-    #[inline]
+    #[inline(never)]
     fn wake_sender(&self, sender: usize, cx: &mut WorkerCx<'_>) {
         let is_local = cx.is_local(ShardId::from_index(self.first + sender));
         self.look(!is_local, cx);
@@ -283,7 +298,7 @@ impl<M: Send + 'static> Intake<M> {
                 let ring = &mut rings[input];
                 let message = ring.ring.take()?;
                 core.sender = input;
-                if ring.has_taken(1) {
+                if ring.has_taken() {
                     place.wake_senders(cx);
                 }
                 Some(Some(message))
@@ -382,6 +397,7 @@ impl<M: Send + 'static> Intake<M> {
     /// A handler panicked: its message is lost, and no thread waits for the answer.
     #[cold]
     fn panicked(&mut self, payload: Box<dyn Any + Send>, core: &mut Core) {
+        self.end_timing(core);
         let edge = self.place.edge;
         let message = self.kept.take().map(|message| Box::new(message) as _);
         core.shared.count_in_hand(edge);
@@ -424,11 +440,11 @@ impl<M: Send + 'static> Intake<M> {
         for input in 0..self.len() {
             while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
                 self.timing = None;
-                all.taken += 1;
+                all.take();
                 if let Some(message) = message {
                     self.give_up_one(message, core);
                 } else {
-                    all.waived += 1;
+                    all.waive();
                 }
             }
             self.settle(input, cx.as_deref_mut());
@@ -507,16 +523,16 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 all.is_empty = true;
                 break;
             };
-            all.taken += 1;
+            all.take();
             if let Some(load) = &mut load {
                 load.add_from(core.sender as u32);
             }
             if intake.timing.is_some() {
-                max = all.taken;
+                max = all.taken();
             }
             match message {
                 None => {
-                    all.waived += 1;
+                    all.waive();
                     intake.timing = None;
                 }
                 Some(message) => {
@@ -524,7 +540,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                     Self::handle(message, kept, &intake.place, processor, core, cx);
                 }
             }
-            if all.taken >= max || core.is_paused() {
+            if all.taken() >= max || core.is_paused() {
                 all.is_empty = !intake.holds_any(input);
                 break;
             }
@@ -622,72 +638,57 @@ where
     ) -> Delivered {
         self.intake.limit(input, &mut max, core);
         let mut all = Delivered::default();
-        let mut is_settled = false;
-        // Messages of rings that the pace has counted.
-        let mut counted = 0;
+        if max == 0 || core.is_paused() {
+            all.is_empty = !self.intake.holds_any(input);
+            return all;
+        }
         if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = Some((self.intake.place.index, self.intake.place.edge));
         }
-        while !is_settled && all.taken < max && !core.is_paused() {
-            let load = load.as_deref_mut();
-            let batch = || match &mut self.intake.source {
-                Source::Rings(rings) => {
-                    let place = &self.intake.place;
-                    let ring = &mut rings[input];
-                    core.sender = input;
-                    // The pace counts a part of the messages at a time.
-                    let mut part = all.taken.saturating_add(ring.pace.left());
-                    loop {
-                        let Some(message) = ring.ring.take() else {
-                            all.is_empty = true;
-                            break;
-                        };
-                        all.taken += 1;
-                        if all.taken >= part {
-                            if ring.has_taken(all.taken - counted) {
-                                place.wake_sender(input, cx);
-                            }
-                            counted = all.taken;
-                            part = counted.saturating_add(ring.pace.left());
-                        }
-                        let kept = &mut self.intake.kept;
-                        Self::handle(message, kept, place, processor, core, cx);
-                        if all.taken >= max || core.is_paused() {
-                            all.is_empty = ring.ring.is_empty();
-                            break;
-                        }
-                    }
-                    ring.pace.count(all.taken - counted);
-                    if ring.settle() {
+        while let Err(payload) = contain(|| match &mut self.intake.source {
+            Source::Rings(rings) => {
+                let place = &self.intake.place;
+                let ring = &mut rings[input];
+                core.sender = input;
+                loop {
+                    let Some(message) = ring.ring.take() else {
+                        all.is_empty = true;
+                        break;
+                    };
+                    all.take();
+                    if ring.has_taken() {
                         place.wake_sender(input, cx);
                     }
-                }
-                _ => self.deliver_otherwise(input, max, processor, core, cx, load, &mut all),
-            };
-            match contain(batch) {
-                Ok(()) => is_settled = true,
-                Err(payload) => {
-                    if let Source::Rings(rings) = &mut self.intake.source {
-                        rings[input].pace.count(all.taken - counted);
-                        counted = all.taken;
+                    let kept = &mut self.intake.kept;
+                    Self::handle(message, kept, place, processor, core, cx);
+                    // An empty ring is most often the reason to end.
+                    all.is_empty = ring.ring.is_empty();
+                    if all.is_empty || all.taken() >= max || core.is_paused() {
+                        break;
                     }
-                    self.intake.end_timing(core);
-                    self.intake.panicked(payload, core);
+                }
+                if ring.settle() {
+                    place.wake_sender(input, cx);
                 }
             }
+            _ => {
+                let load = load.as_deref_mut();
+                self.deliver_otherwise(input, max, processor, core, cx, load, &mut all);
+            }
+        }) {
+            self.intake.panicked(payload, core);
+            if all.taken() >= max || core.is_paused() {
+                self.intake.settle(input, Some(cx));
+                all.is_empty = !self.intake.holds_any(input);
+                break;
+            }
         }
-        if all.taken > 0 {
-            self.intake.end_timing(core);
-        }
+        self.intake.end_timing(core);
         if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = None;
         }
-        if !is_settled {
-            self.intake.settle(input, Some(cx));
-            all.is_empty = !self.intake.holds_any(input);
-        }
         if let Some(load) = load {
-            load.add(u64::from(all.taken));
+            load.add(u64::from(all.taken()));
         }
         all
     }

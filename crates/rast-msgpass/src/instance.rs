@@ -25,6 +25,7 @@
 
 mod life;
 mod rank;
+mod turn;
 
 use std::any::Any;
 
@@ -124,11 +125,17 @@ struct Rhythm {
 }
 
 impl Rhythm {
+    /// Returns `true` if one chunk is to be the whole turn.
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.is_local && !self.is_slow
+    }
+
     /// Starts a turn.
     #[inline]
     fn begin(&mut self) {
         self.messages = 0;
-        self.chunk = match self.is_local && !self.is_slow {
+        self.chunk = match self.is_whole() {
             true => u32::MAX,
             false => 1,
         };
@@ -203,6 +210,9 @@ pub(crate) struct Instance<G, P> {
     watch: Watch,
     /// The number of flushes requested, and done.
     flushes: (u64, u64),
+    /// Whether the last turn left nothing to do except the messages that its notes name: see
+    /// [`turn_of_one`](Self::turn_of_one).
+    is_calm: bool,
     /// Whether the next turn must check everything.
     is_new: bool,
     /// Whether a turn is in progress. The next turn finds it set only if a panic outside a handler
@@ -262,6 +272,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             batch,
             watch: Watch::default(),
             flushes: (0, 0),
+            is_calm: false,
             is_new: true,
             is_in_turn: false,
             is_called: false,
@@ -282,6 +293,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Clears the lists of a turn.
     #[cold]
     fn forget_turn(&mut self) {
+        self.is_calm = false;
         for list in [&mut self.ready, &mut self.served, &mut self.touched] {
             list.truncate(0);
         }
@@ -458,13 +470,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             let all = ins
                 .inlet
                 .deliver(at, max, processor, &mut self.core, cx, load);
-            if ins.taken == 0 && all.taken > 0 {
+            let taken = all.taken();
+            if ins.taken == 0 && taken > 0 {
                 self.touched.push(inlet as u32);
             }
-            ins.taken += all.taken;
-            limit -= all.taken;
+            ins.taken += taken;
+            limit -= taken;
             ins.uncounted += all.handled();
-            if self.rhythm.count(all.taken) || !self.core.is_running() {
+            if self.rhythm.count(taken) || !self.core.is_running() {
                 self.flush(cx);
                 if self.batch.time < Nanos::MAX {
                     self.look_at_time(cx);
@@ -484,7 +497,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if all.is_empty {
                 return Left::Nothing;
             }
-            if all.taken == 0 || limit == 0 {
+            if taken == 0 || limit == 0 {
                 // The graph stops, or other inputs have their turn.
                 return left;
             }
@@ -492,11 +505,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     /// Handles the share of each ready input, as far as the shares reach. Inputs that had none stay
-    /// ahead of those that had one. Returns `true` if any message was handled.
-    fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) -> bool {
+    /// ahead of those that had one.
+    fn run_inputs(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) {
         if !self.high.is_empty() {
             self.run_by_rank(cx, load);
-            return !self.touched.is_empty();
+            return;
         }
         let mut skipped = 0;
         let mut is_over = false;
@@ -515,7 +528,6 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         self.ready.truncate(skipped);
         self.ready.append(&mut self.served);
-        !self.touched.is_empty()
     }
 
     /// Records the state of an input after a pass over the ready ones; returns how many were
@@ -573,128 +585,6 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             self.ins[inlet as usize].taken = 0;
         }
     }
-
-    /// Pings if due, handles messages, and measures the time. Returns `true` if anything was done.
-    fn run(&mut self, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
-        if let Some(load) = &mut load {
-            load.timer.start(cx.tick());
-        }
-        if self.batch.time < Nanos::MAX {
-            self.watch.start(cx.clock().now());
-            self.rhythm.slow_down();
-        }
-        let pings = !self.core.is_gated && self.is_ping_due(cx.now());
-        if pings {
-            self.ping_and_look(cx);
-        }
-        let fires = (self.core.timers.next().is_some_and(|at| at <= cx.now()))
-            && !self.core.shared.calm.is_asked()
-            && self.fire(cx);
-        let mut worked = self.run_inputs(cx, &mut load) | fires;
-        if self.core.has_deaths && !self.core.is_paused() && !self.core.shared.calm.is_asked() {
-            self.tell_deaths(cx);
-            worked = true;
-        }
-        if let Next::Woken(at) = self.next
-            && self.core.is_running()
-            && !self.core.shared.calm.is_asked()
-        {
-            // It waits while there is no room.
-            self.is_called |= worked || at <= cx.now();
-            if self.is_called && !self.core.is_gated {
-                self.ping_and_look(cx);
-                worked = true;
-            }
-        }
-        worked |= pings;
-        let flushed =
-            self.flushes.0 != self.flushes.1 && self.core.is_running() && self.flush_processor();
-        self.end(cx);
-        if flushed {
-            self.has_flushed();
-            worked = true;
-        }
-        if let Some(load) = load {
-            if let Some(turn) = load.timer.finish(cx.tick())
-                && worked
-            {
-                self.rhythm.measured(turn);
-            }
-            self.core.stats.busy_ns.set(load.busy_in_all().as_nanos());
-        }
-        worked
-    }
-
-    /// Returns when the next turn is needed.
-    fn progress(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        if !self.core.is_running() {
-            return self.revive(cx).unwrap_or(Progress::Again);
-        }
-        if self.core.is_gated || self.core.keeps {
-            return self.wait(cx);
-        }
-        if !self.ready.is_empty() {
-            return Progress::Again;
-        }
-        match self.next {
-            _ if self.core.shared.calm.is_asked() => Progress::Idle,
-            _ if self.core.has_deaths => Progress::Again,
-            Next::Again => Progress::Again,
-            Next::Idle => self.or_alarm(Progress::Idle),
-            Next::Woken(_) if self.is_called => Progress::Again,
-            Next::At(at) | Next::Woken(at) => self.or_alarm(Progress::At(at)),
-        }
-    }
-
-    /// Enters the wait lists, and checks once more.
-    #[cold]
-    fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        if self.may_run() {
-            // The next turn handles it.
-            return Progress::Again;
-        }
-        self.core.wait(cx);
-        self.core.look();
-        self.flush(cx);
-        if self.core.waits_elsewhere() {
-            // There was room at the target whose list it entered, whose receiver may not wake it.
-            return Progress::Again;
-        }
-        if self.core.life == Life::Retired {
-            return Progress::Idle;
-        }
-        if !self.core.is_gated {
-            let pings = !self.core.shared.calm.is_asked();
-            return match self.next {
-                _ if !self.ready.is_empty() => Progress::Again,
-                _ if pings && self.core.has_deaths => Progress::Again,
-                Next::Again if pings => Progress::Again,
-                Next::Woken(_) if pings && self.is_called => Progress::Again,
-                Next::At(at) | Next::Woken(at) if pings => self.or_alarm(Progress::At(at)),
-                Next::Idle if pings => self.or_alarm(Progress::Idle),
-                _ => Progress::Idle,
-            };
-        }
-        match self.may_run() {
-            true => Progress::Again,
-            false => Progress::Idle,
-        }
-    }
-
-    /// Records that the turn ended normally.
-    #[inline]
-    fn has_run(&mut self, cx: &mut WorkerCx<'_>) {
-        if core::mem::take(&mut self.core.stop) {
-            cx.stop();
-        }
-        self.is_in_turn = false;
-    }
-
-    /// Returns `true` if a ready input does not wait for what gates. It had its share, unless the
-    /// batch was used up.
-    fn may_run(&self) -> bool {
-        self.ready.iter().any(|&input| self.admitted(input) > 0)
-    }
 }
 
 impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
@@ -704,36 +594,12 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             // A gated thread checks its room in any case.
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
-            None => (self.is_new, self.is_called) = (true, true),
+            None => (self.is_calm, self.is_new, self.is_called) = (false, true, true),
         }
     }
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress {
-        if core::mem::replace(&mut self.is_in_turn, true) {
-            self.forget_turn();
-        }
-        if !self.core.is_running()
-            && let Some(progress) = self.revive(cx)
-        {
-            self.has_run(cx);
-            return progress;
-        }
-        if self.is_new {
-            self.look_at_all();
-        }
-        self.rhythm.begin();
-        if self.core.is_gated || self.core.keeps {
-            self.core.look();
-        }
-        if self.run(cx, load) {
-            self.core.stats.turns.add(1);
-        }
-        if self.core.is_gated {
-            self.core.stats.gated.add(1);
-        }
-        let progress = self.progress(cx);
-        self.has_run(cx);
-        progress
+        self.run_turn(cx, load)
     }
 
     fn stop(&mut self) {
@@ -757,6 +623,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
 
     #[cfg(feature = "testing")]
     fn core(&mut self) -> &mut Core {
+        self.is_calm = false;
         &mut self.core
     }
 

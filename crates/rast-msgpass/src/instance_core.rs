@@ -127,6 +127,14 @@ impl Core {
         self.is_gated || !self.is_running() || self.ending.is_stopping()
     }
 
+    /// Returns `true` if a handler has left more to do than to handle the next messages.
+    #[inline]
+    pub(crate) fn leaves_work(&self) -> bool {
+        let is_held_up = self.is_gated | self.keeps | !self.is_running();
+        let is_called = self.wake_at.is_some() | self.timers.next().is_some();
+        is_held_up | is_called | self.stop | self.has_deaths
+    }
+
     /// Returns the index of the instance in the graph.
     pub(crate) fn shard(&self) -> usize {
         self.shared.shards_of(self.node).start + self.replica
@@ -166,16 +174,15 @@ impl Core {
     /// Publishes what was sent; returns `true` if any message goes to another worker.
     #[inline]
     pub(crate) fn flush(&mut self, cx: &mut WorkerCx<'_>) -> bool {
-        let mut is_remote = false;
+        let mut news = 0;
         while let Some(out) = self.written.pop() {
-            let news = self.outs[out as usize].flush(cx);
-            if news != 0 {
-                is_remote |= news & REMOTE != 0;
-                self.is_gated |= news & GATES != 0;
-                self.keeps |= news & KEEPS != 0;
-            }
+            news |= self.outs[out as usize].flush(cx);
         }
-        is_remote
+        if news & (GATES | KEEPS) != 0 {
+            self.is_gated |= news & GATES != 0;
+            self.keeps |= news & KEEPS != 0;
+        }
+        news & REMOTE != 0
     }
 
     /// Checks again the outlets that gate the instance, or keep messages.

@@ -29,6 +29,7 @@
 
 mod answers;
 mod faults;
+mod flush;
 mod lossy;
 mod room;
 
@@ -37,7 +38,6 @@ use crate::credit::Credit;
 use crate::egress::Lane;
 use crate::graph::{EdgeInfo, EdgeKind};
 use crate::outbox::Outbox;
-use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::rings::Rings;
@@ -277,13 +277,20 @@ impl<M: Send + 'static> Out<M> {
             };
         }
         if self.is_plain {
-            self.begin(invocation);
-            if self.used < self.burst
+            self.end_grant();
+            // In a register: the count is not read back from memory that was just written.
+            let used = match self.invocation == invocation {
+                true => self.used,
+                false => 0,
+            };
+            self.invocation = invocation;
+            self.used = used;
+            if used < self.burst
                 && let Way::Rings(rings) = &mut self.way
             {
                 return match rings.put_fast(index, message) {
                     Ok(()) => {
-                        self.used += 1;
+                        self.used = used + 1;
                         self.uncounted += 1;
                         match core::mem::replace(&mut self.is_noted, true) {
                             true if self.grants => self.grant(),
@@ -312,6 +319,9 @@ impl<M: Send + 'static> Out<M> {
 
     #[inline(never)]
     fn send_slow(&mut self, index: usize, message: M, invocation: u64) -> News {
+        if matches!(self.way, Way::Inboxes(_)) && self.credit.is_none() {
+            return self.send_to_inbox(index, message, invocation);
+        }
         if self.is_bounded && !self.has_burst(invocation) {
             self.burst_fault();
         }
@@ -321,6 +331,28 @@ impl<M: Send + 'static> Out<M> {
             self.used += 1;
         }
         news
+    }
+
+    /// Sends to an inbox, without credit.
+    #[inline]
+    fn send_to_inbox(&mut self, index: usize, message: M, invocation: u64) -> News {
+        if self.is_bounded && !self.has_burst(invocation) {
+            self.burst_fault();
+        }
+        self.used += usize::from(self.is_bounded);
+        let Way::Inboxes(outbox) = &mut self.way else {
+            unreachable!("the caller has checked it");
+        };
+        if index >= outbox.targets() || outbox.late() >= self.ceiling {
+            return self.put(index, message);
+        }
+        // An outbox may publish at once, so it is counted before.
+        self.stats.sent[self.index].add(1);
+        outbox.put(index, message);
+        match self.is_noted && !outbox.is_stuck() {
+            true => 0,
+            false => self.news(),
+        }
     }
 
     /// Checks the burst for one message to all targets; returns the number of targets. Each is then
@@ -475,42 +507,6 @@ impl<M: Send + 'static> Out<M> {
         self.news()
     }
 
-    /// Publishes in another way than by rings to shards.
-    #[inline(never)]
-    fn flush_otherwise(&mut self, cx: &mut WorkerCx<'_>) -> News {
-        match &self.receivers {
-            &Receivers::Shards { first, note } => {
-                let mut news = 0;
-                let wake = |target: usize| {
-                    if !cx.wake(ShardId::from_index(first + target), note) {
-                        news = REMOTE;
-                    }
-                };
-                match &mut self.way {
-                    Way::Rings(rings) => rings.flush(wake),
-                    Way::Inboxes(outbox) => outbox.flush(wake),
-                    Way::AnswerRings(rings) => rings.flush(wake),
-                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
-                    Way::Buffers(buffers) => buffers.flush(wake),
-                }
-                news
-            }
-            Receivers::Lanes { lanes, slot } => {
-                if let Way::Rings(rings) = &mut self.way {
-                    rings.note_closed();
-                    let shared = &self.shared;
-                    rings.flush(|lane| {
-                        if let Err(payload) = contain(|| lanes[lane].announce(*slot)) {
-                            // A waker of a lane. The other receivers are told all the same.
-                            shared.record_fault("a waker", payload);
-                        }
-                    });
-                }
-                REMOTE
-            }
-        }
-    }
-
     #[inline(never)]
     fn news(&mut self) -> News {
         let first = if self.is_noted { 0 } else { FIRST };
@@ -572,19 +568,6 @@ impl<M: Send + 'static> Out<M> {
     pub(super) fn lose_at_ceiling(&mut self, message: M) -> News {
         self.shared.stop_at_ceiling(self.edge);
         self.lose(message)
-    }
-
-    /// Counts what waits beside the instance for room in a lane.
-    #[inline]
-    fn count_kept(&mut self) {
-        if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
-            let kept = rings.spilled();
-            if kept != self.spilled {
-                let change = (kept as u64).wrapping_sub(self.spilled as u64);
-                self.stats.kept.add(change);
-                self.spilled = kept;
-            }
-        }
     }
 
     fn first_lacking(&self) -> Option<usize> {
@@ -696,29 +679,9 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {
-        self.is_noted = false;
-        self.end_grant();
-        // Before it can be received.
-        self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
-        if self.credit.is_some() {
-            self.note_asked(cx.now());
-        }
-        match (&mut self.way, &self.receivers) {
-            (Way::Rings(rings), &Receivers::Shards { first, note }) => {
-                let mut news = 0;
-                rings.flush(|target| {
-                    if !cx.wake(ShardId::from_index(first + target), note) {
-                        news = REMOTE;
-                    }
-                });
-                let lacks = rings.is_low();
-                news | self.state_by(lacks)
-            }
-            _ => {
-                let news = self.flush_otherwise(cx);
-                self.count_kept();
-                news | self.state()
-            }
+        match self.flush_one(cx) {
+            true => 0,
+            false => self.flush_any(cx),
         }
     }
 

@@ -324,6 +324,25 @@ impl<T> Rings<T> {
         }
     }
 
+    /// Returns the target that got something since the last flush, if it is the only one, and no
+    /// target lacks room.
+    #[inline]
+    pub(crate) fn only_written(&self) -> Option<usize> {
+        match (&*self.written, &self.low[..]) {
+            (&[index], []) => Some(index as usize),
+            _ => None,
+        }
+    }
+
+    /// Publishes what was staged for the only target that was written.
+    #[inline]
+    pub(crate) fn publish_only(&mut self, index: usize) {
+        self.written.truncate(0);
+        let target = &mut self.targets[index];
+        target.state &= !WRITTEN;
+        target.ring.publish();
+    }
+
     /// Looks whether the receivers outside that were just written to have gone.
     pub(crate) fn note_closed(&mut self) {
         for &index in &*self.written {

@@ -165,28 +165,8 @@ impl Pace {
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> bool {
-        self.count(1);
-        self.is_due()
-    }
-
-    /// Counts taken messages.
-    #[inline]
-    pub fn count(&mut self, messages: u32) {
-        self.held += messages;
-    }
-
-    /// Returns `true` if the slots of the counted messages are to be returned now.
-    #[inline]
-    #[must_use]
-    pub fn is_due(&self) -> bool {
+        self.held += 1;
         self.held >= self.quarter
-    }
-
-    /// Returns the number of further messages until then; at least one.
-    #[inline]
-    #[must_use]
-    pub fn left(&self) -> u32 {
-        self.quarter.saturating_sub(self.held).max(1)
     }
 
     /// Returns `true` if there are slots to return.

@@ -79,10 +79,15 @@ impl Ready {
         if !*queued {
             *queued = true;
             match self.prefers {
-                true => self.woken.push_back(shard),
+                true => self.push_woken(shard),
                 false => self.queue.push_back(shard),
             }
         }
+    }
+
+    #[inline(never)]
+    fn push_woken(&mut self, shard: ShardId) {
+        self.woken.push_back(shard);
     }
 
     /// Sets whether the shards pushed from now on were woken by other workers.
@@ -94,6 +99,20 @@ impl Ready {
     /// Pops a shard, alternating between the queues.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<ShardId> {
+        if self.woken.is_empty() {
+            // Most often, so it comes before anything else is loaded.
+            self.woken_first = true;
+            let shard = self.queue.pop_front()?;
+            if core::mem::take(&mut self.queued[shard.index()]) {
+                return Some(shard);
+            }
+            self.old -= 1;
+        }
+        self.pop_slow()
+    }
+
+    #[inline(never)]
+    fn pop_slow(&mut self) -> Option<ShardId> {
         loop {
             let shard = match self.woken_first && !self.woken.is_empty() {
                 true => {

@@ -104,10 +104,46 @@ pub(crate) struct Slots<S, L> {
     windows: Box<[CachePadded<UnsafeCell<Window>>]>,
 }
 
+/// The slot and the measure of a shard.
 #[derive(Debug)]
-struct Cells<S, L> {
+pub(crate) struct Cells<S, L> {
     slot: UnsafeCell<Slot<S>>,
     measure: UnsafeCell<Measure<L>>,
+}
+
+impl<S, L> Cells<S, L> {
+    /// Returns the slot.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller's worker holds the shard, and
+    /// 2. it makes no other borrow of the slot while the result lives.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
+    pub(crate) unsafe fn slot(&self) -> &mut Slot<S> {
+        self.slot.with_mut(|slot| {
+            // SAFETY: obligation 1 excludes other threads and orders their earlier accesses before
+            // this one; 2 excludes other borrows of this thread.
+            unsafe { &mut *slot }
+        })
+    }
+
+    /// Returns the figures.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller's worker holds the shard and has not promised in its epoch, or it leads; and
+    /// 2. it makes no other borrow of the measure while the result lives.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
+    pub(crate) unsafe fn measure(&self) -> &mut Measure<L> {
+        self.measure.with_mut(|measure| {
+            // SAFETY: by obligation 1 either this worker has not promised, so that no leader
+            // accesses the measure, or all have promised and only the leader does; 2 excludes other
+            // borrows of this thread.
+            unsafe { &mut *measure }
+        })
+    }
 }
 
 // SAFETY: the cells are accessed only through the unsafe functions below, whose obligations make
@@ -150,37 +186,34 @@ impl<S: Send, L: Send> Slots<S, L> {
         self.cells.len()
     }
 
+    /// Returns the cells of a shard, whose address is computed once for several accesses.
+    #[inline]
+    pub(crate) fn cells(&self, shard: ShardId) -> &Cells<S, L> {
+        &self.cells[shard.index()]
+    }
+
     /// Returns the slot of a shard.
     ///
     /// # Safety
     ///
-    /// 1. The caller's worker holds the shard, and
-    /// 2. it makes no other borrow of the slot while the result lives.
+    /// As [`Cells::slot`].
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
     pub(crate) unsafe fn slot(&self, shard: ShardId) -> &mut Slot<S> {
-        self.cells[shard.index()].slot.with_mut(|slot| {
-            // SAFETY: obligation 1 excludes other threads and orders their earlier accesses before
-            // this one; 2 excludes other borrows of this thread.
-            unsafe { &mut *slot }
-        })
+        // SAFETY: 1. and 2. as here.
+        unsafe { self.cells(shard).slot() }
     }
 
     /// Returns the figures of a shard.
     ///
     /// # Safety
     ///
-    /// 1. The caller's worker holds the shard and has not promised in its epoch, or it leads; and
-    /// 2. it makes no other borrow of the measure while the result lives.
+    /// As [`Cells::measure`].
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the obligations make it exclusive")]
     pub(crate) unsafe fn measure(&self, shard: ShardId) -> &mut Measure<L> {
-        self.cells[shard.index()].measure.with_mut(|measure| {
-            // SAFETY: by obligation 1 either this worker has not promised, so that no leader
-            // accesses the measure, or all have promised and only the leader does; 2 excludes other
-            // borrows of this thread.
-            unsafe { &mut *measure }
-        })
+        // SAFETY: 1. and 2. as here.
+        unsafe { self.cells(shard).measure() }
     }
 
     /// Returns the window of a worker.

@@ -31,9 +31,11 @@ impl<M: Send + 'static> Out<M> {
     /// Subtracts granted messages that were not sent from the counts.
     #[inline]
     pub(super) fn end_grant(&mut self) {
-        let granted = core::mem::take(&mut self.granted);
-        self.used -= granted;
-        self.uncounted -= granted as u64;
+        if self.granted > 0 {
+            let granted = core::mem::take(&mut self.granted);
+            self.used -= granted;
+            self.uncounted -= granted as u64;
+        }
     }
 
     /// Returns how many messages `try_send` would take for a target now.

@@ -26,15 +26,17 @@ impl<C: Controller> Worker<'_, C> {
     }
 
     /// Runs one turn of a shard.
+    #[inline]
     pub(super) fn process(&mut self, shard: ShardId) {
         let shared = self.shared;
         let is_open = self.local.member.is_open();
+        let cells = shared.slots.cells(shard);
         if is_open {
-            self.enter(shard);
+            self.enter_in(shard, cells);
         }
         // SAFETY: `shard` is held, as are all shards in the queue whose flag is set. No other
         // borrow of its slot is live, because user code cannot reach slots.
-        let slot = unsafe { shared.slots.slot(shard) };
+        let slot = unsafe { cells.slot() };
         if slot.retired.is_some() {
             slot.ready_since = None;
             return;
@@ -45,15 +47,14 @@ impl<C: Controller> Worker<'_, C> {
             true => {
                 // SAFETY: `shard` is held and this worker has not promised; no
                 // other borrow of the measure is live.
-                let measure = unsafe { shared.slots.measure(shard) };
+                let measure = unsafe { cells.measure() };
                 Some(&mut measure.load)
             }
             false => None,
         };
         let state = &mut slot.state;
         let mut cx = self.cx();
-        let called = contain(|| shared.controller.process(&mut cx, shard, state, load));
-        match called {
+        match contain(|| shared.controller.process(&mut cx, shard, state, load)) {
             Ok(progress) => {
                 slot.panics_in_row = 0;
                 match progress {
@@ -63,11 +64,13 @@ impl<C: Controller> Worker<'_, C> {
                     }
                     Progress::At(at) if at <= self.local.now => self.ready.push(shard),
                     Progress::Idle | Progress::At(_) => {
+                        // Most turns begin and end between two readings of the clock.
                         if let Some(since) = slot.ready_since.take()
+                            && since < self.local.now
                             && is_open
                         {
                             // SAFETY: as above; the borrow of the call has ended.
-                            let measure = unsafe { shared.slots.measure(shard) };
+                            let measure = unsafe { cells.measure() };
                             measure.add_ready(since, self.local.now);
                         }
                         if let Progress::At(at) = progress {

@@ -26,20 +26,27 @@ impl<C: Controller> Worker<'_, C> {
     pub(super) fn receive(&mut self) {
         self.local.member.receive(RINGS, &mut self.local.notes);
         if !self.local.notes.is_empty() {
-            self.ready.prefer(true);
-            self.hand_over_each();
-            self.ready.prefer(false);
+            self.hand_over_received();
         }
     }
 
+    #[inline(never)]
+    fn hand_over_received(&mut self) {
+        self.ready.prefer(true);
+        self.hand_over_each();
+        self.ready.prefer(false);
+    }
+
     /// Delivers the notes that a call left, or that arrived.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hand_over(&mut self) {
         if !self.local.notes.is_empty() {
             self.hand_over_each();
         }
     }
 
+    /// It is part of each turn that sends within its worker, so it is compiled into the turn.
+    #[inline(always)]
     fn hand_over_each(&mut self) {
         let mut done = 0;
         while done < self.local.notes.len() {

@@ -9,6 +9,7 @@ use crate::lead::{Lead, Slice, publish};
 use crate::panics::Hook;
 use crate::primitive::panics::contain;
 use crate::protocol::Promise;
+use crate::slots::Cells;
 use crate::timers::Instant;
 
 impl<C: Controller> Worker<'_, C> {
@@ -35,9 +36,17 @@ impl<C: Controller> Worker<'_, C> {
     }
 
     /// Adds a held shard to the window, if it is not in it. Only before the promise.
-    #[inline]
     pub(super) fn enter(&mut self, shard: ShardId) {
-        if !self.has_entered(shard) {
+        self.enter_in(shard, self.shared.slots.cells(shard));
+    }
+
+    /// As [`enter`](Self::enter); `cells` are those of the shard.
+    #[inline]
+    pub(super) fn enter_in(&mut self, shard: ShardId, cells: &Cells<C::Shard, C::Load>) {
+        debug_assert!(self.local.member.is_open() && self.local.member.is_local(shard));
+        // SAFETY: the shard is held, and this worker has not promised; the borrow ends here.
+        let measure = unsafe { cells.measure() };
+        if measure.number() != self.window.0 {
             self.enter_slow(shard, self.window.1);
         }
     }

@@ -1,0 +1,291 @@
+//! The turns of an instance.
+//!
+//! ```text
+//!   turn ─┬─ calm, one ready input ──► turn_of_one: a batch of it, publish ──► over
+//!         │                                   │ more is to be done
+//!         └─ else ────────────────────► turn_of_many
+//! ```
+//!
+//! An instance is *calm* if its last turn ended normally and left nothing except messages: it runs,
+//! nothing gates it, it wants no ping, has no timer and no `high` input, and its batches have no
+//! time limit. A wake-up without a note ends that, because the next turn must check everything.
+//! So a turn of a calm instance reads nothing about any of these before its batch. Only its own
+//! handlers can change them, and one comparison of all flags after the batch finds that.
+
+use super::Instance;
+use crate::graph::Graph;
+use crate::inlet::Delivered;
+use crate::instance_core::Core;
+use crate::load::Load;
+use crate::policy::Life;
+use crate::process::{Next, Process};
+use crate::sharder::{Progress, WorkerCx};
+use crate::timers::Nanos;
+
+/// Ends the measurement of a turn; returns its time if it was measured.
+#[inline]
+fn measure(load: &mut Load, core: &Core, cx: &WorkerCx<'_>) -> Option<Nanos> {
+    let turn = load.timer.finish(cx.tick());
+    core.stats.busy_ns.set(load.busy_in_all().as_nanos());
+    turn
+}
+
+impl<G: Graph, P: Process<G>> Instance<G, P> {
+    /// Runs a turn. Returns when the next one is needed.
+    #[inline]
+    pub(super) fn run_turn(
+        &mut self,
+        cx: &mut WorkerCx<'_>,
+        mut load: Option<&mut Load>,
+    ) -> Progress {
+        let has_begun = self.is_calm && self.ready.len() == 1;
+        if has_begun && let Some(progress) = self.turn_of_one(cx, &mut load) {
+            return progress;
+        }
+        self.turn_of_many(has_begun, cx, load)
+    }
+
+    /// Begins a turn in which one input has messages, and nothing else is to be done. Returns when
+    /// the next turn is needed, or `None` if [`turn_of_many`](Self::turn_of_many) has to continue
+    /// this one.
+    ///
+    /// This is most turns of most instances, so it reads nothing that only other turns need.
+    #[inline]
+    fn turn_of_one(
+        &mut self,
+        cx: &mut WorkerCx<'_>,
+        load: &mut Option<&mut Load>,
+    ) -> Option<Progress> {
+        // If code outside of handlers panics, the next turn finds these.
+        (self.is_calm, self.is_in_turn) = (false, true);
+        let input = self.ready.at(0);
+        let entry = &mut self.inputs[input as usize];
+        let (inlet, at) = (entry.inlet as usize, entry.at as usize);
+        let processor = self.processor.as_mut()?;
+        let input_load = load.as_mut().map(|load| {
+            load.timer.start(cx.tick());
+            &mut load.inputs[input as usize]
+        });
+        let is_whole = self.rhythm.is_whole();
+        let max = match is_whole {
+            true => self.batch.messages,
+            false => 1,
+        };
+        let core = &mut self.core;
+        let inbound = &mut *self.ins[inlet].inlet;
+        let all = inbound.deliver(at, max, processor, core, cx, input_load);
+        if !core.written.is_empty() {
+            self.rhythm.is_local = !core.flush(cx);
+        }
+        // After the messages that the handlers sent. No user code runs in between.
+        core.stats.received[inlet].add_after(all.handled());
+        let is_over = all.is_empty || (is_whole && all.taken() == max);
+        if !is_over || all.taken() == 0 || core.leaves_work() {
+            self.continues(inlet, all);
+            return None;
+        }
+        if all.is_empty {
+            entry.is_ready = false;
+            self.ready.truncate(0);
+        }
+        if let Some(load) = load
+            && let Some(turn) = measure(load, core, cx)
+        {
+            self.rhythm.messages = u64::from(all.taken());
+            self.rhythm.measured(turn);
+        }
+        core.stats.turns.add(1);
+        (self.is_calm, self.is_in_turn) = (true, false);
+        Some(match all.is_empty {
+            true => Progress::Idle,
+            false => Progress::Again,
+        })
+    }
+
+    /// Records the first batch of a turn that is not over.
+    #[inline(never)]
+    fn continues(&mut self, inlet: usize, all: Delivered) {
+        let taken = all.taken();
+        self.ins[inlet].taken = taken;
+        if taken > 0 {
+            self.touched.push(inlet as u32);
+        }
+        self.rhythm.begin();
+        self.rhythm.count(taken);
+    }
+
+    /// Runs a turn, or the rest of one that [`turn_of_one`](Self::turn_of_one) began.
+    #[inline(never)]
+    fn turn_of_many(
+        &mut self,
+        has_begun: bool,
+        cx: &mut WorkerCx<'_>,
+        load: Option<&mut Load>,
+    ) -> Progress {
+        if !has_begun {
+            if core::mem::replace(&mut self.is_in_turn, true) {
+                self.forget_turn();
+            }
+            if !self.core.is_running()
+                && let Some(progress) = self.revive(cx)
+            {
+                self.has_run(cx);
+                return progress;
+            }
+            if self.is_new {
+                self.look_at_all();
+            }
+            self.rhythm.begin();
+        }
+        if self.core.is_gated || self.core.keeps {
+            self.core.look();
+        }
+        if self.run(has_begun, cx, load) {
+            self.core.stats.turns.add(1);
+        }
+        if self.core.is_gated {
+            self.core.stats.gated.add(1);
+        }
+        let progress = self.progress(cx);
+        self.has_run(cx);
+        self.is_calm = self.is_undemanding();
+        progress
+    }
+
+    /// Returns `true` if the next turn has only messages to handle, unless a wake-up without a note
+    /// comes before.
+    fn is_undemanding(&self) -> bool {
+        !self.core.leaves_work()
+            && self.next == Next::Idle
+            && !self.is_new
+            && self.flushes.0 == self.flushes.1
+            && self.high.is_empty()
+            && self.batch.time == Nanos::MAX
+    }
+
+    /// Pings if due, handles messages, and measures the time. Returns `true` if anything was done.
+    fn run(&mut self, has_begun: bool, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
+        let (mut pings, mut worked) = (false, false);
+        if !has_begun {
+            if let Some(load) = &mut load {
+                load.timer.start(cx.tick());
+            }
+            if self.batch.time < Nanos::MAX {
+                self.watch.start(cx.clock().now());
+                self.rhythm.slow_down();
+            }
+            pings = !self.core.is_gated && self.is_ping_due(cx.now());
+            if pings {
+                self.ping_and_look(cx);
+            }
+            worked = self.core.timers.next().is_some_and(|at| at <= cx.now())
+                && !self.core.shared.calm.is_asked()
+                && self.fire(cx);
+        }
+        if self.core.is_running() {
+            self.run_inputs(cx, &mut load);
+        }
+        worked |= !self.touched.is_empty();
+        if self.core.has_deaths && !self.core.is_paused() && !self.core.shared.calm.is_asked() {
+            self.tell_deaths(cx);
+            worked = true;
+        }
+        if let Next::Woken(at) = self.next
+            && self.core.is_running()
+            && !self.core.shared.calm.is_asked()
+        {
+            // It waits while there is no room.
+            self.is_called |= worked || at <= cx.now();
+            if self.is_called && !self.core.is_gated {
+                self.ping_and_look(cx);
+                worked = true;
+            }
+        }
+        worked |= pings;
+        let flushed =
+            self.flushes.0 != self.flushes.1 && self.core.is_running() && self.flush_processor();
+        self.end(cx);
+        if flushed {
+            self.has_flushed();
+            worked = true;
+        }
+        if let Some(load) = load
+            && let Some(turn) = measure(load, &self.core, cx)
+            && worked
+        {
+            self.rhythm.measured(turn);
+        }
+        worked
+    }
+
+    /// Returns when the next turn is needed.
+    fn progress(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        if !self.core.is_running() {
+            return self.revive(cx).unwrap_or(Progress::Again);
+        }
+        if self.core.is_gated || self.core.keeps {
+            return self.wait(cx);
+        }
+        if !self.ready.is_empty() {
+            return Progress::Again;
+        }
+        match self.next {
+            _ if self.core.shared.calm.is_asked() => Progress::Idle,
+            _ if self.core.has_deaths => Progress::Again,
+            Next::Again => Progress::Again,
+            Next::Idle => self.or_alarm(Progress::Idle),
+            Next::Woken(_) if self.is_called => Progress::Again,
+            Next::At(at) | Next::Woken(at) => self.or_alarm(Progress::At(at)),
+        }
+    }
+
+    /// Enters the wait lists, and checks once more.
+    #[cold]
+    pub(super) fn wait(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
+        if self.may_run() {
+            // The next turn handles it.
+            return Progress::Again;
+        }
+        self.core.wait(cx);
+        self.core.look();
+        self.flush(cx);
+        if self.core.waits_elsewhere() {
+            // There was room at the target whose list it entered, whose receiver may not wake it.
+            return Progress::Again;
+        }
+        if self.core.life == Life::Retired {
+            return Progress::Idle;
+        }
+        if !self.core.is_gated {
+            let pings = !self.core.shared.calm.is_asked();
+            return match self.next {
+                _ if !self.ready.is_empty() => Progress::Again,
+                _ if pings && self.core.has_deaths => Progress::Again,
+                Next::Again if pings => Progress::Again,
+                Next::Woken(_) if pings && self.is_called => Progress::Again,
+                Next::At(at) | Next::Woken(at) if pings => self.or_alarm(Progress::At(at)),
+                Next::Idle if pings => self.or_alarm(Progress::Idle),
+                _ => Progress::Idle,
+            };
+        }
+        match self.may_run() {
+            true => Progress::Again,
+            false => Progress::Idle,
+        }
+    }
+
+    /// Records that the turn ended normally.
+    #[inline]
+    fn has_run(&mut self, cx: &mut WorkerCx<'_>) {
+        if core::mem::take(&mut self.core.stop) {
+            cx.stop();
+        }
+        self.is_in_turn = false;
+    }
+
+    /// Returns `true` if a ready input does not wait for what gates. It had its share, unless the
+    /// batch was used up.
+    fn may_run(&self) -> bool {
+        self.ready.iter().any(|&input| self.admitted(input) > 0)
+    }
+}
