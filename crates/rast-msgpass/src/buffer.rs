@@ -40,37 +40,34 @@ struct Entry<M> {
 
 struct Inner<M> {
     messages: VecDeque<Entry<M>>,
-    bytes: usize,
+    /// Wide enough for the weights of all messages that fit a queue.
+    bytes: u128,
     /// The sender waits for room.
     is_waited: bool,
 }
 
 impl<M> Inner<M> {
     fn has_room(&self, bounds: &Bounds) -> bool {
-        self.messages.len() < bounds.messages && self.bytes < bounds.bytes
+        self.messages.len() < bounds.messages && self.bytes < bounds.bytes as u128
     }
 
     /// Returns whether the sender may not run.
     fn lacks(&self, bounds: &Bounds) -> bool {
         let is_full = self.messages.len() + bounds.burst > bounds.messages;
-        bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes)
+        bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes as u128)
     }
 
     fn push(&mut self, entry: Entry<M>, bounds: &Bounds) {
         if self.messages.capacity() == 0 {
             self.messages.reserve_exact(bounds.messages);
         }
-        self.bytes = self.bytes.saturating_add(entry.weight);
+        self.bytes += entry.weight as u128;
         self.messages.push_back(entry);
     }
 
     fn pop(&mut self) -> Option<Entry<M>> {
         let entry = self.messages.pop_front()?;
-        self.bytes = match self.messages.is_empty() {
-            // Also if the sum was past the range.
-            true => 0,
-            false => self.bytes.saturating_sub(entry.weight),
-        };
+        self.bytes -= entry.weight as u128;
         Some(entry)
     }
 }
@@ -336,5 +333,28 @@ mod tests {
         (1..100).for_each(|number| ends.put_evicting(1, 0, number, drop));
         assert!(slots().eq(after_first));
         assert_eq!(queues[1].take().map(|(message, ..)| message), Some(92));
+    }
+    #[test]
+    fn a_sum_of_weights_past_the_range_of_one_keeps_each() {
+        let bounds = Bounds {
+            messages: 8,
+            bytes: 10,
+            burst: 4,
+        };
+        let queues = buffers::<usize>(bounds, 1);
+        let mut ends = Buffers::new(queues.clone(), Some(|weight| *weight), None);
+        for weight in [usize::MAX, 10, usize::MAX, 9] {
+            assert_eq!(ends.weigh(&weight), weight);
+            ends.put(0, weight, weight);
+        }
+        let next = || {
+            let (weight, _, wakes) = queues[0].take().expect("it was put in");
+            (weight, ends.has_room(0), wakes)
+        };
+        assert_eq!(next(), (usize::MAX, false, false));
+        assert_eq!(next(), (10, false, false));
+        // What is left weighs 9 of 10, and the sender waits.
+        assert_eq!(next(), (usize::MAX, true, true));
+        assert_eq!(next(), (9, true, false));
     }
 }

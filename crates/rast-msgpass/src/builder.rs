@@ -325,7 +325,14 @@ impl<G: Graph> Builder<G> {
     /// has the same replicas from the start to the end; no [balancer](Self::balancer) sees them.
     /// While a handler blocks, the other replicas at its worker wait, and no other processor. A
     /// turn of `P` handles one message of each edge, unless [`batch_of`](Self::batch_of) says
-    /// otherwise; what a handler sends is on its way when it has returned.
+    /// otherwise. A message leaves its queue before its handler runs, so a sender that waits for
+    /// the room does not wait for the handler.
+    ///
+    /// What a handler sends is on its way when it has returned, except on an `unbounded` edge whose
+    /// queue to the receiver is full. Messages past its [capacity](crate::EdgeInfo::capacity) wait
+    /// in the sender. They leave between two of its turns, once the receiver has made room, at most
+    /// one capacity at a time. So a handler must not block until its receiver has handled messages
+    /// of an `unbounded` edge, unless the queue holds all that are on their way.
     ///
     /// A drain and a stop wait for the handler that is running, so one that never returns keeps the
     /// graph from its end. A resharding waits for no handler of `P`: these workers take no part in
@@ -624,6 +631,7 @@ impl<G: Graph> Builder<G> {
             self.hooks,
             (self.clock.clone()).unwrap_or_else(|| GraphClock::System(MonotonicClock::new())),
             &counts,
+            &self.blocking,
         );
         let Wiring {
             mut parts, outside, ..
@@ -636,7 +644,6 @@ impl<G: Graph> Builder<G> {
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
-            places: places.clone(),
         };
         let mut builder = Sharder::builder(runtime)
             .shards(instances)

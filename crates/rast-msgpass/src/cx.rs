@@ -514,6 +514,7 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
     /// # Panics
     ///
     /// As [`Port::send`], and as `clone` of the message: the replicas before that copy get theirs.
+    /// If there are none, the message is not counted.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         const {
             assert!(
@@ -539,6 +540,9 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
                 false => core.out::<M>(M::OUT).put(index, message),
             };
             core.note(M::OUT, news);
+            if index == 0 {
+                core.out::<M>(M::OUT).count_all();
+            }
         };
         let last = self.core.out::<M>(M::OUT).begin_all(invocation) - 1;
         for index in 0..last {

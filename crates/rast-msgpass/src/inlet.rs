@@ -4,7 +4,7 @@
 //! and each message is a direct call of the handler.
 //! A measured message is the last of its batch, so its handling ends with the batch.
 //! A message is taken out before its handler runs. Its slot is released with a quarter of the
-//! others or when the batch ends: see [`Pace`].
+//! others or when the batch ends: see [`Pace`]. If handlers may block, it is released at once.
 //! Panics are caught once per batch. The message whose handler panicked is lost, and the batch
 //! continues with the next one.
 

@@ -18,7 +18,8 @@
 //! 3. The number of messages between two publications at most doubles. So a message waits for its
 //!    publication at most about as long as the chunk before took. If all receivers are on this
 //!    worker, no thread waits, so there is one publication, at the end of the turn. If handlers are
-//!    slow, there is one per message.
+//!    slow, there is one per message. If handlers may block, there is one after each handler, with
+//!    or without a message.
 //! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it stay ahead of
 //!    those that did, and come first in the next turn.
 
@@ -53,8 +54,6 @@ const SLOW: Nanos = Nanos::from_micros(5);
 pub(crate) trait AnyInstance: Send {
     /// Records the note of a wake-up.
     fn on_wake(&mut self, note: Option<u32>);
-    /// Publishes each message at once from now on: a handler may block.
-    fn set_prompt(&mut self);
     /// Runs one turn of the instance.
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress;
     /// Calls `on_stop`, because the graph has ended.
@@ -251,6 +250,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             });
         }
         let (inputs, high) = inputs_of(&shapes);
+        let is_prompt = core.shared.blocking[core.node];
         Self {
             core,
             processor: Some(processor),
@@ -264,8 +264,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 left: 1,
                 chunk: 1,
                 is_local: true,
-                is_slow: false,
-                is_prompt: false,
+                is_slow: is_prompt,
+                is_prompt,
                 messages: 0,
             },
             next: Next::Again,
@@ -411,10 +411,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
 
     fn ping_and_look(&mut self, cx: &mut WorkerCx<'_>) {
         self.ping();
-        if self.core.is_gated {
-            self.flush(cx);
-            self.core.look();
-        }
+        self.publish_early(cx);
     }
 
     /// Publishes what was sent, and then counts what was handled.
@@ -599,10 +596,6 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             Some(input) => self.make_ready(input),
             None => (self.is_calm, self.is_new, self.is_called) = (false, true, true),
         }
-    }
-
-    fn set_prompt(&mut self) {
-        (self.rhythm.is_prompt, self.rhythm.is_slow) = (true, true);
     }
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, load: Option<&mut Load>) -> Progress {

@@ -355,13 +355,22 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Counts one message to all targets; returns the number of targets. Each
-    /// is then to be [`put`](Self::put).
+    /// Checks the burst for one message to all targets; returns the number of targets. Each is then
+    /// to be [`put`](Self::put), and after the first one the message is to be
+    /// [counted](Self::count_all).
     pub(crate) fn begin_all(&mut self, invocation: u64) -> usize {
-        if self.is_bounded && !self.count_burst(invocation) {
+        if self.is_bounded && !self.has_burst(invocation) {
             self.burst_fault();
         }
         self.targets()
+    }
+
+    /// Counts one message to all targets. It is after the first clone and weight of the message
+    /// were asked for, which is code of the user.
+    pub(crate) fn count_all(&mut self) {
+        if self.is_bounded {
+            self.used += 1;
+        }
     }
 
     #[inline]

@@ -1,6 +1,5 @@
 //! The graph as a controller of the sharder: one shard per instance.
 
-use crate::blocking::Places;
 use crate::instance::AnyInstance;
 use crate::load::{Load, Route};
 use crate::primitive::sync::Arc;
@@ -14,7 +13,6 @@ pub(crate) struct Runtime {
     pub(crate) shared: Arc<Shared>,
     /// Per shard, per input: the sender.
     pub(crate) routes: Vec<Vec<Route>>,
-    pub(crate) places: Places,
 }
 
 impl Controller for Runtime {
@@ -52,11 +50,6 @@ impl Controller for Runtime {
 
     fn on_acquire(&self, cx: &mut WorkerCx<'_>, shard: ShardId, instance: &mut Self::Shard) {
         self.shared.enter_thread();
-        if self.places.is_dedicated(shard) {
-            // Its handlers may block before the end of the round.
-            cx.set_prompt();
-            instance.set_prompt();
-        }
         self.shared
             .trace
             .acquired(shard.index(), cx.worker().index());

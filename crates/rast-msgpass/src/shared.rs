@@ -142,6 +142,8 @@ pub(crate) struct Shared {
     pub(crate) layout: Box<[Layout]>,
     /// Per processor, the number of its first instance's shard.
     pub(crate) first: Vec<usize>,
+    /// Per processor, whether its handlers may block.
+    pub(crate) blocking: Box<[bool]>,
     /// Per instance, which is per shard.
     pub(crate) stats: Vec<Arc<Stats>>,
     pub(crate) clock: GraphClock,
@@ -182,13 +184,16 @@ pub(crate) struct Shared {
 const PANICS_KEPT: usize = 256;
 
 impl Shared {
+    /// `blocking`: processors whose handlers may block, each with its number of workers.
     pub(crate) fn new<G: Graph>(
         workers: usize,
         policies: Vec<Policy>,
         hooks: Hooks,
         clock: GraphClock,
         replicas: &[usize],
+        blocking: &[(usize, usize)],
     ) -> Arc<Self> {
+        let blocks = |node| blocking.iter().any(|&(blocked, _)| blocked == node);
         let layout = Layout::of_all(G::EDGES, replicas);
         let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
         let mut stats = Vec::new();
@@ -220,6 +225,7 @@ impl Shared {
             edges: G::EDGES,
             layout,
             first,
+            blocking: (0..replicas.len()).map(blocks).collect(),
             stats,
             since: clock.now(),
             clock,

@@ -222,7 +222,7 @@ impl Wiring {
                     _ => 0,
                 };
                 let ring = |ring: spsc::Consumer<M>| Ring {
-                    pace: Pace::new(ring.capacity(), burst.max(1)),
+                    pace: self.pace(id, ring.capacity(), burst.max(1)),
                     ring,
                 };
                 let source = |rings: Vec<_>| Source::Rings(rings.into_iter().map(ring).collect());
@@ -293,6 +293,16 @@ impl Wiring {
                 note: u32::try_from(note).expect("a processor has fewer inputs"),
             };
             self.add_out(id, senders.start + sender, sender, way, receivers, &waiting);
+        }
+    }
+
+    /// Returns when a receiver of an edge returns slots: if its handlers may block, each one before
+    /// the handler of its message.
+    fn pace(&self, id: usize, capacity: usize, burst: usize) -> Pace {
+        let to = self.shared.edges[id].to.processor();
+        match to.is_some_and(|to| self.shared.blocking[to]) {
+            true => Pace::new(1, 1),
+            false => Pace::new(capacity, burst),
         }
     }
 
@@ -375,7 +385,7 @@ impl Wiring {
             Outbox::new(Arc::clone(&producers), sender, any, measured)
         };
         let with_pace = |inbox: bounded::Consumer<T>| {
-            let pace = Pace::new(inbox.capacity(), 1);
+            let pace = self.pace(id, inbox.capacity(), 1);
             (inbox, pace)
         };
         let measured = (0..marks.len()).map(|receiver| Measured {
@@ -505,7 +515,8 @@ impl Wiring {
             .collect();
         let closer = |door: &Arc<Door<M>>| Box::new(Arc::clone(door)) as Box<dyn AnyDoor>;
         self.outside.closers[id].extend(doors.iter().map(closer));
-        let source = |door: &Arc<Door<M>>| Source::Door(Arc::clone(door), Pace::new(capacity, 1));
+        let pace = self.pace(id, capacity, 1);
+        let source = |door: &Arc<Door<M>>| Source::Door(Arc::clone(door), pace);
         let sources = doors.iter().map(source).collect();
         let first = receivers.start;
         let waiting = Arc::new(Waiting::new(0, receivers.len()));

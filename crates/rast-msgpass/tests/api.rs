@@ -39,6 +39,8 @@ mod pictures;
 mod pipeline;
 #[path = "api/pressure.rs"]
 mod pressure;
+#[path = "api/prompt.rs"]
+mod prompt;
 #[path = "api/replies.rs"]
 mod replies;
 #[path = "api/rest.rs"]

@@ -10,6 +10,8 @@ mod dealloc_panic;
 #[cfg(feature = "std")]
 #[path = "api/drop_panic.rs"]
 mod drop_panic;
+#[path = "api/drop_random.rs"]
+mod drop_random;
 #[path = "api/list.rs"]
 mod list;
 #[path = "api/mpmc.rs"]

@@ -29,6 +29,13 @@ pub(crate) struct Waiter<T> {
     waker: RefCell<Option<Waker>>,
 }
 
+impl<T> Waiter<T> {
+    /// Returns whether it was served or refused.
+    fn has_ended(&self) -> bool {
+        matches!(self.state.get(), State::Served | State::Refused)
+    }
+}
+
 /// The wait list.
 pub(crate) struct Line<T> {
     waiters: VecDeque<Rc<Waiter<T>>>,
@@ -179,19 +186,22 @@ impl<P: Place> Future for Wait<P> {
         let Some(waiter) = &self.waiter else {
             panic!("a wait is polled after it was ready");
         };
-        let served = match waiter.state.get() {
-            State::Served => true,
-            State::Refused => false,
-            State::Waiting | State::Left => {
-                // Cloned and dropped outside of the borrow, since wakers are user code.
-                let waker = cx.waker().clone();
-                let old = waiter.waker.replace(Some(waker));
-                drop(old);
+        if !waiter.has_ended() {
+            // Cloned and dropped outside of the borrow, since wakers are user code.
+            let waker = cx.waker().clone();
+            let old = waiter.waker.replace(Some(waker));
+            drop(old);
+            // The clone or the drop may have ended the wait, before it had this waker.
+            if !waiter.has_ended() {
                 return Poll::Pending;
             }
-        };
+            // Dropped while the wait can still return what it was served, if the drop panics.
+            let waker = waiter.waker.take();
+            drop(waker);
+        }
+        let is_served = waiter.state.get() == State::Served;
         self.waiter = None;
-        Poll::Ready(served)
+        Poll::Ready(is_served)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Random operations on locks, each answer compared with a naive wait-for graph.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
+#[path = "model/meaning.rs"]
+mod meaning;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,8 +18,8 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 /// What a scope holds.
 enum Held {
-    Shared(#[allow(dead_code, reason = "held")] SharedGuard<'static, ()>),
-    Exclusive(#[allow(dead_code, reason = "held")] ExclusiveGuard<'static, ()>),
+    Shared(#[allow(dead_code, reason = "held")] SharedGuard<'static, u64>),
+    Exclusive(#[allow(dead_code, reason = "held")] ExclusiveGuard<'static, u64>),
 }
 
 type Waiting = Pin<Box<dyn Future<Output = (LockScope, Result<Held, Deadlock>)>>>;
@@ -148,8 +151,8 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..120)
     ) {
         // Leaked so that guards and waits lie side by side; a few bytes for each case.
-        let locks: &'static [Lock<()>] =
-            Box::leak((0..4).map(|_| Lock::new(())).collect::<Vec<_>>().into_boxed_slice());
+        let locks: &'static [Lock<u64>] =
+            Box::leak((0..4).map(|_| Lock::new(0)).collect::<Vec<_>>().into_boxed_slice());
         let mut oracle = Oracle::new(4);
         // A scope that leaves is replaced; what it holds is still its own.
         let mut number = 5;

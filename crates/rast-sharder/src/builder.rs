@@ -178,6 +178,11 @@ impl<C: Controller> Builder<C> {
     /// so that no resharding waits for its turns. A balancer's assignment that moves a shard from
     /// or to it is refused; [`Greedy`] makes none.
     ///
+    /// Wake-ups by its turns are on their way at once, not at the end of the turn. So a turn may
+    /// block until shards of other workers have run that it has [woken](crate::WorkerCx::wake). Its
+    /// other shards have no turns meanwhile. Each wake-up costs a fence. If a worker has not taken
+    /// the last 64 of them, further ones arrive without their note.
+    ///
     /// Its shards are given to it by [`assignment`](Self::assignment) or [`pin`](Self::pin). They
     /// are not in the [`LoadView`](crate::LoadView), and
     /// [`WorkerCx::epoch`](crate::WorkerCx::epoch) stays 0 there. If all workers are dedicated,

@@ -52,8 +52,8 @@ pub enum PanicPolicy {
 /// [`report`](Self::report) the shard has no figures in that epoch. After a panic of `on_panic` the
 /// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
-/// A call that takes long delays the shards of its own worker and no others;
-/// while it lasts no resharding can complete.
+/// A call that takes long delays the shards of its own worker and no others. While it lasts no
+/// resharding can complete, unless its worker is [dedicated](crate::Builder::dedicate).
 ///
 /// ```
 /// use rast_sharder::{Controller, LoadReport, Progress, ShardId, WorkerCx};
@@ -113,6 +113,10 @@ pub trait Controller: Send + Sync + 'static {
     /// the figures of this window are not reported. Override it if the figures own memory that is
     /// worth keeping.
     ///
+    /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end as those of
+    /// the others, after the [period](crate::Builder::period) or on request. So its figures are
+    /// emptied too, although they are not reported.
+    ///
     /// [used]: crate::LoadView::used
     fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {
         *load = self.new_load(shard);
@@ -131,7 +135,8 @@ pub trait Controller: Send + Sync + 'static {
     /// wake-up causes, once for each [`WorkerCx::wake`]. Notes of one worker come in the order of
     /// its calls, while the shard stays with its holder.
     ///
-    /// `None` means any number of notes, because the wake-up came by [`Handle::wake`]. Then the
+    /// `None` means any number of notes: the wake-up came by [`Handle::wake`], or more wake-ups
+    /// were on their way to the worker than there is room for. Then the
     /// turn must check everything. So must the turn after [`on_acquire`](Self::on_acquire), because
     /// notes are lost when a shard moves; `on_wake` is not called for that turn.
     ///

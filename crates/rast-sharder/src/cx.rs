@@ -17,8 +17,6 @@ pub(crate) struct Local {
     pub(crate) now: Instant,
     /// Wake-ups of shards of this worker, delivered after the call.
     pub(crate) notes: Vec<(ShardId, Option<u32>)>,
-    /// Each wake-up is flushed at once.
-    pub(crate) is_prompt: bool,
 }
 
 /// The worker that runs a call, and its operations.
@@ -100,6 +98,9 @@ impl WorkerCx<'_> {
     /// falling asleep is woken at the end of this worker's round: after at most 16 turns, about 20
     /// µs, or the current turn.
     ///
+    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once,
+    /// for a fence more.
+    ///
     /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
     ///
     /// # Panics
@@ -137,16 +138,6 @@ impl WorkerCx<'_> {
     #[inline(never)]
     fn wake_elsewhere(&mut self, shard: ShardId, note: u32) {
         self.local.member.wake(shard, note);
-        if self.local.is_prompt {
-            self.local.member.flush();
-        }
-    }
-
-    /// From now on each [`wake`](Self::wake) by this worker wakes a worker that is just falling
-    /// asleep at once, and not at the end of the round. It is for a worker whose turns block. Each
-    /// wake-up of another worker's shard then costs a fence.
-    pub fn set_prompt(&mut self) {
-        self.local.is_prompt = true;
     }
 
     /// Requests a new epoch, as [`Handle::reshard`](crate::Handle::reshard).

@@ -22,6 +22,8 @@
 //! 4. The number of a window is the count of epochs that the worker has seen. All workers in one
 //!    epoch have the same number, and numbers do not repeat. So a shard has the number of the
 //!    current window only if it entered that window.
+//! 5. A dedicated worker takes part in no epoch. It opens a window when its time is over or a new
+//!    epoch is requested, and counts these windows. Its shards stay, so rule 4 holds for them.
 
 use std::vec::Vec;
 

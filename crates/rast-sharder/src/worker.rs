@@ -153,7 +153,6 @@ impl<'s, C: Controller> Worker<'s, C> {
                 tick,
                 now,
                 notes: Vec::with_capacity(NOTES),
-                is_prompt: false,
             },
             ready: Ready::new(shared.slots.len()),
             since_reading: 0,

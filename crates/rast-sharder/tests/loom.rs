@@ -495,6 +495,40 @@ fn a_full_ring_loses_no_mark() {
     });
 }
 
+/// A ring holds two marks here. A dedicated worker wakes more shards than that, and does not come
+/// to the end of its round before all of them have had their turns.
+#[test]
+fn a_dedicated_worker_that_blocks_keeps_no_mark() {
+    const SHARDS: usize = 3;
+    model::model(|| {
+        let first = owners(&[1; SHARDS], 2);
+        let (baton, mut members) = Baton::new_with_dedicated(first, &[WorkerId(0)]);
+        for member in &mut members {
+            member.take();
+        }
+        let world = World::new(owners(&[1; SHARDS], 2));
+        let mut receiver = members.pop().unwrap();
+        let mut waker = members.pop().unwrap();
+        let their_world = world.clone();
+        let other = thread::spawn(move || {
+            let mut told = 0_u32;
+            while told != (1 << SHARDS) - 1 {
+                for (shard, _) in sleep(&mut receiver) {
+                    told |= 1 << shard.0;
+                    their_world.touch(shard);
+                }
+            }
+        });
+        for shard in (0..SHARDS).map(ShardId::from_index) {
+            world.touch(shard);
+            waker.wake(shard, 0);
+        }
+        other.join().unwrap();
+        drop(waker);
+        all_free(&baton, SHARDS);
+    });
+}
+
 /// Two threads wake a shard each, whose bits are in one word.
 #[test]
 fn bits_of_one_word_are_all_seen() {

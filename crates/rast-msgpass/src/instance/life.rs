@@ -22,7 +22,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 Life::Retired => return Some(self.run_retired(cx)),
                 // No handler is called by a worker that has seen the stop.
                 _ if self.core.ending.is_stopping() => return Some(Progress::Idle),
-                Life::New => self.begin(),
+                Life::New => self.begin(cx),
                 Life::Failed => {
                     self.put_down();
                     return Some(self.tend(cx));
@@ -34,10 +34,23 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     /// Tells the processor that it begins.
-    fn begin(&mut self) {
+    fn begin(&mut self, cx: &mut WorkerCx<'_>) {
         self.core.life = Life::Running;
         self.has_begun = true;
         self.call(Handler::Start, |processor, cx| processor.on_start(cx));
+        self.publish_early(cx);
+    }
+
+    /// Publishes what a handler without a message sent, if the next handler may block, or if it has
+    /// to wait for room.
+    #[inline]
+    pub(super) fn publish_early(&mut self, cx: &mut WorkerCx<'_>) {
+        if self.rhythm.is_prompt || self.core.is_gated {
+            self.flush(cx);
+        }
+        if self.core.is_gated {
+            self.core.look();
+        }
     }
 
     /// Calls a handler that has no message.
@@ -167,10 +180,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             self.call(Handler::Retired, |processor, cx| {
                 processor.on_retired(who, cx)
             });
-            if self.core.is_gated {
-                self.flush(cx);
-                self.core.look();
-            }
+            self.publish_early(cx);
         }
     }
 }

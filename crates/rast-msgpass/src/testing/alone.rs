@@ -9,7 +9,6 @@ use super::graph::TestGraph;
 use super::probe::Passed;
 use super::stub::{Around, Seen, Stub};
 use crate::batch::Batch;
-use crate::blocking::Places;
 use crate::clock::GraphClock;
 use crate::door::Doors;
 use crate::egress::LaneTap;
@@ -157,7 +156,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             ..Hooks::default()
         };
         let own_clock = GraphClock::new(clock.clone());
-        let shared = Shared::new::<G>(1, policies, hooks, own_clock, &counts);
+        let shared = Shared::new::<G>(1, policies, hooks, own_clock, &counts, &[]);
         let shard = shared.shard_of(node, replica);
         let shards = shared.stats.len();
         let around = Arc::new(Mutex::new(Around {
@@ -184,7 +183,6 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         let runtime = Runtime {
             shared: Arc::clone(&shared),
             routes,
-            places: Places::new(&counts, &[], 1),
         };
         let sharder = Sharder::builder(runtime)
             .shards(instances)

@@ -130,8 +130,6 @@ impl Stub {
 }
 
 impl AnyInstance for Stub {
-    fn set_prompt(&mut self) {}
-
     fn on_wake(&mut self, _: Option<u32>) {}
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, _: Option<&mut Load>) -> Progress {

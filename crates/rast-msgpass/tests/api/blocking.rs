@@ -1,7 +1,7 @@
 //! Processors that block, on workers of their own.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -248,69 +248,78 @@ fn in_a_test_it_is_a_processor_like_any_other() {
     ));
 }
 
-/// Handles two kinds of messages in one turn: one that it answers, and one that blocks until the
-/// answer has arrived.
-struct Both {
-    begins: Receiver<()>,
-    arrived: Receiver<u64>,
-    answered: Option<u64>,
-}
-
-struct Ask(u64);
-struct Block;
+struct Source;
+/// Some of its handlers panic.
+struct Middle(Arc<Mutex<u64>>);
+struct Last(Vec<u64>);
 
 graph! {
-    graph TwoWays {
-        processors { both: Both }
+    graph Line {
+        processors { source: Source, middle: [Middle; 3], last: [Last; 2] }
         edges {
-            ingress -> both: Ask [cap = 4];
-            ingress -> both: Block [cap = 4];
-            both -> egress: u64 [cap = 4];
+            ingress -> source: u64 [cap = 8];
+            source -> middle: u64 [cap = 8];
+            middle -> last: u64 [cap = 8];
         }
     }
 }
 
-impl Process<TwoWays> for Both {}
-impl Receive<TwoWays, Ingress, Ask> for Both {
-    fn receive(&mut self, Ask(number): Ask, cx: &mut Cx<'_, TwoWays, Self>) {
-        if number == 0 {
-            self.begins.recv_timeout(LONG).expect("all is sent");
-        }
-        cx.to::<Egress>().send(number);
-        self.answered = Some(number);
+impl Process<Line> for Source {}
+impl Receive<Line, Ingress, u64> for Source {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Line, Self>) {
+        cx.to::<Middle>().at((number % 3) as usize).send(number);
     }
 }
-impl Receive<TwoWays, Ingress, Block> for Both {
-    fn receive(&mut self, _: Block, _: &mut Cx<'_, TwoWays, Self>) {
-        let mut arrived = None;
-        while arrived != self.answered {
-            let next = self.arrived.recv_timeout(LONG);
-            arrived = Some(next.expect("the answer is on its way"));
+impl Process<Line> for Middle {}
+impl Receive<Line, Source, u64> for Middle {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Line, Self>) {
+        // It blocks while another replica has the lock.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *all += 1;
+        cx.to::<Last>().at((number % 2) as usize).send(number);
+        if number % 7 == 3 {
+            std::panic::resume_unwind(Box::new("by order"));
         }
-        self.answered = None;
+    }
+}
+impl Process<Line> for Last {}
+impl Receive<Line, Middle, u64> for Last {
+    fn receive(&mut self, number: u64, _: &mut Cx<'_, Line, Self>) {
+        self.0.push(number);
     }
 }
 
 #[test]
-fn what_a_handler_sent_is_on_its_way_before_the_next_one_blocks() {
-    let (begin, begins) = channel();
-    let (arrive, arrived) = channel();
-    let both = Both {
-        begins,
-        arrived,
-        answered: None,
-    };
-    let app = TwoWays::builder(both).blocking::<Both>(1).start().unwrap();
-    let mut answers = app.egress::<Both, u64>(0);
-    let (asks, blocks) = (app.ingress::<Both, Ask>(), app.ingress::<Both, Block>());
-    // The first turn blocks until there is a message of each kind for the next one.
-    asks.send(Ask(0)).unwrap();
-    asks.send(Ask(1)).unwrap();
-    (0..2).for_each(|_| blocks.send(Block).unwrap());
-    begin.send(()).unwrap();
-    for number in [0, 1] {
-        assert_eq!(answers.recv_timeout(LONG).unwrap(), number);
-        arrive.send(number).unwrap();
+fn each_pair_keeps_its_order_through_panics_and_moves() {
+    const NUMBERS: u64 = 1_000;
+    for threads in 1..=3 {
+        let all = Arc::new(Mutex::new(0));
+        let middle = |_| Middle(Arc::clone(&all));
+        let lasts = [Vec::new(), Vec::new()].map(Last);
+        let app = Line::builder(Source, (0..3).map(middle), lasts)
+            .workers(2)
+            .blocking::<Middle>(threads)
+            .balancer(Rotate)
+            .start()
+            .unwrap();
+        let numbers = app.ingress::<Source, u64>();
+        for number in 0..NUMBERS {
+            numbers.send(number).unwrap();
+            if number % 16 == 0 {
+                app.reshard();
+            }
+        }
+        let report = app.drain(LONG).unwrap();
+        let all = *all.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(all, NUMBERS, "{report}");
+        let states = report.take_states::<Line, Last>();
+        for Last(got) in &states {
+            for replica in 0..3 {
+                let pair = got.iter().filter(|number| *number % 3 == replica);
+                assert!(pair.is_sorted(), "{got:?}");
+            }
+        }
+        let count: usize = states.iter().map(|last| last.0.len()).sum();
+        assert_eq!(count as u64, NUMBERS, "{report}");
     }
-    app.drain(LONG).unwrap();
 }

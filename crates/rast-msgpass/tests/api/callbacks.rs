@@ -195,6 +195,7 @@ fn a_clock_that_panics_costs_nothing() {
 }
 
 /// A message whose weight panics if it is a multiple of three.
+#[derive(Clone)]
 struct Parcel(u64);
 
 impl Weight for Parcel {
@@ -267,4 +268,45 @@ fn a_weight_whose_panic_a_handler_contains_uses_up_no_burst() {
     let report = app.drain(LONG).unwrap();
     assert!(report.panics.is_empty(), "{report}");
     assert_eq!(report.take_states::<Parcels, Receiver>()[0].0, 10);
+}
+
+struct Spread;
+struct Take(u64);
+
+graph! {
+    graph Copies {
+        processors { spread: Spread, take: [Take; 2] }
+        edges {
+            ingress -> spread: u64 [cap = 4];
+            spread -> take: Parcel [cap = 4, bytes = 4];
+        }
+    }
+}
+
+impl Process<Copies> for Spread {}
+impl Receive<Copies, Ingress, u64> for Spread {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Copies, Self>) {
+        let weighed = catch_unwind(AssertUnwindSafe(|| cx.to::<Take>().all().send(Parcel(3))));
+        assert!(weighed.is_err());
+        // It does not count within the burst, which is one message to all.
+        cx.to::<Take>().all().send(Parcel(1));
+    }
+}
+impl Process<Copies> for Take {}
+impl Receive<Copies, Spread, Parcel> for Take {
+    fn receive(&mut self, Parcel(number): Parcel, _: &mut Cx<'_, Copies, Self>) {
+        self.0 += number;
+    }
+}
+
+#[test]
+fn a_weight_that_panics_in_a_send_to_all_uses_up_no_burst() {
+    let takes = [Take(0), Take(0)];
+    let app = Copies::builder(Spread, takes).start().unwrap();
+    let numbers = app.ingress::<Spread, u64>();
+    (0..10).for_each(|number| numbers.send(number).unwrap());
+    let report = app.drain(LONG).unwrap();
+    assert!(report.panics.is_empty(), "{report}");
+    let taken = report.take_states::<Copies, Take>();
+    assert!(taken.iter().map(|take| take.0).eq([10, 10]), "{report}");
 }

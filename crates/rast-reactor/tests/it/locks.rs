@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use rast_reactor::executor::{Deterministic, LocalExecutor, now, spawn_local, yield_now};
-use rast_reactor::{Deadlock, Lock, LockScope, Retry, retry};
+use rast_reactor::{Deadlock, ExclusiveGuard, Lock, LockScope, Retry, retry};
 
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -363,4 +363,32 @@ fn a_wait_that_is_dropped_has_no_edge_while_it_wakes_the_next_one() {
     let mut waits = IN_WAKE.take().unwrap();
     assert_eq!(poll(waits.as_mut()), Poll::Ready(true));
     drop(shared);
+}
+
+thread_local! {
+    static GUARD: RefCell<Option<ExclusiveGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// A waker whose clone drops the guard.
+static RELEASES: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        drop(GUARD.take());
+        RawWaker::new(data, &RELEASES)
+    },
+    |_| {},
+    |_| {},
+    |_| {},
+);
+
+#[test]
+fn a_lock_that_the_clone_of_a_waker_releases_is_served_in_that_poll() {
+    let lock: &'static Lock<()> = Box::leak(Box::new(Lock::new(())));
+    let (mut one, mut other) = (LockScope::new(), LockScope::new());
+    GUARD.set(lock.try_exclusive(&mut one));
+    // SAFETY: the functions of the table use no data.
+    let waker = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &RELEASES)) };
+    let wait = pin!(lock.exclusive(&mut other));
+    // It is not woken: it had no waker when it was served.
+    let polled = wait.poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled, Poll::Ready(Ok(_))));
 }

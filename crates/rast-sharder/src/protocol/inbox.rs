@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   ring of a sending worker, made at its first mark        bits without notes, for other threads
-//!                                                            and if a sender keeps too many marks
+//!                                                            and for marks past what may be kept
 //!   slot   63   62            32 31             0           ┌ flag ┐ ┌ words ──────────┐
 //!          ┌───┬────────────────┬────────────────┐          │ 0, 1 │ │ a bit per shard │
 //!          │lap│ shard          │ note           │          └──────┘ └─────────────────┘
@@ -44,7 +44,8 @@ const WORD: usize = u64::BITS as usize;
 /// Number of shards of a group.
 const GROUP: usize = 64 * WORD;
 
-/// Maximum number of marks that are kept for full rings; past it they become bits.
+/// Maximum number of marks that are kept for full rings; past it they become bits. A dedicated
+/// worker keeps none.
 const KEPT: usize = if cfg!(rast_loom) { 2 } else { 256 };
 
 const _: () = assert!(SLOTS.is_power_of_two(), "positions wrap");

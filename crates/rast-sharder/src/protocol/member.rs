@@ -68,7 +68,7 @@ pub struct Member {
     worker: WorkerId,
     epoch: u32,
     phase: Phase,
-    /// `Page::served` of the epoch.
+    /// `Page::served` of the epoch; the requests noted so far if it is dedicated.
     served: u32,
     /// Whether it keeps its first shards and takes part in no epoch.
     is_dedicated: bool,
@@ -164,6 +164,12 @@ impl Member {
         }
     }
 
+    /// Returns `true` if this worker is dedicated: it takes part in no epoch.
+    #[inline]
+    pub fn is_dedicated(&self) -> bool {
+        self.is_dedicated
+    }
+
     /// Returns the id of this worker.
     pub fn worker(&self) -> WorkerId {
         self.worker
@@ -192,7 +198,8 @@ impl Member {
     }
 
     /// Makes a shard of another worker ready there, with the waker's `note`. A sleeping worker is
-    /// certain to be woken only after [`flush`](Self::flush).
+    /// certain to be woken only after [`flush`](Self::flush), except by a dedicated worker: its
+    /// turn may block, so it keeps no mark, and wakes the other worker at once.
     #[inline]
     pub fn wake(&mut self, shard: ShardId, note: u32) {
         if let Some(worker) = self.baton.target(shard) {
@@ -200,7 +207,8 @@ impl Member {
         }
     }
 
-    /// Puts a mark into the ring to `to`, or keeps it if the ring is full.
+    /// Puts a mark into the ring to `to`. If the ring is full, keeps the mark, or sets a bit if
+    /// this worker is dedicated.
     fn mark(&mut self, to: WorkerId, mark: Mark) {
         if self.outboxes.len() <= to.index() {
             self.outboxes.resize_with(to.index() + 1, Outbox::new);
@@ -218,8 +226,11 @@ impl Member {
             outbox.is_marked = true;
             self.marked.push(to);
         }
-        // A hint without a fence, which wakes nearly all sleepers at once.
-        self.baton.rouse(to);
+        match self.is_dedicated {
+            true => self.rouse_marked(),
+            // A hint without a fence, which wakes nearly all sleepers at once.
+            false => self.baton.rouse(to),
+        }
     }
 
     #[cold]
@@ -228,7 +239,7 @@ impl Member {
         if outbox.kept.is_empty() {
             self.keeping.push(to);
         }
-        if outbox.keep(mark) {
+        if outbox.keep(mark) || self.is_dedicated {
             self.give_up_rings();
         }
     }
@@ -490,15 +501,27 @@ impl Member {
     }
 
     /// Returns `true` if a new epoch is wanted: another worker has promised, or there is an
-    /// unanswered request.
+    /// unanswered request. On a dedicated worker, whether there is a request that it has not
+    /// [noted](Self::note_requests).
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.promised_seen || self.is_requested()
     }
 
     fn is_requested(&self) -> bool {
+        self.requests() != self.served
+    }
+
+    fn requests(&self) -> u32 {
         // Relaxed: the count carries no data. [SO8]
-        self.baton.requests.load(Ordering::Relaxed) != self.served
+        self.baton.requests.load(Ordering::Relaxed)
+    }
+
+    /// Notes the requests so far. Only on a dedicated worker, which reads no page that says how
+    /// many were answered.
+    pub fn note_requests(&mut self) {
+        debug_assert!(self.is_dedicated, "the page says it to the others");
+        self.served = self.requests();
     }
 
     /// Promises not to update figures until the next epoch.

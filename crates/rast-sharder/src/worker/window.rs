@@ -28,8 +28,9 @@ impl<C: Controller> Worker<'_, C> {
         let now = self.local.now;
         self.window = (self.window.0 + 1, now);
         self.window_end = self.shared.settings.window_end(now);
-        // SAFETY: it is this worker's window, and the worker has not promised in its epoch, which
-        // has just begun for it. No other borrow of the window is live.
+        // SAFETY: it is this worker's window, and the worker has not promised in its epoch: the
+        // epoch has just begun for it, or the worker is dedicated and never promises. No other
+        // borrow of the window is live.
         let window = unsafe { self.shared.slots.window(self.local.member.worker()) };
         window.open(self.window.0, now);
     }
@@ -90,16 +91,29 @@ impl<C: Controller> Worker<'_, C> {
         window.add(shard);
     }
 
-    /// Promises if the rules allow it and a new epoch is wanted.
+    /// Promises if the rules allow it and a new epoch is wanted. A dedicated worker opens a window
+    /// of its own then.
     pub(super) fn promise_when_due(&mut self) {
-        if !self.local.member.may_promise() {
+        let is_dedicated = self.local.member.is_dedicated();
+        if !self.local.member.may_promise() && !is_dedicated {
             return;
         }
         let is_due =
             self.local.member.is_wanted() || (self.is_used && self.local.now >= self.window_end);
-        if is_due {
-            self.promise();
+        match is_due {
+            true if is_dedicated => self.restart_window(),
+            true => self.promise(),
+            false => {}
         }
+    }
+
+    /// Opens the next window of a dedicated worker, so that its figures are emptied. No thread
+    /// reads them.
+    #[cold]
+    fn restart_window(&mut self) {
+        self.local.member.note_requests();
+        self.is_used = false;
+        self.open_window();
     }
 
     #[cold]

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use rast_sharder::timers::Nanos;
+use rast_sharder::timers::{ManualClock, Nanos};
 use rast_sharder::{
-    Assignment, Balancer, BuildError, Builder, Decision, Greedy, LoadView, Move, Progress, ShardId,
-    Sharder, WorkerId,
+    Assignment, Balancer, BuildError, Builder, Controller, Decision, Greedy, LoadView, Move,
+    PanicPolicy, Progress, ShardId, Sharder, WorkerCx, WorkerId,
 };
 
 use crate::support::{Rotate, Scripted, hooks};
@@ -157,4 +157,111 @@ fn greedy_gives_a_dedicated_worker_nothing() {
     }
     let shards_of = |worker| now.shards_of(WorkerId::from_index(worker)).count();
     assert_eq!([0, 1, 2, 3].map(shards_of), [2, 1, 2, 1]);
+}
+
+/// A turn of a dedicated worker makes more shards of a busy worker ready than a ring has slots, and
+/// blocks until all of them have run.
+#[test]
+fn wake_ups_past_a_full_ring_arrive_while_the_turn_blocks() {
+    const SHARDS: usize = 100;
+    let (ran, runs) = mpsc::channel();
+    let (hold, held) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let [runs, held, gone] = [runs, held, gone].map(Mutex::new);
+    let next = |from: &Mutex<mpsc::Receiver<()>>| {
+        let from = from.lock().expect("one turn at a time");
+        from.recv_timeout(LONG).expect("the other worker goes on");
+    };
+    let process = move |cx: &mut WorkerCx<'_>, shard: ShardId, turns: &mut u64| {
+        *turns += 1;
+        match (shard.index(), *turns) {
+            (0, _) => {
+                // The first turns of all others.
+                (0..=SHARDS).for_each(|_| next(&runs));
+                cx.wake(ShardId::from_index(1), 0);
+                next(&held);
+                for shard in 2..SHARDS + 2 {
+                    cx.wake(ShardId::from_index(shard), 0);
+                }
+                go.send(()).expect("a turn waits");
+                (0..SHARDS).for_each(|_| next(&runs));
+                cx.stop();
+            }
+            (1, 2) => {
+                // Its worker takes no mark meanwhile.
+                hold.send(()).expect("the dedicated worker waits");
+                next(&gone);
+            }
+            _ => ran.send(()).expect("the dedicated worker waits"),
+        }
+        Progress::Idle
+    };
+    let owners = (0..SHARDS + 2).map(|shard| WorkerId::from_index(usize::from(shard == 0)));
+    let outcome = Sharder::builder(Scripted {
+        process: Box::new(process),
+        on_panic: Box::new(|_, _| PanicPolicy::Stop),
+        ..hooks()
+    })
+    .shards(vec![0; SHARDS + 2])
+    .workers(2)
+    .assignment(Assignment::new(owners.collect(), 2).expect("the workers exist"))
+    .dedicate(WorkerId::from_index(1))
+    .build()
+    .expect("it can be built")
+    .run()
+    .expect("it runs");
+    assert!(outcome.report.panics.is_empty(), "{:?}", outcome.report);
+}
+
+/// Its figures have an entry per turn; the state of a shard is their number.
+struct Entries;
+
+impl Controller for Entries {
+    type Shard = usize;
+    type Load = Vec<()>;
+
+    fn process(
+        &self,
+        _: &mut WorkerCx<'_>,
+        _: ShardId,
+        entries: &mut usize,
+        load: Option<&mut Vec<()>>,
+    ) -> Progress {
+        let load = load.expect("no worker promises between two turns here");
+        load.push(());
+        *entries = load.len();
+        Progress::Again
+    }
+
+    fn new_load(&self, _: ShardId) -> Vec<()> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn figures_of_a_dedicated_worker_are_emptied_after_the_period_and_on_request() {
+    let clock = ManualClock::new();
+    let workers = [0, 1].map(WorkerId::from_index);
+    for dedicated in [&workers[1..], &workers[..]] {
+        let builder = Sharder::builder(Entries)
+            .shards(vec![0; 2])
+            .workers(2)
+            .period(Duration::from_millis(10))
+            .clock(clock.clone());
+        let builder = dedicated.iter().copied().fold(builder, Builder::dedicate);
+        let mut steps = builder.build().expect("it can be built").stepper();
+        let shard = ShardId(1);
+        let mut entries = |advance, requests| {
+            clock.advance(Nanos::from_millis(advance));
+            if requests {
+                steps.handle().reshard();
+            }
+            steps.look();
+            assert!(steps.turn(shard));
+            *steps.shard(shard)
+        };
+        assert_eq!([0, 0, 9].map(|advance| entries(advance, false)), [1, 2, 3]);
+        assert_eq!([1, 0].map(|advance| entries(advance, false)), [1, 2]);
+        assert_eq!([true, false].map(|requests| entries(0, requests)), [1, 2]);
+    }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rast_sharder::primitive::{Random, WaitStrategy};
 use rast_sharder::{
-    Assignment, Balancer, Controller, Decision, LoadView, Progress, ShardId, Sharder, WorkerCx,
-    WorkerId,
+    Assignment, Balancer, Builder, Controller, Decision, LoadView, Progress, ShardId, Sharder,
+    WorkerCx, WorkerId,
 };
 
 /// Passes tokens on. Nothing but the wake-ups orders the mail.
@@ -56,7 +56,7 @@ impl Controller for Storm {
     }
 }
 
-/// Moves a share of the shards, other ones each time.
+/// Moves a share of the shards that are not at dedicated workers, other ones each time.
 struct Shuffle {
     random: Random,
     /// One in so many moves.
@@ -66,20 +66,23 @@ struct Shuffle {
 impl Balancer for Shuffle {
     fn begin(&mut self, _: &LoadView, _: &Assignment) {}
 
-    fn step(&mut self, _: &LoadView, now: &Assignment, _: usize) -> Decision {
-        let owners =
-            now.owners().iter().map(
-                |&owner| match self.random.draw().is_multiple_of(self.share) {
-                    true => WorkerId(self.random.below(now.workers()) as u16),
-                    false => owner,
-                },
-            );
+    fn step(&mut self, view: &LoadView, now: &Assignment, _: usize) -> Decision {
+        let owners = now.owners().iter().map(|&owner| {
+            let is_drawn = self.random.draw().is_multiple_of(self.share);
+            match is_drawn && !view.is_dedicated(owner) {
+                true => WorkerId(self.random.below(SHARED) as u16),
+                false => owner,
+            }
+        });
         Decision::Adopt(Assignment::new(owners.collect(), now.workers()).expect("they exist"))
     }
 }
 
-fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
-    println!("{shards} shards, {wait:?}, seed {seed:#x}");
+/// The workers that are not dedicated.
+const SHARED: usize = 3;
+
+fn storm(shards: usize, dedicated: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
+    println!("{shards} shards, {dedicated} dedicated workers, {wait:?}, seed {seed:#x}");
     const TOKENS: u64 = 40;
     let mut random = Random::new(seed);
     let storm = Storm {
@@ -89,17 +92,18 @@ fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
         done: AtomicU64::new(0),
     };
     let storm = std::sync::Arc::new(storm);
-    let sharder = Sharder::builder(Shared(storm.clone()))
+    let builder = Sharder::builder(Shared(storm.clone()))
         .shards((0..shards).map(|_| Random::new(random.draw())).collect())
-        .workers(3)
+        .workers(SHARED + dedicated)
         .wait(wait)
         .period(Duration::ZERO)
         .balancer(Shuffle {
             random: Random::new(seed),
             share,
-        })
-        .build()
-        .expect("it builds");
+        });
+    let dedicated = (SHARED..SHARED + dedicated).map(WorkerId::from_index);
+    let sharder = dedicated.fold(builder, Builder::dedicate);
+    let sharder = sharder.build().expect("it builds");
     let handle = sharder.handle();
     let outside = std::thread::spawn(move || {
         for _ in 0..TOKENS {
@@ -112,6 +116,7 @@ fn storm(shards: usize, share: u64, hops: i64, wait: WaitStrategy, seed: u64) {
     let outcome = sharder.run().expect("it runs");
     outside.join().expect("the outside finds nothing wrong");
     assert_eq!(outcome.report.panics, []);
+    assert!(outcome.report.rejections.is_empty(), "{:?}", outcome.report);
 }
 
 /// The storm, reached from outside.
@@ -149,19 +154,35 @@ fn no_wake_up_is_lost_among_ten_shards() {
         .enumerate()
     {
         for seed in 1..=10 {
-            storm(10, 2, 5_000, wait, seed * 0x9e37_79b9 + at as u64);
+            storm(10, 0, 2, 5_000, wait, seed * 0x9e37_79b9 + at as u64);
         }
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_between_dedicated_workers_and_others() {
+    for seed in 1..=10 {
+        let seed = seed * 0x9e37_79b9;
+        storm(20, 2, 2, 5_000, WaitStrategy::Park, seed);
+        storm(20, 2, 2, 5_000, WaitStrategy::Adaptive, seed + 1);
     }
 }
 
 #[test]
 fn no_wake_up_is_lost_among_ten_thousand_shards() {
     for seed in 1..=2 {
-        storm(10_000, 10, 20_000, WaitStrategy::Park, seed * 0x9e37_79b9);
+        storm(
+            10_000,
+            0,
+            10,
+            20_000,
+            WaitStrategy::Park,
+            seed * 0x9e37_79b9,
+        );
     }
 }
 
 #[test]
 fn no_wake_up_is_lost_among_a_hundred_thousand_shards() {
-    storm(100_000, 100, 10_000, WaitStrategy::Adaptive, 0x9e37_79b9);
+    storm(100_000, 0, 100, 10_000, WaitStrategy::Adaptive, 0x9e37_79b9);
 }
