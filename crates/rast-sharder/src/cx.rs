@@ -44,7 +44,7 @@ impl WorkerCx<'_> {
     }
 
     /// Returns the worker's tick, for the amortised timers of
-    /// [`timers`](crate::timers). Published with readings of the clock, at most once in 500 µs.
+    /// [`timers`](crate::timers). Published with readings of the clock, at most once in 10 µs.
     #[inline]
     #[must_use]
     pub fn tick(&self) -> &Tick {

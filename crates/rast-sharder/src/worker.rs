@@ -48,10 +48,8 @@ use crate::windows::Number;
 const TURNS: u32 = 16;
 
 /// Minimum time between two publications of the tick. Each publication makes every timer that uses
-/// the tick read the clock once. So with many busy shards on a worker, a shorter time makes nearly
-/// every turn read it: a hop in a ring of 100 took 1.3 times as long with 10 µs (thread ring on one
-/// worker, AMD EPYC, 2026-11-28). The timers of loads measure a turn once per millisecond anyway.
-const TICK: Nanos = Nanos::from_micros(500);
+/// the tick read the clock once.
+const TICK: Nanos = Nanos::from_micros(10);
 
 /// Target duration of a round; a round that takes longer halves the turns of the next one.
 const ROUND: Nanos = Nanos::from_micros(20);
