@@ -131,11 +131,11 @@ impl Rhythm {
         self.is_local && !self.is_slow
     }
 
-    /// Starts a turn.
+    /// Starts a turn, of one chunk if it is [whole](Self::is_whole).
     #[inline]
-    fn begin(&mut self) {
+    fn begin(&mut self, is_whole: bool) {
         self.messages = 0;
-        self.chunk = match self.is_whole() {
+        self.chunk = match is_whole {
             true => u32::MAX,
             false => 1,
         };
@@ -371,7 +371,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 }
             }
             if self.core.is_gated {
-                self.core.look();
+                self.look(cx);
             }
         }
         fired > 0
@@ -412,6 +412,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn ping_and_look(&mut self, cx: &mut WorkerCx<'_>) {
         self.ping();
         self.publish_early(cx);
+    }
+
+    /// Checks the outlets for room. What that moved is published before the next handler, if it
+    /// may block.
+    fn look(&mut self, cx: &mut WorkerCx<'_>) {
+        self.core.look();
+        if self.rhythm.is_prompt {
+            self.flush(cx);
+        }
     }
 
     /// Publishes what was sent, and then counts what was handled.
@@ -492,7 +501,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 return left;
             }
             if self.core.is_gated {
-                self.core.look();
+                self.look(cx);
             }
             if all.is_empty {
                 return Left::Nothing;

@@ -120,13 +120,13 @@ impl<T> Outbox<T> {
         Self {
             inboxes,
             tag: tag as u32,
-            entries: Vec::new(),
+            entries: Vec::with_capacity(ENTRIES),
             places: [0; PLACES],
             used: 0,
             late: VecDeque::new(),
             state: sampled | if any { ANY } else { 0 },
             cursor: 0,
-            written: Vec::new(),
+            written: Vec::with_capacity(PLACES),
             measured: measured.map(Box::new),
         }
     }

@@ -339,16 +339,18 @@ impl<M: Send + 'static> Out<M> {
         if self.is_bounded && !self.has_burst(invocation) {
             self.burst_fault();
         }
-        self.used += usize::from(self.is_bounded);
         let Way::Inboxes(outbox) = &mut self.way else {
             unreachable!("the caller has checked it");
         };
         if index >= outbox.targets() || outbox.late() >= self.ceiling {
-            return self.put(index, message);
+            let news = self.put(index, message);
+            self.used += usize::from(self.is_bounded);
+            return news;
         }
         // An outbox may publish at once, so it is counted before.
         self.stats.sent[self.index].add(1);
         outbox.put(index, message);
+        self.used += usize::from(self.is_bounded);
         match self.is_noted && !outbox.is_stuck() {
             true => 0,
             false => self.news(),

@@ -60,7 +60,7 @@ pub(crate) struct Counts {
     pub(crate) since: Counters,
     /// Per edge that leaves: the same for requests without an answer, per receiver, or for all
     /// that share an inbox. Empty if the edge carries no requests.
-    pub(crate) asked: Box<[Counters]>,
+    pub(crate) asked: Box<[CachePadded<Counters>]>,
     pub(crate) pings: Counter,
     pub(crate) turns: Counter,
     pub(crate) gated: Counter,
@@ -85,7 +85,10 @@ impl Counts {
         let outgoing = asked.len();
         Self {
             times,
-            asked: asked.iter().map(|&counts| Counters::new(counts)).collect(),
+            asked: (asked
+                .iter()
+                .map(|&counts| CachePadded::new(Counters::new(counts))))
+            .collect(),
             sent: Counters::new(outgoing),
             received: Counters::new(incoming),
             entered: Counters::new(incoming),

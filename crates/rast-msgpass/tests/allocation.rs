@@ -18,9 +18,11 @@ const COUNTED: u64 = if cfg!(miri) { 50 } else { 100_000 };
 
 graph! {
     graph App {
-        processors { source: Source [source], relay: [Relay; 3], sink: Sink }
+        processors { source: Source [source], relay: [Relay; 17], gather: [Gather; 16], sink: Sink }
         edges {
             source -> relay: Job [cap = 64, burst = 4];
+            // More than 256 pairs, so each receiver has an inbox.
+            relay -> gather: Part [cap = 64];
             relay -> sink: Done [cap = 64];
             source -> sink: Ask [cap = 16];
             sink -> source: Answer [reply = Ask];
@@ -31,12 +33,14 @@ graph! {
 
 struct Source(u64);
 struct Relay;
+struct Gather;
 struct Sink {
     seen: u64,
     before: u64,
 }
 
 struct Job;
+struct Part;
 struct Done;
 struct Ask;
 struct Answer;
@@ -66,8 +70,13 @@ impl Receive<App, Sink, Answer> for Source {
 impl Process<App> for Relay {}
 impl Receive<App, Source, Job> for Relay {
     fn receive(&mut self, _: Job, cx: &mut Cx<'_, App, Self>) {
+        cx.to::<Gather>().at(cx.replica() % 16).send(Part);
         cx.to::<Sink>().send(Done);
     }
+}
+impl Process<App> for Gather {}
+impl Receive<App, Relay, Part> for Gather {
+    fn receive(&mut self, _: Part, _: &mut Cx<'_, App, Self>) {}
 }
 impl Process<App> for Sink {}
 impl Receive<App, Source, Ask> for Sink {
@@ -97,7 +106,8 @@ impl Receive<App, Relay, Done> for Sink {
 #[test]
 fn a_message_allocates_nothing() {
     let sink = Sink { seen: 0, before: 0 };
-    let app = App::builder(Source(0), [Relay, Relay, Relay], sink)
+    let (relays, gathers) = ([const { Relay }; 17], [const { Gather }; 16]);
+    let app = App::builder(Source(0), relays, gathers, sink)
         .workers(2)
         .wait(WaitStrategy::Spin)
         .period(Duration::ZERO)

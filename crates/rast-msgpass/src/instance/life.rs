@@ -49,7 +49,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             self.flush(cx);
         }
         if self.core.is_gated {
-            self.core.look();
+            self.look(cx);
         }
     }
 

@@ -38,7 +38,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         cx: &mut WorkerCx<'_>,
         mut load: Option<&mut Load>,
     ) -> Progress {
-        let has_begun = self.is_calm && self.ready.len() == 1;
+        // If code outside of handlers panics, the next turn finds it cleared.
+        let has_begun = core::mem::take(&mut self.is_calm) && self.ready.len() == 1;
         if has_begun && let Some(progress) = self.turn_of_one(cx, &mut load) {
             return progress;
         }
@@ -56,8 +57,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         cx: &mut WorkerCx<'_>,
         load: &mut Option<&mut Load>,
     ) -> Option<Progress> {
-        // If code outside of handlers panics, the next turn finds these.
-        (self.is_calm, self.is_in_turn) = (false, true);
+        self.is_in_turn = true;
         let input = self.ready.at(0);
         let entry = &mut self.inputs[input as usize];
         let (inlet, at) = (entry.inlet as usize, entry.at as usize);
@@ -77,11 +77,11 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if !core.written.is_empty() {
             self.rhythm.is_local = !core.flush(cx);
         }
-        // After the messages that the handlers sent. No user code runs in between.
+        // After the messages that the handlers sent. Nothing in between can panic.
         core.stats.received[inlet].add_after(all.handled());
         let is_over = all.is_empty || (is_whole && all.taken() == max);
         if !is_over || all.taken() == 0 || core.leaves_work() {
-            self.continues(inlet, all);
+            self.continues(inlet, is_whole, all);
             return None;
         }
         if all.is_empty {
@@ -104,13 +104,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
 
     /// Records the first batch of a turn that is not over.
     #[inline(never)]
-    fn continues(&mut self, inlet: usize, all: Delivered) {
+    fn continues(&mut self, inlet: usize, is_whole: bool, all: Delivered) {
         let taken = all.taken();
         self.ins[inlet].taken = taken;
         if taken > 0 {
             self.touched.push(inlet as u32);
         }
-        self.rhythm.begin();
+        self.rhythm.begin(is_whole);
         self.rhythm.count(taken);
     }
 
@@ -134,11 +134,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
             if self.is_new {
                 self.look_at_all();
+                if self.rhythm.is_prompt {
+                    self.flush(cx);
+                }
             }
-            self.rhythm.begin();
+            self.rhythm.begin(self.rhythm.is_whole());
         }
         if self.core.is_gated || self.core.keeps {
-            self.core.look();
+            self.look(cx);
         }
         if self.run(has_begun, cx, load) {
             self.core.stats.turns.add(1);

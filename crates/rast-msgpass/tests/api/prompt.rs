@@ -332,3 +332,69 @@ fn the_message_of_a_handler_that_blocks_takes_no_room() {
     let report = app.drain(LONG).unwrap();
     assert!(report.panics.is_empty(), "{report}");
 }
+
+/// Sends more than its edge has room for, and then blocks until all of it is handled.
+struct Burst(Receiver<()>);
+struct Tally(Sender<()>);
+
+#[derive(Clone, Copy)]
+enum Step {
+    Send,
+    Wait,
+}
+struct Nudge;
+
+graph! {
+    graph Spill {
+        processors { burst: Burst, tally: Tally }
+        edges {
+            ingress -> burst: Step [cap = 4];
+            burst -> tally: u64 [unbounded, cap = 4];
+            ingress -> tally: Nudge [cap = 4];
+            tally -> egress: u64 [cap = 16];
+        }
+    }
+}
+
+impl Process<Spill> for Burst {}
+impl Receive<Spill, Ingress, Step> for Burst {
+    fn receive(&mut self, step: Step, cx: &mut Cx<'_, Spill, Self>) {
+        match step {
+            Step::Send => (0..6).for_each(|number| cx.to::<Tally>().send(number)),
+            Step::Wait => self.0.recv_timeout(LONG).expect("it is on its way"),
+        }
+    }
+}
+impl Process<Spill> for Tally {}
+impl Receive<Spill, Burst, u64> for Tally {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Spill, Self>) {
+        cx.to::<Egress>().send(number);
+    }
+}
+impl Receive<Spill, Ingress, Nudge> for Tally {
+    fn receive(&mut self, _: Nudge, _: &mut Cx<'_, Spill, Self>) {
+        self.0.send(()).expect("it waits");
+    }
+}
+
+#[test]
+fn what_found_room_later_is_on_its_way_before_the_next_handler_blocks() {
+    let (go, waits) = channel();
+    let builder = Spill::builder(Burst(waits), Tally(go.clone()));
+    let app = builder.blocking::<Burst>(1).start().unwrap();
+    let mut seen = app.egress::<Tally, u64>(0);
+    let (steps, nudges) = (app.ingress::<Burst, Step>(), app.ingress::<Tally, Nudge>());
+    for step in [Step::Send, Step::Wait, Step::Wait] {
+        steps.send(step).unwrap();
+    }
+    for number in 0..4 {
+        assert_eq!(seen.recv_timeout(LONG), Ok(number));
+    }
+    // A later turn of the receiver ends the first wait, so the room for two more is there.
+    nudges.send(Nudge).unwrap();
+    for number in 4..6 {
+        assert_eq!(seen.recv_timeout(LONG), Ok(number));
+    }
+    go.send(()).unwrap();
+    app.drain(LONG).unwrap();
+}
