@@ -70,7 +70,8 @@ impl Receive<App, Sink, Answer> for Source {
 impl Process<App> for Relay {}
 impl Receive<App, Source, Job> for Relay {
     fn receive(&mut self, _: Job, cx: &mut Cx<'_, App, Self>) {
-        cx.to::<Gather>().at(cx.replica() % 16).send(Part);
+        let to = cx.replica() % 16;
+        cx.to::<Gather>().at(to).send(Part);
         cx.to::<Sink>().send(Done);
     }
 }
