@@ -93,7 +93,7 @@ impl<C: Controller> Sharder<C> {
         if cause.is_none() && !threads.is_empty() {
             // With as many workers as processors, the system may put the last thread on the
             // processor of this one and move it after some milliseconds only. This thread sleeps
-            // meanwhile, so the system finds a free processor for one of the two.
+            // meanwhile, so the system more often finds a free processor for one of the two.
             last_runs.receive_blocking();
         }
         if let Some(member) = own {
