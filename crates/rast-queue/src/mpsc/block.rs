@@ -11,24 +11,24 @@
 //! | --- | --- | --- | --- |
 //! | `consumed` | the consumer | the consumer | per item popped |
 //! | `used` | the owner of the block | its owner | when the owner changes |
-//! | `next` | the thread that adds the block to the spares | the thread that took them | while it is spare |
-//! | node | its producer, until it is pushed; then the consumer, once it has taken the node | likewise | once |
+//! | `next` | the thread that adds the block to the spares, the list of free blocks | the thread that takes the spares | while the block is in the spares |
+//! | node | its producer, until it is pushed; then the consumer, once it has taken the node | the same threads | once |
 //!
 //! Rules:
 //!
 //! 1. A block is in one of three states. It belongs to a producer, as its current block or with a
 //!    batch that is not pushed yet. Or it is in the spares. Or all of its nodes were pushed, and no
 //!    thread owns it until the consumer has consumed them.
-//! 2. A producer uses each node once. When it is dropped, its blocks go to the spares with `used`
-//!    written, so that the next producer continues there.
-//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), by rule 2 no producer
-//!    uses it, so the consumer owns it, resets it, and adds it to the spares, or frees it if there
-//!    are many.
-//! 4. When the last producer or consumer is dropped, every item is consumed, so all blocks are in
-//!    the spares, and are freed.
+//! 2. A producer uses each node once. When it is dropped, it adds its blocks to the spares with
+//!    `used` written, so that the next producer continues after the used nodes.
+//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), no producer uses the
+//!    block, by rule 2. So the consumer owns it. It resets the block and adds it to the spares, or
+//!    frees it if there are many spares.
+//! 4. When the last producer or consumer is dropped, every item is consumed. All blocks are in the
+//!    spares then, and are freed.
 //!
 //! There is no atomic count of items. The producer counts the nodes that it filled, the consumer
-//! those that it emptied, and each compares its count with the size of the block.
+//! counts the nodes that it emptied, and each compares its count with the size of the block.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;

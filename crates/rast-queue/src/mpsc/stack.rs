@@ -1,5 +1,5 @@
-//! The links of both queue types: a [`LinkStack`] that producers push onto, and the consumer's
-//! list.
+//! The links of both queue types: a [`LinkStack`] that producers push onto, and the list of links
+//! that the consumer has taken from it.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top
@@ -13,8 +13,9 @@
 //! 2. Only the consumer takes and closes.
 //!
 //! The design is the front queue of the task scheduler (Shpilevoy, "Task scheduling"), to which we
-//! added the close. A consumer never pauses before it takes. In measurements a pause that lets more
-//! items arrive delayed a burst far more than it improved the throughput (`docs/performance.md`).
+//! added the close. A consumer never pauses before it takes. Such a pause would let more items
+//! arrive, but in measurements it delayed a burst far more than it improved the throughput
+//! (`docs/performance.md`).
 
 use core::ptr::{self, NonNull};
 
