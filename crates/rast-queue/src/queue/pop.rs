@@ -402,16 +402,16 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// It ends after `max` items, or when it finds the queue empty, or when it has popped some
     /// items and finds that producers are still pushing. If it returns 0 for a `max` above 0, the
-    /// queue was empty. Items are claimed in batches, so a slow `each` keeps up to a segment of
-    /// items from other consumers.
+    /// queue was empty. Items are claimed in batches of up to a segment. While `each` runs, other
+    /// consumers cannot pop the rest of the batch.
     ///
     /// Lock-free; one read-modify-write per batch.
     ///
     /// # Panics
     ///
     /// If `each` panics. It owns the item that it was called with. The other items of the batch are
-    /// pushed back to the queue, at the back and in order, even if the queue is closed. (That push
-    /// aborts on lack of memory.)
+    /// pushed to the back of the queue, in order, even if the queue is closed. (That push aborts on
+    /// lack of memory.)
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();

@@ -8,9 +8,10 @@
 //!       └────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
-//! A claim adds one. If the index of the claim is below the number of slots, the claim is a ticket,
-//! and otherwise a pin. Because the flags are higher bits than any index, the one comparison `count
-//! < slots` checks that there is a slot, that the queue is open, and that no thread waits.
+//! A claim adds one. If the index before the addition is below the number of slots, the claim is a
+//! ticket for that slot; otherwise it is a pin. The flags are higher bits than any index. So the
+//! one comparison `count < slots` checks that there is a slot, that the queue is open, and that no
+//! thread waits.
 
 use super::segment::Segment;
 use crate::primitive::sync::atomic::Ordering;
