@@ -181,10 +181,10 @@ impl<T> Node<T> {
         NonNull::new(self.next.load(Ordering::Acquire))
     }
 
-    /// Adds the `count` references that one source gave out, which gives out no more: the nocopy
-    /// promise of the original design.
+    /// Adds the `count` references that one source gave out. The source gives out no more: the
+    /// nocopy promise of the original design.
     ///
-    /// The caller holds a reference, so this is never the end of the node.
+    /// The caller holds a reference, so this never ends the node.
     #[inline]
     pub(super) fn promise(&self, count: u64) {
         // Only the low bits matter: the others overflow, here and in every release.

@@ -60,9 +60,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the items that it takes, each once. One
-    /// swap per take, and none per item. Never allocates; per block of items it frees or recycles
-    /// one block.
+    /// Wait-free, except that a take reverses the list of the taken items. One swap per take, and
+    /// none per item. Never allocates; frees or recycles one block per block of items.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a
@@ -74,8 +73,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops all queued items, in the order of their pushes.
     ///
-    /// One swap, and a walk over the items that reverses their list; they are about to be read
-    /// anyway. Dropping the batch drops the items left in it.
+    /// One swap, and a walk over the items that reverses their list. Dropping the batch drops the
+    /// items left in it.
     #[inline]
     pub fn take_all(&mut self) -> Batch<'_, T, A> {
         // SAFETY: as in `pop`.

@@ -466,8 +466,8 @@ impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
 impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the nodes that it takes, each once. One
-    /// swap per take, and none per node.
+    /// Wait-free, except that a take reverses the list of the taken nodes. One swap per take, and
+    /// none per node.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes
@@ -479,8 +479,8 @@ impl<P: Pointer> Consumer<'_, P> {
 
     /// Pops all queued nodes, in the order of their pushes.
     ///
-    /// One swap, and a walk over the nodes that reverses their list; they are about to be read
-    /// anyway. The batch does not borrow the queue; dropping it drops its nodes.
+    /// One swap, and a walk over the nodes that reverses their list. The batch does not borrow the
+    /// queue; dropping it drops its nodes.
     #[inline]
     pub fn take_all(&mut self) -> Batch<P> {
         // SAFETY: as in `pop`.

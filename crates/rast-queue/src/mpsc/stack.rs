@@ -44,7 +44,7 @@ impl RawLink {
     }
 }
 
-/// The link beneath `link`.
+/// The link after `link`.
 ///
 /// # Safety
 ///
@@ -60,7 +60,7 @@ pub(super) unsafe fn next(link: NonNull<RawLink>) -> *mut RawLink {
     next.node()
 }
 
-/// Lays `link` upon `beneath`.
+/// Makes `beneath` the link after `link`.
 ///
 /// # Safety
 ///
@@ -71,7 +71,7 @@ pub(super) unsafe fn set_next(link: NonNull<RawLink>, beneath: *mut RawLink) {
     unsafe { set_link(link, Link::to(beneath)) };
 }
 
-/// As [`set_next`], for what may be at an address.
+/// As [`set_next`], for a typed link.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
 //! Waiting for an item as a future or a stream, for any runtime. Tasks use the same wait list as
-//! threads. `wait.rs` describes what becomes of a wake-up.
+//! threads. `wait.rs` describes which check consumes a wake-up.
 
 use core::fmt;
 use core::mem;

@@ -196,7 +196,7 @@ macro_rules! constructor {
 }
 
 impl<T> Queue<T> {
-    /// Number of slots in each segment by default.
+    /// Default number of slots in a segment.
     ///
     /// A segment of `u64` items is then 16 KiB. (In a model it has 2 slots.) Large segments keep
     /// producers and consumers on different cache lines and spread the cost of a new segment.
@@ -206,8 +206,8 @@ impl<T> Queue<T> {
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
     /// Maximum number of claims past the end of one segment that `head` or `tail` can count. A
-    /// thread makes at most two of them, so at least half as many threads must be at the end of one
-    /// segment at once before another thread has to wait there.
+    /// thread makes at most two such claims, so another thread waits at the end of a segment only
+    /// if at least half this number of threads are there at once.
     pub const MOST_PINS: usize = MOST_PINS;
 
     /// Returns whether the operations are lock-free on this machine.

@@ -156,8 +156,8 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, Instant::now().checked_add(timeout))
     }
 
-    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by
-    /// `deadline`, as [`pop_timeout`](Self::pop_timeout) is.
+    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest, also if another thread is
+    /// suspended.
     ///
     /// # Errors
     ///

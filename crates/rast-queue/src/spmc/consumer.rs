@@ -17,10 +17,10 @@ const PAUSE_LAST: u32 = 256;
 /// A popping half of a queue for many consumers; [`Producer::consumer`](super::Producer::consumer)
 /// and `clone` make more.
 ///
-/// Pops take `&mut self`, so each thread needs a consumer of its own, which is `Send`. All methods
-/// are lock-free: a thread that is suspended anywhere in one delays no other thread. None
-/// allocates, except that [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer
-/// pops items in the order of the pushes.
+/// Pops take `&mut self`, so each thread needs its own consumer. All methods are lock-free: a
+/// suspended thread delays no other thread. None allocates, except that
+/// [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer pops items in the order
+/// of the pushes.
 ///
 /// A consumer keeps the block from which it popped last. It releases the block when it reaches
 /// another one, when it finds the queue empty after the end of the block, or when it is dropped.
@@ -138,9 +138,9 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` items, passes each to `each`, and returns how many.
     ///
     /// Each item is claimed just before its call of `each`, so a slow closure keeps no other item
-    /// from other consumers; [`pop_into`](Self::pop_into) claims many at once. A call pops at most
-    /// the number of items that were queued at its start. If `each` panics, it owns the item that
-    /// it was called with, the items before are popped, and the items after stay queued.
+    /// from other consumers. ([`pop_into`](Self::pop_into) claims many at once.) A call pops at
+    /// most the number of items that were queued at its start. If `each` panics, it owns the item
+    /// that it was called with, the items before are popped, and the items after stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();

@@ -156,19 +156,19 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Publishes what is pending, all of it by one store, and returns whether consumers may be
-    /// waiting for it.
+    /// Publishes all pending items by one store, and returns whether consumers may be waiting for
+    /// them.
     ///
-    /// It returns `true` if items were pushed since the last `publish`, and right after the store
-    /// every older item was claimed, so that the queue has become non-empty. Pushes and batches
-    /// publish too but return no such hint, so their items count here. On `false` there are no new
-    /// items, or an older item was still queued, and the consumer that pops that item will also
-    /// find the new ones.
+    /// It returns `true` if items were pushed since the last `publish` and, right after the store,
+    /// all older items were claimed: the queue was empty before. Items that pushes and batches
+    /// published count as well, because those calls return no such hint. After `false` there are no
+    /// new items, or an older item was still queued, and the consumer that pops the older item will
+    /// also find the new ones.
     ///
-    /// So it is enough to wake a consumer on `true`, if each push and batch is followed by a
-    /// `publish` before the producer rests. No consumer is missed whose pop or `is_empty` found
-    /// nothing before this publication. The drop of the producer publishes and closes without a
-    /// hint: wake all consumers then.
+    /// So consumers need to be woken only on `true`, if the producer calls `publish` between its
+    /// last push or batch and its own sleep. This misses no consumer whose pop or `is_empty` found
+    /// nothing before the publication. Dropping the producer publishes and closes without a hint,
+    /// so wake all consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///
@@ -242,7 +242,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Takes blocks from the allocator until the next `count` pushes need none.
+    /// Allocates blocks until the next `count` pushes need none.
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@
 //! publishes the number of items that it pushed, as in the [ring](super::ring). That store also
 //! publishes the links, which are plain words. A consumer that has emptied a segment stores it in
 //! the `spare` word, from which the producer gets its next segment. If `spare` is occupied, the
-//! consumer frees the segment. So a queue whose consumer keeps up allocates nothing, and a queue
-//! whose consumer falls behind frees its memory as the consumer catches up.
+//! consumer frees the segment. So while the consumer keeps up, nothing is allocated, and after it
+//! has fallen behind, memory is freed as it catches up.
 //!
 //! ```text
 //!    one allocation from A                           one allocation from A each
@@ -43,9 +43,8 @@
 //!    segment only for an item in the next one. So between two calls an empty queue has at most two
 //!    segments: the one that both halves use, and the spare.
 //! 4. A half adds each item to its own count before user code runs again. A batch stores its place
-//!    and publishes its count at the end of each segment and at the end of the batch, also if a
-//!    panic ends it. `push_batch` also publishes the first item of a new segment.
-//! 5. The half that is dropped second drops the queued items and frees everything.
+//!    and publishes its count at the end of each segment and at its own end, even if a panic ends
+//!    it. `push_batch` also publishes the first item of a new segment.
 //!
 //! The argument for each rule, and what each ordering is for, is in
 //! `docs/algorithms/queue-spsc.md`.

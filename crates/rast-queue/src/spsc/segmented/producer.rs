@@ -129,8 +129,8 @@ impl<T, A: Allocator> Producer<T, A> {
     /// others.
     ///
     /// Ends early if the consumer was dropped, which is checked once per segment. Pass the iterator
-    /// by `&mut` to keep the items that it did not yield; otherwise they are dropped with it. If
-    /// the iterator panics, the items that it had yielded are pushed. Aborts on lack of memory.
+    /// by `&mut` to keep the items that it did not yield. If the iterator panics, the items that it
+    /// had yielded are pushed. Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -161,8 +161,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes copies of all of `items`, publishes them once per segment, and returns how many.
     ///
-    /// It pushes fewer only if the consumer was dropped, which is checked once per segment. Aborts
-    /// on lack of memory.
+    /// It pushes fewer only if the consumer was dropped. Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
