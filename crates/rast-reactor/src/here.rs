@@ -110,8 +110,8 @@ pub(crate) const OUTSIDE: &str =
 
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
-/// In the destructor of a task that the reactor drops at its end, this drops the future, and the
-/// handle returns [`CallError::Stopped`](crate::CallError::Stopped).
+/// If a destructor calls this while the reactor drops its tasks at its end, the future is dropped,
+/// and the handle returns [`CallError::Stopped`](crate::CallError::Stopped).
 ///
 /// # Panics
 ///
@@ -379,9 +379,9 @@ const SKIPS_MAX: u32 = 64;
 
 /// Decides whether a reactor that awaits a call spins before it sleeps.
 ///
-/// A result of a busy reactor usually comes within a few microseconds. After a spin in vain the
-/// next sleep begins at once, after a second one the next two, and so on up to [`SKIPS_MAX`]. So
-/// spins before sleeps that turn out to be long cost little.
+/// A result of a busy reactor usually comes within a few microseconds. After a spin that brings no
+/// result, the next sleep begins without a spin; after a second such spin the next two sleeps do,
+/// and so on up to [`SKIPS_MAX`]. So where results take long, spins cost little.
 #[derive(Debug, Default)]
 pub(crate) struct BriefSpin {
     passes: u32,

@@ -60,7 +60,7 @@ struct Begun {
     chosen: crate::io::Chosen,
 }
 
-/// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
+/// Reactors, each a thread with a [`LocalExecutor`], and a background [`Pool`].
 ///
 /// Dropping it stops them without a grace period.
 ///
@@ -189,13 +189,13 @@ impl Reactors {
         Some(seat.tasks.count().0)
     }
 
-    /// Stops the reactors: rejects tasks from other threads, gives the existing ones `grace` to end
-    /// by themselves, drops the others on their threads, and returns those that did not end.
-    /// Blocking until then.
+    /// Stops the reactors. Rejects tasks from other threads, waits up to `grace` for the existing
+    /// tasks to end, and drops the remaining ones on their threads. Blocks until then, and returns
+    /// the tasks that did not end by themselves.
     ///
-    /// Tasks may spawn and call each other during the grace period. A reactor that stays in one
-    /// poll for ten milliseconds after the grace period counts as blocked, and the stop does not
-    /// wait for it. A reactor that drops its tasks counts as blocked if no task is dropped for a
+    /// Tasks may spawn and call each other during the grace period. A reactor that is in one poll
+    /// for ten milliseconds after the grace period counts as blocked, and the stop does not wait
+    /// for it. While a reactor drops its tasks, it counts as blocked if no task is dropped for a
     /// second. Queued calls of the pool are cancelled. If a thread of one of these reactors calls
     /// this, there is no grace period, and that reactor counts as blocked.
     ///
@@ -389,11 +389,11 @@ impl Builder {
     /// Makes the reactors spin: a reactor without a ready task checks its driver repeatedly, and
     /// never sleeps.
     ///
-    /// This saves the system call that sleeps, and the time until the system runs the thread again.
-    /// That is most of the time of a request over a single connection. The cost is the whole core
-    /// of each reactor, also while there is no request. So use it with [`cores`](Self::cores) of
-    /// their own: two reactors that spin on one core take turns in the system's time slices, which
-    /// are milliseconds. [`stop`](Reactors::stop) ends spinning reactors as any others.
+    /// This saves the system call that sleeps, and the time until the system runs the thread again:
+    /// most of the time of a request over a single connection. The cost is the whole core of each
+    /// reactor, also while there is no request. So give each reactor its own core by
+    /// [`cores`](Self::cores). Two reactors that spin on one core take turns in time slices of
+    /// milliseconds. [`stop`](Reactors::stop) also ends spinning reactors.
     ///
     /// ```
     /// use rast_reactor::{Reactors, reactor_task};

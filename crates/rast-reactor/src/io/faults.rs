@@ -8,7 +8,7 @@ use core::cell::RefCell;
 
 use crate::primitive::Random;
 
-/// Faults that a driver injects into operations, for tests of what uses them. None by default.
+/// Faults that a driver injects into I/O operations, to test code that uses them. None by default.
 ///
 /// Each rate is out of 1,000 attempts. The same seed and sequence of attempts give the same faults.
 ///

@@ -59,8 +59,8 @@ enum Kind {
 
 /// A file, read and written at offsets in bytes.
 ///
-/// With readiness its operations are tasks of the background pool by
-/// [`Policy::High`](crate::Policy::High); where the pool is full, or has ended, they fail.
+/// With the readiness driver its operations are tasks of the background pool with
+/// [`Policy::High`](crate::Policy::High). If the pool is full or has ended, they fail.
 ///
 /// ```
 /// use rast_reactor::{Reactors, io::OpenOptions};

@@ -177,8 +177,8 @@ macro_rules! family {
 
             /// Waits for a connection.
             ///
-            /// Any number of tasks may wait. If the future is dropped, a connection that comes
-            /// before its cancellation is closed.
+            /// Any number of tasks may wait. If the future is dropped, a connection that the system
+            /// accepts before the operation is cancelled is closed.
             ///
             /// # Errors
             ///
@@ -189,7 +189,7 @@ macro_rules! family {
                 Ok($stream(stream, PhantomData))
             }
 
-            /// Accepts connections one after the other: with io_uring, by one operation for all of
+            /// Accepts connections one after the other. With io_uring one operation accepts all of
             /// them.
             ///
             /// That operation accepts up to about 64 connections in advance. If this is dropped,

@@ -35,7 +35,7 @@ struct Kind {
     estate: fn() -> Box<dyn AnyEstate>,
 }
 
-/// The types of resources of some reactors, their owners, and their limits: for
+/// The types of resources of a set of reactors, with their owners and limits; the argument of
 /// [`Builder::resources`](crate::Builder::resources).
 ///
 /// ```

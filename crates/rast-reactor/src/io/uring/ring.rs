@@ -2,13 +2,13 @@
 //!
 //! Rules:
 //!
-//! 1. The memory of an operation lives until its last completion: its future owns it, or its slot
-//!    if the future was dropped. Closing the ring cancels operations in flight and waits for them;
-//!    one that does not end in time is leaked with its memory.
+//! 1. The memory of an operation lives until its last completion. Its future owns the memory, or
+//!    its slot if the future was dropped. Closing the ring cancels operations in flight and waits
+//!    for them; an operation that does not end in time is leaked with its memory.
 //! 2. A slot keeps its descriptor open until the last completion, so no other file can get the
 //!    number that the entry names.
-//! 3. No code of the user runs while the ring is borrowed: wakers are cloned before, wakers are
-//!    woken and values dropped afterwards, and panics of the latter two are contained.
+//! 3. No user code runs while the ring is borrowed. Wakers are cloned before the borrow; wakers are
+//!    woken and values dropped after it, and panics of these two are contained.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -83,7 +83,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring and has the kernel do nothing through it, which shows that it is permitted.
+    /// Makes a ring and runs an empty operation through it, which shows that the system permits
+    /// io_uring.
     ///
     /// # Errors
     ///

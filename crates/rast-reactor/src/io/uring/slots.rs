@@ -20,9 +20,9 @@
 //! | `results` | completions | results not taken yet |
 //!
 //! A free slot keeps the memory of its lists for the next operation. When far fewer operations are
-//! left than slots, most free slots are freed. From then on the lowest indices are taken first, so
-//! that the table can shrink to the last operation. A new slot begins at the greatest generation
-//! of the freed slots (modulo 2^32), so a stale `user_data` finds no operation.
+//! left than slots, most free slots are freed. From then on the lowest free indices are taken
+//! first, so that the table can shrink to the highest index in use. A new slot begins at the
+//! greatest generation of the freed slots (modulo 2^32), so a stale `user_data` finds no operation.
 
 use core::any::Any;
 use core::task::Waker;
