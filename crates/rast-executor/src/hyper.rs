@@ -1,6 +1,7 @@
 //! hyper on a runtime: a [`Handle`] is hyper's executor and its timer.
 //!
-//! The sockets of [`io`](crate::io) are hyper's byte streams. A connection needs nothing else:
+//! The sockets of [`io`](crate::io) implement hyper's traits of byte streams, so a connection needs
+//! no adapter:
 //!
 //! ```
 //! use hyper::service::service_fn;

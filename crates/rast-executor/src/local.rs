@@ -6,10 +6,10 @@
 //!   wake-ups of others ──► injector ──┘                     looked at before each poll
 //! ```
 //!
-//! Rule: only the thread of its executor runs a task and drops its future. A wake-up or an abort
-//! from another thread passes the right to run through the injector. The injector lives as long as
-//! the tasks, and the executor empties it when it is dropped. A right that is pushed later has no
-//! future to run.
+//! Rule: a task is run, and its future dropped, only on the thread of its executor. A wake-up or an
+//! abort from another thread pushes the task, with the right to run it, into the injector. The
+//! injector lives as long as the tasks, and the executor empties it when it is dropped. The future
+//! of a task that is pushed later is already dropped.
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;

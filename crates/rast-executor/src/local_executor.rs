@@ -214,9 +214,9 @@ impl LocalExecutor {
 
     /// Makes an executor whose sleeps use `clock`.
     ///
-    /// When no task is ready, it sleeps for as long as the clock indicates at that time; a clock
-    /// that is moved manually needs a wake-up, too. [`Deterministic`](crate::Deterministic) moves
-    /// its own clock.
+    /// When no task is ready, it computes from the clock how long to sleep. If you move a clock
+    /// manually, wake the executor too. [`Deterministic`](crate::Deterministic) moves its own
+    /// clock.
     pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
         Self::with_driver(clock, ParkerDriver::new())
     }

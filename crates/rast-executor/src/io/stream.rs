@@ -209,11 +209,12 @@ macro_rules! stream {
                 self.0.write_all(bytes).await
             }
 
-            /// Calls `operation`, which reads at most `len` bytes from this socket by a call of the
-            /// system, until it does not block; waits for bytes in between. A dropped future has
-            /// read nothing.
+            /// Calls `operation`, a system call that reads at most `len` bytes from this socket. If
+            /// it would block, waits until the socket is ready and calls it again. A dropped future
+            /// has read nothing.
             ///
-            /// If it returns fewer bytes than `len`, the next operation waits for more to arrive.
+            /// If the operation returns fewer bytes than `len`, the next one waits until more bytes
+            /// arrive.
             ///
             /// # Errors
             ///

@@ -155,9 +155,9 @@ impl<T> JoinHandle<T> {
 
     /// Makes the executor drop the future at its next run, without polling it again.
     ///
-    /// A task that completes before that keeps its output; otherwise the handle returns an error. A
-    /// thread of its executor drops the future, later than this call. Lock-free: one
-    /// read-modify-write, and a wake-up if the task waits.
+    /// If the task completes first, the handle returns its output, otherwise an error. The future
+    /// is dropped after this call, by a thread of its executor. Lock-free: one read-modify-write,
+    /// and a wake-up if the task waits.
     ///
     /// ```
     /// use rast_executor::Runtime;
