@@ -1,11 +1,11 @@
 //! Futures as tasks, and the futures that an `async` body awaits through its [`AsyncCx`].
 //!
-//! A poll is a step, and the waker is a handle of the task. The task has a list, the ledger, of
-//! its pending [`AsyncCx`] futures, each with the waker of its last poll. At the start of each step
-//! the task wakes the futures whose time or signal has come. At the end of the step the earliest
-//! deadline in the ledger becomes the deadline of the task. So such a future may be polled by any
-//! combinator and on any thread. When the task ends, the ledger is closed and all its wakers are
-//! woken.
+//! A poll is a step, and the waker is a handle of the task. The task has a list, the ledger, of its
+//! pending [`AsyncCx`] futures, each with the waker of its last poll. At the start of each step the
+//! task wakes the futures whose deadline has passed or whose signal has arrived. At the end of the
+//! step the earliest deadline in the ledger becomes the deadline of the task. Because of the
+//! ledger, any combinator on any thread may poll such a future. When the task ends, the ledger is
+//! closed and all its wakers are woken.
 
 use core::fmt;
 use core::future::Future;
@@ -295,8 +295,8 @@ where
 /// the order of their first polls.
 ///
 /// A clone may outlive its task. The end of the task wakes the futures of its clones. A future that
-/// can no longer complete then panics when it is polled, because there is no task to sleep, to be
-/// signalled or to hop.
+/// then cannot complete panics when it is polled, because without the task nothing sleeps, receives
+/// signals or hops.
 #[derive(Clone)]
 pub struct AsyncCx {
     ledger: Shelf,
@@ -369,10 +369,9 @@ impl AsyncCx {
 
     /// Continues on a worker of another scheduler.
     ///
-    /// Returns [`Closed`] if that scheduler was dropped; the task then stays on its scheduler. A
-    /// hop begins at the end of the step that polled it. A hop that is dropped before that is
-    /// cancelled; one that has begun is not. Several concurrent hops all take place, in the order
-    /// of their first polls.
+    /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. A hop
+    /// begins at the end of the step that polled it. Dropping it before that cancels it; later, it
+    /// does not. Several concurrent hops all take place, in the order of their first polls.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
 //! State protected by the role: the wait store, and the right to pop from the front queues.
 //!
-//! The role is a lock that workers only try to acquire. One worker at a time has it, for one
-//! bounded round. A worker that finds it taken continues without it: the holder checks the queues
-//! after it has released the role.
+//! The role is a lock for which no worker waits. One worker at a time has it, for one bounded
+//! round. A worker that finds it taken continues without it, because the holder checks the queues
+//! again after it has released the role.
 
 use core::fmt;
 use core::mem;
