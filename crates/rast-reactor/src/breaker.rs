@@ -136,15 +136,15 @@ impl<C> BreakerBuilder<C> {
         self
     }
 
-    /// Sets the first and the maximum duration of the open state. If the first is longer, both are
-    /// that.
+    /// Sets the first and the maximum duration of the open state; the maximum is at least the
+    /// first.
     pub fn wait(mut self, first: Duration, most: Duration) -> Self {
         self.setup.wait = first;
         self.setup.wait_max = most.max(first);
         self
     }
 
-    /// Sets by how many percent the open state is shorter at most; over 100 counts as 100.
+    /// Sets by how many percent the open state may be shorter, at most 100.
     pub fn jitter_percent(mut self, percent: u32) -> Self {
         self.setup.jitter_percent = percent;
         self

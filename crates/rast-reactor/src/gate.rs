@@ -171,8 +171,8 @@ impl Gate {
     }
 }
 
-/// A wait for the last user. Dropping it removes its waker, so that a gate whose users stay keeps
-/// no task alive that has given the wait up.
+/// A wait for the last user. Dropping it removes its waker, so that a gate keeps no abandoned task
+/// alive.
 struct Drain {
     core: Rc<Core>,
     /// In the list of the gate.

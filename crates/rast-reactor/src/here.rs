@@ -442,9 +442,9 @@ impl Driver for TurnDriver {
 
     fn park(&mut self, timeout: Option<Duration>) {
         match self.here.get() {
-            // The executor comes back here, by way of `submit`, until a task is ready: `submit`
-            // looks at the driver, and the executor at its timers and at what others have sent. The
-            // driver was never asked to sleep, so a wake-up makes no call of the system.
+            // The executor returns here until a task is ready. In between `submit` checks the
+            // driver, and the executor checks its timers and what others have sent. The driver does
+            // not sleep, so a wake-up makes no system call.
             Some(_) if self.idle == Idle::Spins => primitive::hint::spin_loop(),
             // As above, for a short time.
             Some(here)

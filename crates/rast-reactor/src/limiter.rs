@@ -79,8 +79,8 @@ pub struct TooLarge;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
     /// When they will be available in addition to the tokens for which others wait, by the
-    /// limiter's clock; later than now. A [`try_acquire`](Limiter::try_acquire) then succeeds, if
-    /// no other request comes first.
+    /// limiter's clock. A [`try_acquire`](Limiter::try_acquire) then succeeds, if no other request
+    /// comes first.
     pub retry_at: Instant,
 }
 

@@ -396,9 +396,9 @@ impl PoolBuilder {
         self
     }
 
-    /// The clock that the age of tasks goes by; the system's monotonic one by default. A reading
-    /// that panics is as one that it gave up to a millisecond before. It is called without a lock,
-    /// and a panic of its destructor is contained.
+    /// The clock that measures the age of tasks; the system's monotonic one by default. If it
+    /// panics, a reading from up to a millisecond before is used. It is called without a lock, and
+    /// a panic of its destructor is contained.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(crate::clock::shared_clock(clock));
         self

@@ -30,11 +30,11 @@ const REACTORS_MAX: usize = 1024;
 /// A poll that takes longer is reported.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How long one poll may go on after the deadline before its reactor counts as blocked: a poll
-/// takes microseconds, and the system may take its processor away for some milliseconds.
+/// How long one poll may continue after the deadline before its reactor counts as blocked: a poll
+/// takes microseconds, but the system may suspend its thread for milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same where reactors are dropped, which has no deadline; and how long a reactor that drops
-/// its tasks may take for the next one.
+/// The same where [`Reactors`] is dropped, which has no deadline; and how long the drop of one task
+/// may take.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// How the threads of a set begin together: each reports its result, and waits for the others.
@@ -294,8 +294,8 @@ impl Patience {
         }
     }
 
-    /// How long to wait from `now` on. `tasks` are those of the reactors that drop theirs, if any
-    /// does: they are waited for while the tasks become fewer.
+    /// How long to wait from `now` on. `tasks` is the number of tasks of the reactors that drop
+    /// theirs, if any does; the wait continues while it falls.
     fn left(&mut self, now: Duration, tasks: Option<usize>) -> Duration {
         if now >= self.last
             && let Some(tasks) = tasks

@@ -79,8 +79,8 @@ use source::{Place, Source};
 /// An unbounded first-in first-out queue between any number of producers and consumers, as a list
 /// of single nodes.
 ///
-/// This is the queue of the original RAST design, kept as reference, test oracle and baseline of
-/// measurements. Each item costs two allocations and about ten atomic read-modify-writes, so
+/// This is the queue of the original RAST design, kept as test oracle and baseline of measurements.
+/// Each item costs two allocations and about ten atomic read-modify-writes, so
 /// [`Queue`](crate::Queue) is several times faster. Use this one for comparison, or where memory
 /// must be freed item by item.
 ///
@@ -206,7 +206,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     ///
     /// # Panics
     ///
-    /// Never; it calls `handle_alloc_error` on lack of memory, as std's collections do.
+    /// Never; it calls `handle_alloc_error` on lack of memory.
     ///
     /// # Errors
     ///

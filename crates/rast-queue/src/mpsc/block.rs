@@ -233,7 +233,7 @@ impl<T> Block<T> {
         })
     }
 
-    /// Says how many nodes are used.
+    /// Sets the number of used nodes.
     ///
     /// # Safety
     ///
@@ -333,7 +333,7 @@ impl<T> BoxedNode<T> {
 }
 
 /// A list of blocks linked by `next`, which one thread owns or which are the spares. The word is
-/// the address of the first block; its low bits are the number of blocks, up to `SPARES_MAX`.
+/// the address of the first block, with the number of blocks, up to `SPARES_MAX`, in its low bits.
 pub(super) struct Reserve<T> {
     word: *mut Header,
     blocks: PhantomData<Block<T>>,
@@ -478,8 +478,8 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Puts back the rest of the blocks that were taken: at once if no block was added since, else
-    /// one by one. Lock-free.
+    /// Returns the rest of the taken blocks: at once if no block was added since, else one by one.
+    /// Lock-free.
     ///
     /// # Safety
     ///
@@ -509,7 +509,7 @@ impl<T> Spares<T> {
     /// # Safety
     ///
     /// 1. The caller owns these blocks, but not afterwards; they came from `alloc`.
-    /// 2. Each says how many of its nodes are used, and one that says none holds no item.
+    /// 2. `used` of each block is correct, and a block without used nodes holds no item.
     pub(super) unsafe fn give_each<A: Allocator>(&self, mut blocks: Reserve<T>, alloc: &A) {
         // SAFETY: by (1).
         while let Some(block) = unsafe { blocks.pop() } {

@@ -264,8 +264,8 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
 
 /// The pushing half, which any number of threads may share or clone.
 ///
-/// Lock-free, and no method allocates; a batch runs the caller's iterator while it has slots
-/// claimed. The queue cannot be closed: when the consumer is dropped, items stay until the last
+/// Lock-free, and no method allocates. A batch claims its slots before it runs the caller's
+/// iterator. The queue cannot be closed: after the consumer is dropped, items stay until the last
 /// half is dropped.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
@@ -279,7 +279,7 @@ impl<T> Clone for Producer<T> {
     }
 }
 
-// A panic in user code leaves the queue consistent, with whole items only.
+// A panic in user code leaves the queue consistent.
 impl<T> UnwindSafe for Producer<T> {}
 impl<T> RefUnwindSafe for Producer<T> {}
 

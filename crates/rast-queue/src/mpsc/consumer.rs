@@ -106,9 +106,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
-    /// early or panics, the items that it did not consume stay queued. One swap, if fewer than
-    /// `max` items were taken before.
+    /// If `out` stops early or panics, the items that it did not consume stay queued. One swap, if
+    /// fewer than `max` items were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -177,8 +176,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Returns whether the queue is empty, and all producers were dropped or the queue is closed.
     /// Then no later pop returns an item. Wait-free.
     pub fn is_finished(&self) -> bool {
-        // The order matters: the check that follows finds the items that were pushed before the
-        // last producer was dropped.
+        // In this order, the second check finds the items that were pushed before the last producer
+        // was dropped.
         (self.shared.is_alone() || self.is_closed()) && self.is_empty()
     }
 

@@ -83,7 +83,7 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Panics
     ///
-    /// Never; it calls `handle_alloc_error` on lack of memory, as std's collections do.
+    /// Never; it calls `handle_alloc_error` on lack of memory.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ fn no_memory<T>() -> ! {
 }
 
 impl<T, A: Allocator> Clone for Producer<T, A> {
-    /// Makes another producer of the same queue, which allocates at its first push at the earliest.
+    /// Makes another producer of the same queue. Does not allocate before its first push.
     ///
     /// Aborts, as `Arc` does, when there are more than `isize::MAX` halves, including leaked ones.
     fn clone(&self) -> Self {
@@ -274,8 +274,8 @@ impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
     }
 }
 
-/// A chain under construction, newest first. Until it is pushed it owns the blocks that it filled;
-/// `used` of each still has the value from before the chain.
+/// A chain under construction, newest first. It owns the blocks that it filled until it is pushed;
+/// until then their `used` is unchanged.
 struct Chain<'a, T, A: Allocator> {
     producer: &'a mut Producer<T, A>,
     newest: *mut RawLink,

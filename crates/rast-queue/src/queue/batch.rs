@@ -11,12 +11,12 @@ use super::push::Refusal;
 use crate::Closed;
 use crate::alloc::Allocator;
 
-/// Number of items that are collected before their tickets are claimed, so that no user code runs
+/// Number of items that are collected before their tickets are claimed: no user code may run
 /// between the claim and the write of the slot.
 const GATHERED: usize = 32;
 
-/// Size in bytes from which items are pushed one by one, because a batch would use much stack and
-/// save little time.
+/// Size in bytes from which items are pushed one by one: a batch would use much stack and save
+/// little.
 const LARGE: usize = 256;
 
 impl<T, A: Allocator> Queue<T, A> {

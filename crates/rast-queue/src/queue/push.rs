@@ -62,7 +62,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ///   queue is closed. All tasks and threads that it had to wake are woken.
     /// - If the allocator panics. The item is in the queue or leaked.
     ///
-    /// On lack of memory it calls `handle_alloc_error`, as std's collections do.
+    /// On lack of memory it calls `handle_alloc_error`.
     ///
     /// # Errors
     ///

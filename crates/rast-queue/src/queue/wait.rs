@@ -33,9 +33,8 @@
 //! A wake-up asks a waiter to check the queue. The waiter first removes the wake-up from its entry.
 //! The next check that it begins consumes the wake-up, even if the check finds nothing, because
 //! then another thread has popped the item. A wake-up that a waiter finds when it leaves after its
-//! check may be for a later item, so the waiter passes it to the next waiter. So a task that is
-//! polled without a wake-up takes none from others, and a wake-up that arrives while the task pops
-//! an item is passed on.
+//! check may be for a later item, so the waiter passes it to the next waiter. So a poll without a
+//! wake-up takes none from others.
 //!
 //! # Suspended threads
 //!

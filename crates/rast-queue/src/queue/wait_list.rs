@@ -282,8 +282,8 @@ impl WaitList {
         self.live.fetch_sub(CLEARING, Ordering::AcqRel);
     }
 
-    /// Returns whether there is no waiter. A hint, except that it counts each waiter whose entry
-    /// happens before this.
+    /// Returns whether there is no waiter. A hint, but it sees each waiter whose entry happens
+    /// before this.
     pub(super) fn is_idle(&self) -> bool {
         // Relaxed: if the caller has loaded a waiter's flag, the waiter's count happens before
         // this. [QW14]
@@ -377,8 +377,8 @@ impl WaitList {
         }
     }
 
-    /// Calls `ask` for the groups of the first `chunks`, from the place `from` round to it again,
-    /// until `ask` returns a place. The mask has the bits of the places to search.
+    /// Calls `ask` for each group of the first `chunks`, once around from the place `from`, until
+    /// `ask` returns a place. The mask has the bits of the places to search.
     fn find(
         &self,
         chunks: usize,

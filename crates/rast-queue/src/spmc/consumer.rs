@@ -91,7 +91,7 @@ unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 // methods with `&mut self` change, and make new consumers, which are Send; they access no item.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Consumer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -246,8 +246,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// consumer returns an item.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // The order matters: a tail that is loaded after the producer was found dropped is its
-        // last.
+        // In this order, because a tail loaded after the producer was dropped is its last.
         self.is_closed() && self.is_empty()
     }
 
@@ -288,8 +287,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// How many items are queued now, but at most `max`; finds nothing in the way of `pop`, with
-    /// its fence and its detaching.
+    /// Returns how many items are queued, at most `max`. If none is, it fences and detaches as
+    /// `pop` does.
     fn standing(&mut self, max: usize) -> usize {
         let stand = self.len();
         if stand > 0 || max == 0 {
@@ -302,7 +301,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         max.min((self.tail - self.head) as usize)
     }
 
-    /// Brings `limit` above `head`, by a look at the tail or by going to a later block; false if
+    /// Raises `limit` above `head`: loads the tail, or goes to a later block. Returns `false` if
     /// the queue is empty.
     #[cold]
     #[inline(never)]
@@ -344,8 +343,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.end = self.base + self.handle.block_slots() as u64;
         self.slots = Block::slots(block);
         self.block = Some(block);
-        // The block was made the front by one who saw a head at or past its base; with that seen,
-        // so is such a head.
+        // The thread that made this block the front had seen a head at or past its base, so this
+        // load sees one too.
         self.head = self.handle.load_head();
         debug_assert!(self.head >= self.base, "spmc: rule 2");
     }

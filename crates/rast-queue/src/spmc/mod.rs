@@ -65,8 +65,8 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 
 /// Makes a queue that takes all its memory from `alloc`.
 ///
-/// Lack of memory aborts, as in std. Consumers free blocks on their threads, so the halves are
-/// `Send` only if `alloc` is `Send` and `Sync`.
+/// Aborts on lack of memory. Consumers free blocks on their threads, so the halves are `Send` only
+/// if `alloc` is `Send` and `Sync`.
 ///
 /// If the address of a block does not fit beside a count in one word, its allocation panics and
 /// names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).

@@ -81,7 +81,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // halves share are atomic, and by the rules of the queue no two halves access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -106,8 +106,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item, and publishes it with all that is pending.
     ///
-    /// Wait-free, except for the allocator; one atomic store.
-    /// Lack of memory aborts, as in std; see [`try_push`](Self::try_push).
+    /// Wait-free, except for the allocator; one atomic store. Aborts on lack of memory; see
+    /// [`try_push`](Self::try_push).
     #[inline]
     pub fn push(&mut self, item: T) {
         self.push_pending(item);
@@ -129,8 +129,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Writes one item that no consumer sees before the next [`publish`](Self::publish) or push.
     ///
-    /// Wait-free, except for the allocator; no atomic operation.
-    /// Lack of memory aborts, as in std; see [`try_push_pending`](Self::try_push_pending).
+    /// Wait-free, except for the allocator; no atomic operation. Aborts on lack of memory; see
+    /// [`try_push_pending`](Self::try_push_pending).
     #[inline]
     pub fn push_pending(&mut self, item: T) {
         if self.written == self.capacity {

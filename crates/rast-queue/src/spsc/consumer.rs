@@ -82,7 +82,7 @@ pub struct Consumer<T, A: Allocator = Global> {
 // rules of the block they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send> Send for Consumer<T, A> {}
 
-// A panic in user code leaves the ring consistent, after a whole number of items.
+// A panic in user code leaves the ring consistent.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -165,8 +165,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` of the queued items to the end of `out`, publishes once, and returns how
     /// many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
-    /// early or panics, the items that it did not consume stay queued.
+    /// If `out` stops early or panics, the items that it did not consume stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let mut items = self.read_chunk(max).into_iter();
@@ -217,8 +216,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len() == 0 && self.len() == 0
     }
 
-    /// Returns how many items were taken so far, wrapping: the index of the next one, as
-    /// [`Producer::index`](super::Producer::index) counts.
+    /// Returns how many items were taken so far, wrapping: the
+    /// [`Producer::index`](super::Producer::index) of the next one.
     #[inline(always)]
     #[must_use]
     pub fn index(&self) -> usize {
@@ -244,8 +243,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// returns an item.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // The order matters: an index that is loaded after the producer was found dropped is its
-        // last.
+        // In this order, because an index loaded after the producer was dropped is its last.
         self.is_closed() && self.is_empty()
     }
 
@@ -381,7 +379,7 @@ fn is_before(head: usize, due: usize) -> bool {
     head.wrapping_sub(due) > usize::MAX / 2
 }
 
-/// All arguments are passed in registers, so that the caller can keep the consumer in registers.
+/// Arguments in registers let the caller keep the consumer in registers.
 #[cold]
 #[inline(never)]
 fn gather_slow<T, A>(block: Block<T, A>, head: usize, pace: Pace) -> (usize, Pace) {

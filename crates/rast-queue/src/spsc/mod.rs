@@ -94,8 +94,7 @@ use raw::Block;
 ///
 /// # Panics
 ///
-/// If the capacity, rounded up, or its size in bytes overflows.
-/// Aborts on lack of memory, as std's collections do.
+/// If the capacity, rounded up, or its size in bytes overflows. Aborts on lack of memory.
 #[must_use]
 pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     ring_in(capacity, Global)

@@ -77,7 +77,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // rules of the block they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send> Send for Producer<T, A> {}
 
-// A panic in user code leaves the ring consistent, after a whole number of items.
+// A panic in user code leaves the ring consistent.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -232,8 +232,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.block.capacity()
     }
 
-    /// Returns whether the consumer was dropped. Pushes then still succeed until the ring is full;
-    /// the items are dropped with the producer.
+    /// Returns whether the consumer was dropped. Pushes then succeed until the ring is full; the
+    /// items are dropped with the producer.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.other_is_gone(Side::Producer)
@@ -279,8 +279,8 @@ impl<T, A: Allocator> Producer<T, A> {
     };
 
     /// Prefetches as many lines of slots as `len` items fill, after the lines that were prefetched
-    /// before, so that the tail finds them in the cache. Skips lines that are not free according to
-    /// the cached head, which shows `room` free slots after the tail.
+    /// before. Skips lines that are not free according to the cached head, which shows `room` free
+    /// slots after the tail.
     #[inline(always)]
     pub(super) fn prefetch(&self, room: usize, len: usize) {
         let Some(ahead) = AHEAD.checked_mul(Self::LINE) else {

@@ -1,8 +1,8 @@
 //! The block that both halves of a ring share: two published indices, the slots, and which halves
 //! are dropped.
 //!
-//! All atomic operations of the ring are in this file. All of its unsafe code is in this file or
-//! directly calls into it.
+//! All atomic operations of the ring are in this file, and all of its unsafe code is here or calls
+//! into it.
 
 use core::cell::Cell;
 use core::marker::PhantomData;

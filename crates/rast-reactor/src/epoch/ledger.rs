@@ -513,8 +513,8 @@ impl<C> Reader<C> {
     }
 }
 
-/// The fence between what a thread has published and what it loads next. A reactor then loads
-/// whether an owner waits; an owner that is about to sleep loads the progress of the reactors.
+/// The fence between what a thread has published and what it loads next: a reactor, whether an
+/// owner waits; an owner that is about to sleep, the progress of the reactors.
 fn announced() {
     // SeqCst: pairs with itself on another thread, and with GE3; of two threads that publish and
     // then load, at least one sees what the other published. [GE8]
@@ -523,8 +523,8 @@ fn announced() {
 
 impl<C> Drop for Reader<C> {
     fn drop(&mut self) {
-        // The transactions of this reactor are gone, because they keep it alive. No owner is woken,
-        // so the request flags of sleeping owners are left for other reactors.
+        // The transactions of this reactor have ended, because they keep it alive. No owner is
+        // woken, so the requests of sleeping owners are left for other reactors.
         for follower in &mut self.followers {
             follower.publish(None, State::Left);
         }

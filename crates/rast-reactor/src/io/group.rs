@@ -250,7 +250,7 @@ pub struct GroupBuilder {
 
 impl GroupBuilder {
     /// How many connections wait in the queue of each socket, at most: 4,096 by default. The system
-    /// may have a lower bound, on Linux `net.core.somaxconn`. Connections beyond are refused or
+    /// may have a lower limit, on Linux `net.core.somaxconn`. Further connections are refused or
     /// wait in the client's system.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections;
@@ -291,8 +291,8 @@ impl Own {
 /// A socket of the group, in the driver of a reactor.
 enum Accepting {
     Ready(TcpListener),
-    /// Accepts when the ring says that the socket can be read: an accept by the ring that is given
-    /// up may have a connection, which would be lost.
+    /// Accepts when the ring reports that the socket can be read. An accept operation of the ring
+    /// could complete after its cancellation, and its connection would be lost.
     #[cfg(target_os = "linux")]
     Ring(Rc<Ring>, Rc<OwnedFd>),
 }

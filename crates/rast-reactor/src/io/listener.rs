@@ -49,8 +49,8 @@ impl Accepts for executor::UnixListener {
     }
 }
 
-/// How long a listener accepts nothing after the system lacked descriptors or memory. Without it, a
-/// loop that goes on after errors would keep its core busy until descriptors are closed.
+/// How long a listener accepts nothing after the system lacked descriptors or memory. Otherwise a
+/// loop that continues after errors would keep its core busy.
 const REST: Nanos = Nanos::from_millis(10);
 
 /// The socket of a listener.

@@ -1,5 +1,5 @@
-//! Streams by readiness: the thread reads and writes by calls of its own, so a future that is
-//! dropped leaves nothing behind.
+//! Streams by readiness: the thread itself reads and writes, so a dropped future leaves nothing
+//! behind.
 
 use std::io;
 use std_alloc::rc::Rc;

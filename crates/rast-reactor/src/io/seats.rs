@@ -178,8 +178,8 @@ impl Shared {
     fn steer(&self, _: &State) {}
 }
 
-/// A future that waits for a change of its group. Dropping it removes its waker, so that a group
-/// that does not change keeps no task alive that has given its accept up.
+/// A future that waits for a change of its group. Dropping it removes its waker, so that the group
+/// keeps no abandoned task alive.
 pub(super) struct Watching<'a> {
     shared: &'a Shared,
     /// In the list of the group.

@@ -312,8 +312,8 @@ fn seal<T: Resource>(
 #[must_use = "changes do nothing before they are committed"]
 pub struct Changes {
     replica: Rc<Replica>,
-    /// The transaction, and the last commit that it sees. Empty from a rejected commit until it is
-    /// next used, because changes that wait for room must keep no memory.
+    /// The transaction, and the last commit that it sees. Empty from a rejected commit until the
+    /// next use, so that changes that wait for room keep no memory.
     read: OnceCell<(Read, u64)>,
     line: &'static Location<'static>,
     /// By table.

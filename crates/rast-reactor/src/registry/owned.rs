@@ -21,8 +21,7 @@ use crate::epoch::{Erased, Garbage, Retired, Writer};
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
 
-/// A parked reactor that is this many commits behind is woken, so that the nodes of the commits can
-/// be freed.
+/// A parked reactor that is this many commits behind is woken, so that their nodes can be freed.
 const LAG: u64 = 1024;
 /// A parked reactor that is behind at all is woken when the nodes have this many bytes.
 const NODES_MAX: usize = 1 << 20;

@@ -206,8 +206,7 @@ impl<'a, T: Resource> View<'a, T> {
     }
 
     /// All resources, in no particular order. Cost: a scan of the table, whose length is a small
-    /// multiple of the number of resources, and a list of the indices that are far above the
-    /// others, if there are any.
+    /// multiple of the number of resources.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &'a T)> + use<'a, T> {
         let (table, epoch) = (self.table, self.epoch);
         table.indices(epoch).filter_map(move |index| {

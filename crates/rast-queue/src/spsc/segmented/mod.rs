@@ -91,8 +91,7 @@ pub const MAX_SEGMENT_SLOTS: usize = 1 << 16;
 ///
 /// # Panics
 ///
-/// If the size of a segment overflows.
-/// Aborts on lack of memory, as std's collections do.
+/// If the size of a segment overflows. Aborts on lack of memory.
 #[must_use]
 pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
     queue_in(DEFAULT_SEGMENT_SLOTS, Global)

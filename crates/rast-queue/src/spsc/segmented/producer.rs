@@ -67,7 +67,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // both halves access are atomic, and by the rules of the segments they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -85,7 +85,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item; aborts on lack of memory, as std's collections do.
+    /// Pushes one item; aborts on lack of memory.
     ///
     /// Wait-free except for the allocator: one atomic load and one store, and once per segment a
     /// new segment.

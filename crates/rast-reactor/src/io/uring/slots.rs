@@ -105,7 +105,7 @@ pub(crate) struct Slots {
     made: usize,
     /// The generation of a slot that is made.
     floor: u32,
-    /// So many more operations end before the next look at where the table can end.
+    /// How many more operations end before the next check whether the table can shrink.
     looks_in: usize,
     /// At this index and above there is no free slot.
     high: usize,
