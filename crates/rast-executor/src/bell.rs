@@ -53,14 +53,13 @@ impl<I: Fn() + Send + Sync + 'static> Bell<I> {
         })
     }
 
-    /// Calls `park`, which sleeps in the parker, unless there was a ring since the last sleep;
-    /// returns `false` then. For the thread of the parker alone.
+    /// Calls `park`, which sleeps in the parker. If there was a ring since the last sleep, only
+    /// returns `false`. For the thread of the parker alone.
     pub fn park(&self, park: impl FnOnce()) -> bool {
         self.sleep(PARKED, park)
     }
 
-    /// Calls `poll`, which sleeps in the poll, unless there was a ring since the last sleep;
-    /// returns `false` then. For the thread of the parker alone.
+    /// As [`park`](Self::park), for `poll`, which sleeps in the poll.
     pub fn poll(&self, poll: impl FnOnce()) -> bool {
         self.sleep(POLLING, poll)
     }

@@ -55,8 +55,8 @@ where
     }
 }
 
-/// Sleeps by the clock of the runtime. hyper's deadlines are those of std's clock, so the time that
-/// is left until one is taken from there.
+/// Sleeps by the clock of the runtime. hyper's deadlines are of std's clock, which determines the
+/// time that is left.
 impl rt::Timer for Handle {
     fn sleep(&self, span: Duration) -> Pin<Box<dyn rt::Sleep>> {
         Box::pin(self.sleep_for(span))

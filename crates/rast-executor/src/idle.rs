@@ -87,7 +87,7 @@ pub struct Idle {
 
 impl Idle {
     /// Makes the state in which all workers are active and none searches; `workers` must not be
-    /// zero, or [`notify`](Self::notify) never returns `Ended`.
+    /// zero.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         assert!(workers <= WORKERS_MAX, "idle: the counts have 12 bits");
@@ -140,8 +140,8 @@ impl Idle {
         self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
     }
 
-    /// S5: enters the list of sleepers; returns `false` if a task was queued since
-    /// [`prepare`](Self::prepare), and then the worker searches again.
+    /// S5: enters the list of sleepers. If a task was queued since [`prepare`](Self::prepare),
+    /// returns `false`, and the worker searches again.
     #[must_use = "false: the worker must not sleep"]
     pub fn enlist(&self, worker: usize, epoch: Epoch) -> bool {
         let mut sleepers = self.sleepers.lock();

@@ -18,8 +18,8 @@ const SKIP_SPAN: u64 = 64;
 /// Of the buckets per doubling, as a power of two.
 const PART_BITS: u32 = 2;
 
-/// Chooses the wake-ups that are measured. Threads that share it may lose each other's counts,
-/// which only shifts the next choice.
+/// Chooses the wake-ups that are measured. Threads that share it may lose counts, which only shifts
+/// the next choice.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     left: Counter,

@@ -26,7 +26,7 @@ use crate::primitive::sync::Arc;
 use crate::sleepers::Sleepers;
 use crate::task::{FUTURE_MAX, JoinHandle, Setup, Task, make};
 
-/// Deadlines that fire in one turn, at most, so that a crowd of them does not hold up the others.
+/// Maximum number of deadlines that fire in one turn.
 const EXPIRIES: usize = 128;
 
 /// The part that wakers reach.
@@ -188,7 +188,7 @@ impl Drop for Local {
             }
         }
         // Queued tasks were not claimed. Wait for a thread that has incremented the wake-ups of a
-        // task and has not pushed it yet: it is a few instructions from its push.
+        // task and is about to push it.
         loop {
             self.ready.get_mut().clear();
             self.shared.injector.drain(Task::cancel);

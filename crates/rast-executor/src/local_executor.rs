@@ -71,7 +71,7 @@ impl Local {
         idle: impl Fn(Option<Duration>),
     ) -> F::Output {
         /// Aborts the process if the main future is not complete, because what it borrows would be
-        /// gone. Only a panic drops this, and a panic in a destructor then aborts the process.
+        /// gone. Only a panic drops this, and a second panic aborts.
         struct Incomplete;
         impl Drop for Incomplete {
             fn drop(&mut self) {

@@ -114,8 +114,7 @@ impl<V: Vacant> Places<V> {
         near.chain(self.far.into_values())
     }
 
-    /// Makes room for `more` values up to an index, which may then be added in any order at the
-    /// same cost.
+    /// Makes room for `more` values up to an index, which may then be added in any order.
     pub fn reserve(&mut self, more: usize, index: u32) {
         let len = (index as usize).saturating_add(1);
         let most = (self.len() + more).saturating_mul(FILL) + SMALL;

@@ -151,8 +151,7 @@ impl RemoteBatch {
     pub fn send(&mut self) {
         let shared = &self.spawner.0;
         let mut adopted = Chain::new();
-        // The rejected tasks are cancelled last: their destructors may take long, and the executor
-        // waits for the tasks that it has adopted.
+        // The rejected tasks are cancelled last, because their destructors may take long.
         let mut refused = Chain::new();
         while let Some(task) = self.tasks.pop() {
             // SAFETY: `spawn` kept this reference, and it is taken once.

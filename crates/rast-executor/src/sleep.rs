@@ -157,8 +157,8 @@ impl Sleep {
         if let Some((_, data, table)) = self.armed
             && (data, table) == address
         {
-            // Either the store has this waker, which is alive, so no other waker has its address.
-            // Or the store has woken it, and then the deadline is past.
+            // Either the store has this waker, which is alive, so the address is no other waker's.
+            // Or the store has woken it, and the deadline is past.
             return;
         }
         let waker = waker.clone();

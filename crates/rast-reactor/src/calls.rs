@@ -82,11 +82,11 @@ where
 
 /// Calls `begin` on the reactor `target`, runs its future there, and returns the output.
 ///
-/// From one reactor to another at most 1,024 calls may be sent but not begun: each such call takes
-/// a credit. Without a credit a call waits, first come first served. The credit is returned when
-/// the closure begins, so reactors that call each other back cannot deadlock. All calls of a turn
-/// to one target are sent together at the end of the turn. They begin in that order, but tasks of
-/// other threads may run between them.
+/// From one reactor to another at most 1,024 calls may be sent but not begun. A call takes a
+/// credit, or waits for one, first come first served. The credit is returned when the closure
+/// begins, so reactors that call each other back cannot deadlock. All calls of a turn to one target
+/// are sent together at the end of the turn. They begin in that order, but tasks of other threads
+/// may run between them.
 ///
 /// If the returned future is dropped, the call is cancelled on the target's thread: a closure that
 /// has not begun is dropped, and a running future is dropped at its next await. If the target has

@@ -268,8 +268,7 @@ impl Here {
         }
     }
 
-    /// The main task of the reactor: serves calls that wait for a credit, until the reactor is
-    /// ended.
+    /// The main task of the reactor: serves calls that wait for a credit.
     pub(crate) async fn main(self: Rc<Self>) {
         core::future::poll_fn(|cx| {
             let (is_ended, old) = {

@@ -143,8 +143,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Returns a reference to the value without locking: `&mut self` shows that no scope holds the
-    /// lock.
+    /// Returns the value without locking: `&mut self` shows that no scope holds the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

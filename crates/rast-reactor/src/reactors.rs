@@ -407,9 +407,9 @@ impl Builder {
         self
     }
 
-    /// Sets the function that is called with each poll that took longer than the limit, on the
-    /// poll's thread and after it. Panics of the function and of its destructor are contained. By
-    /// default slow polls are only counted.
+    /// Sets the function that is called after each poll that took longer than the limit, on its
+    /// thread. Panics of the function and of its destructor are contained. By default slow polls
+    /// are only counted.
     pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
         let report = Quiet::new(report);
         let report = move |poll: &SlowPoll<'_>| (*report)(poll);
@@ -440,8 +440,7 @@ impl Builder {
     }
 
     /// How many buffers each reactor has for receives, a power of two, and the bytes of each: 256
-    /// of 4,096 by default, at most 2^30 bytes in all. They are allocated when the first chunk is
-    /// asked for.
+    /// of 4,096 by default, at most 2^30 bytes in all. Allocated at the first receive of a chunk.
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
     pub fn chunks(mut self, number: u16, bytes: usize) -> Self {

@@ -6,8 +6,8 @@
 //! | [`Lane::sleep`]: timeouts of one length | `LaneStore` | yes; its memory is reused later |
 //! | [`fire_at`]: a closure, any time | `HeapStore` | no |
 //!
-//! At most 256 timers expire in one turn, 128 of the executor and 128 of this module, so that many
-//! due timers do not delay tasks for long. The others expire in the next turns, in order.
+//! In one turn at most 128 timers of the executor and 128 of this module expire, so that many due
+//! timers do not delay tasks for long. The others expire in the next turns, in order.
 
 use core::fmt;
 use core::pin::Pin;

@@ -12,8 +12,8 @@ use crate::remote::Remote;
 use crate::shared::Shared;
 use crate::task_handle::TaskHandle;
 
-/// The view that a step has of its task and its scheduler. All calls are wait-free, except where
-/// documented otherwise.
+/// The view that a step has of its task and its scheduler. Calls are wait-free, unless documented
+/// otherwise.
 pub struct Cx<'a> {
     task: &'a Owned,
     shared: &'a Arc<Shared>,

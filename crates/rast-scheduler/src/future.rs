@@ -183,7 +183,7 @@ pub(crate) struct Async<F> {
 }
 
 impl<F> Drop for Async<F> {
-    /// Closes the ledger and wakes its waiters: futures that were sent to another task see the end.
+    /// Closes the ledger and wakes its waiters, so that futures in other tasks see the end.
     fn drop(&mut self) {
         let mut ledger = self.ledger.lock();
         ledger.is_closed = true;
@@ -265,8 +265,7 @@ where
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
         let polled = with_waker(cx, |own| {
-            // A future that the task itself polled is polled again below, and needs no further
-            // step.
+            // A future that the task itself polled is polled again below.
             let others = woken.into_iter().filter(|waker| !waker.will_wake(own));
             others.for_each(wake_contained);
             future.poll(&mut Context::from_waker(own))

@@ -139,7 +139,7 @@ impl Idle {
     }
 
     /// Announces that `worker` is about to sleep; the worker must check for work after this.
-    /// Returns `false` if its loads may be stale, because the system has no barrier.
+    /// Returns `false` if its loads may be stale for lack of the barrier.
     pub fn announce(&self, worker: usize) -> bool {
         // Relaxed: a late mark is harmless. [SI9]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);

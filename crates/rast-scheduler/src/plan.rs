@@ -31,8 +31,7 @@ pub(crate) struct Plan {
     store: CalendarStore<Address>,
     /// Number of entries with a deadline.
     timed: usize,
-    /// By priority: `true` if the last round did not move all tasks that it popped from that front
-    /// queue.
+    /// By priority: `true` if the last round left tasks that it popped from that front queue.
     is_left: [bool; Priority::COUNT],
     /// References to the scheduler for tasks that will wait. Each entry of the store has one, which
     /// passes to the thread that claims the waiting task.
@@ -206,8 +205,7 @@ impl Plan {
             }
         }
         if close {
-            // After the store is emptied: a rejected task ends, and then the store must not have
-            // its address.
+            // After the store is emptied, because a rejected task ends.
             self.take_posted(fronts, true, ready, waiting);
         }
         self.timed = 0;

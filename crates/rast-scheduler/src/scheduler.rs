@@ -185,8 +185,8 @@ impl Scheduler {
         Ok(tasks.into_iter().map(Task).collect())
     }
 
-    /// Waits until no task is ready, running, posted or waiting for a deadline, or until `timeout`
-    /// has passed; returns whether that state was reached. Blocking, without polling.
+    /// Waits for at most `timeout` until no task is ready, running, posted or waiting for a
+    /// deadline; returns whether that state was reached. Blocking, without polling.
     ///
     /// Tasks that only wait to be woken do not count. Do not call it in a step of this scheduler:
     /// the step would wait for itself until the timeout.

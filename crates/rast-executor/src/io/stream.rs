@@ -9,8 +9,8 @@ use super::Source;
 use super::readiness::Direction::{self, Reading, Writing};
 use super::readiness::Ticket;
 
-/// `true` if the poll reports an edge whenever bytes arrive or space becomes free, even if no
-/// operation has failed since the last edge. It does not where mio emulates edges.
+/// `true` if the poll reports an edge even if no operation has failed since the last one. It does
+/// not where mio emulates edges.
 const EDGES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 impl<S: mio::event::Source> Source<S>
@@ -253,8 +253,8 @@ macro_rules! stream {
 }
 pub(super) use stream;
 
-/// The system's handle of a socket, for options that have no method here. The socket does not
-/// block, and is to stay so.
+/// The system's handle of a socket, for options that have no method here. The socket must stay
+/// non-blocking.
 macro_rules! handle {
     ($socket:ty) => {
         #[cfg(unix)]

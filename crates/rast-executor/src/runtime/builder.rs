@@ -100,8 +100,8 @@ impl Builder {
     /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default.
     /// Values outside 1 to 2^30 − 1 are clamped.
     ///
-    /// After 65,536 operations were refused in one poll, further ones succeed again: the poll is
-    /// probably a loop that would never return otherwise.
+    /// After 65,536 refused operations in one poll, further ones succeed: the poll is probably a
+    /// loop that would never return.
     pub fn budget(mut self, operations: u32) -> Self {
         self.budget = operations;
         self

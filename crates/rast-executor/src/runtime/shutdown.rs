@@ -15,8 +15,8 @@ use super::Runtime;
 use super::lane::Lane;
 use crate::context;
 
-/// How long one poll may continue after the deadline before its worker counts as blocked. A poll
-/// takes microseconds, but the system may preempt the worker for some milliseconds.
+/// How long one poll may continue after the deadline before its worker counts as blocked. The
+/// system may preempt the worker for some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The same for dropping a runtime, which has no deadline.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl Runtime {
     ///
     /// A worker that stays in one poll for ten milliseconds after the grace period counts as
     /// blocked, and is reported. Destructors of cancelled tasks run before this returns, unless a
-    /// worker is blocked; they are not interrupted.
+    /// worker is blocked.
     ///
     /// Handles and wakers stay valid: a later spawn is rejected, a wake-up does nothing, a socket
     /// returns an error, and a sleep that another thread awaits panics with a message. If a task of

@@ -106,8 +106,8 @@ impl Worker {
         let task = if is_newest {
             match queue.replace_newest(task) {
                 Some(older) => older,
-                // This worker takes it after this poll; waking another worker would cost more than
-                // the poll. If the poll blocks, a worker that watches takes it.
+                // This worker takes it after this poll, because waking another worker would cost
+                // more. If the poll blocks, a worker that watches takes it.
                 None => return,
             }
         } else {

@@ -111,8 +111,8 @@ impl core::error::Error for JoinError {}
 pub struct JoinHandle<T> {
     raw: NonNull<Header>,
     /// The waker that the task has: data and table, compared by address, never called. The table is
-    /// `NO_WAKER` or `TAKEN` if there is none. All fields are words: a compiler copies a flag with
-    /// its padding by overlapping moves, and a later load of the words waits for them.
+    /// `NO_WAKER` or `TAKEN` if there is none. All fields are words, because a flag with padding
+    /// would be copied by overlapping moves, which delay a later load.
     waker: (*const (), *const RawWakerVTable),
     output: PhantomData<T>,
 }

@@ -267,8 +267,8 @@ impl State {
     /// Drops `count` references; returns `true` if they were the last ones.
     #[must_use = "the last reference frees the task"]
     pub(crate) fn release(&self, count: u64) -> bool {
-        // Without a read-modify-write if all references are the caller's: no other thread can then
-        // add one. The acquire of the load, XS1, pairs with the releases of the other references.
+        // No read-modify-write if all references are the caller's: then no other thread can add
+        // one. The Acquire of the load, XS1, pairs with the releases of the other references.
         if self.load().0 >> 16 == count {
             return true;
         }

@@ -316,7 +316,7 @@ pub struct Follower<C> {
     reactor: usize,
     node: *const Node<C>,
     number: u64,
-    /// The reactor's epochs of commits that were applied after the oldest open transaction started.
+    /// The reactor's epochs of commits applied since the oldest open transaction started.
     later: VecDeque<(u64, u64)>,
     /// The values published last: `at` and `pins`.
     told: (u64, u64),

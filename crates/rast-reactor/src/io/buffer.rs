@@ -1,4 +1,4 @@
-//! Memory that an operation owns while the kernel reads or writes it.
+//! Memory that an operation owns.
 
 use core::fmt;
 use core::ops::{Bound, RangeBounds};

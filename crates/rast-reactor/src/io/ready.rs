@@ -77,8 +77,7 @@ fn fail(io: &Io, attempt: Attempt) -> io::Result<()> {
     }
 }
 
-/// Makes an attempt shorter by chance, if that was asked for. An injected fault of another kind
-/// comes with the attempt itself.
+/// Makes an attempt shorter by chance, if faults were asked for.
 fn shorten(io: &Io, attempt: Attempt, len: usize) -> usize {
     let mut short = len;
     io.strike(attempt, &mut short);

@@ -206,7 +206,7 @@ impl<'a, T: Resource> View<'a, T> {
     }
 
     /// All resources, in no particular order. Cost: a scan of the table, whose length is a small
-    /// multiple of the number of resources.
+    /// multiple of the number of resources, and a list of far higher indices, if there are any.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &'a T)> + use<'a, T> {
         let (table, epoch) = (self.table, self.epoch);
         table.indices(epoch).filter_map(move |index| {

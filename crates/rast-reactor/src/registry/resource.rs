@@ -81,8 +81,8 @@ impl<T> Id<T> {
         (u64::from(self.generation) << 32) | u64::from(self.index)
     }
 
-    /// Returns the id of a number from [`to_bits`](Self::to_bits). Any other number gives an id
-    /// that names no resource, or another resource of the type.
+    /// Returns the id of a number from [`to_bits`](Self::to_bits). Other numbers give ids that name
+    /// no resource or another one.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self::new(bits as u32, (bits >> 32) as u32)

@@ -110,8 +110,7 @@ impl Resources {
     }
 
     /// Sets a callback that gets each long transaction once, on its thread and between polls. Its
-    /// panics, also those of its destructor, are contained. By default long transactions are only
-    /// counted.
+    /// panics are contained. By default long transactions are only counted.
     pub fn on_long_read(mut self, report: impl Fn(&LongRead<'_>) + Send + Sync + 'static) -> Self {
         let report = Quiet::new(report);
         let report = move |read: &LongRead<'_>| (*report)(read);

@@ -41,8 +41,8 @@ const CANCEL: u64 = u64::MAX;
 /// The completion of the read of the bell's event.
 const BELL: u64 = u64::MAX - 1;
 
-/// Results of one operation that are kept; one that has more is cancelled, and begun again when
-/// they were taken.
+/// Maximum number of kept results of one operation; one that has more is cancelled, and begun again
+/// when they were taken.
 const RESULTS: usize = 64;
 
 /// How long the end of a ring waits for operations that were cancelled.
@@ -394,8 +394,8 @@ impl Ring {
         };
         if let Err(error) = entered {
             match error.raw_os_error() {
-                // The time is up, or a signal came; or the kernel has no room: what it did not
-                // take is still in the queue, and a later turn passes it on.
+                // The time is up, a signal came, or the kernel has no room: a later turn submits
+                // what it did not take.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {}
                 _ => panic!("io_uring_enter: {error}; the ring is used by its thread alone"),
             }

@@ -196,8 +196,8 @@ impl Slots {
         }
     }
 
-    /// Ends the table after its last slot, and has the lowest indices taken first. Cost: a look at
-    /// each index, for which a quarter as many operations have ended since the last time.
+    /// Ends the table after its last slot, and has the lowest indices taken first. Cost: linear in
+    /// the table, after a quarter as many operations.
     #[cold]
     fn end_table(&mut self) {
         let last = self.slots.iter().rposition(Option::is_some);
