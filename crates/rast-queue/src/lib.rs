@@ -13,9 +13,9 @@
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
 //! | the same, with each node freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
 //!
-//! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] can be waited on. To
-//! wait for an item of another type, use a [`primitive::EventCount`] or another parking type beside
-//! it.
+//! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
+//! wait for an item. To wait on another queue, use a [`primitive::EventCount`] or another parking
+//! type beside it.
 //!
 //! # Example
 //!
@@ -79,9 +79,9 @@
 //!
 //! # Features
 //!
-//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, [`Queue`] can
-//!   be waited on, and the panics of several destructors are caught. Without it the crate needs
-//!   only `alloc`.
+//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, threads can
+//!   wait on a [`Queue`], and panics of destructors are caught. Without it the crate needs only
+//!   `alloc`.
 //! - `async`: items of a [`Queue`] as futures and streams for any runtime; depends on
 //!   `futures-core`.
 //!

@@ -18,10 +18,10 @@
 //! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
 //! A promise is made by the thread that moves the head or the tail off the node. `internal` wraps
-//! at 2^`INTERNAL_BITS`; the counts in head and tail wrap there or at a multiple. `internal` is in
-//! the upper bits, so its overflow never changes the sources. When no source is left, `internal` is
-//! the number of references that threads have, and each thread has at most one. So it is zero
-//! exactly when no thread has a reference, however often the counts have wrapped.
+//! at 2^`INTERNAL_BITS`; the counts in head and tail wrap at this value or a multiple of it.
+//! `internal` is in the upper bits, so its overflow never changes the sources. When no source is
+//! left, `internal` is the number of references that threads have, and each thread has at most one.
+//! So it is zero exactly when no thread has a reference, however often the counts have wrapped.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};

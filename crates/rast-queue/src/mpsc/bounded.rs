@@ -28,8 +28,8 @@
 //!    them it writes the item and then the state. If the iterator of a batch ends early or panics,
 //!    the producer writes VOID to the slots that are left, because the consumer cannot pass an
 //!    unwritten slot.
-//! 3. The consumer owns a slot from its load of a state of this round until it publishes a head
-//!    past the slot.
+//! 3. The consumer owns a slot from when it loads the state of the current round until it publishes
+//!    a head past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
 //!    happens before the producer's first. A producer stores `limit` with Release, after it loaded
 //!    the corresponding `head` with Acquire.

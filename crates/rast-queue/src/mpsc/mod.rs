@@ -1,4 +1,4 @@
-//! Many producers, one consumer: the front queue of a task scheduler.
+//! Queues for many producers and one consumer, such as the front queue of a task scheduler.
 //!
 //! A push is one compare-exchange. The consumer takes all queued items by one swap, in the order of
 //! the pushes. A push returns whether it is the first since the last take, so exactly one producer

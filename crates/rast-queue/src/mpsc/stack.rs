@@ -1,4 +1,4 @@
-//! The links of both queue types: a [`LinkStack`] that producers push onto, and the list of links
+//! The linked nodes of both queue types: a [`LinkStack`] that producers push onto, and the list
 //! that the consumer has taken from it.
 //!
 //! ```text

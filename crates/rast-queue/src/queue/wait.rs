@@ -2,8 +2,8 @@
 //! the list may have waiters.
 //!
 //! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and checks the queue
-//! again before it sleeps. Every push also changes `tail` by a read-modify-write, and these have
-//! one modification order:
+//! again before it sleeps. Every push also changes `tail` by a read-modify-write, and these changes
+//! have one order:
 //!
 //! - If the push claims its ticket first, the waiter's second check finds the ticket, and the
 //!   waiter does not sleep.
@@ -20,8 +20,7 @@
 //! CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are three
 //! cases:
 //!
-//! - The waiter is added first. Then the change from 0 fails while it waits, and no thread clears
-//!   the flag.
+//! - The waiter is added first. Then `live` is not 0, so no thread clears the flag while it waits.
 //! - CLEARING is set and subtracted first. Then the flag is cleared before the waiter sets it.
 //! - The waiter is added while CLEARING is set. Then the flag may be cleared after the waiter sets
 //!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If the clearing
@@ -32,9 +31,8 @@
 //!
 //! A wake-up asks a waiter to check the queue. The waiter first removes the wake-up from its entry.
 //! The next check that it begins consumes the wake-up, even if the check finds nothing, because
-//! then another thread has popped the item. A wake-up that a waiter finds when it leaves after its
-//! check may be for a later item, so the waiter passes it to the next waiter. So a poll without a
-//! wake-up takes none from others.
+//! then another thread has popped the item. A wake-up that arrives after the check began may be for
+//! a later item. A waiter that finds such a wake-up when it leaves passes it to the next waiter.
 //!
 //! # Suspended threads
 //!

@@ -27,7 +27,7 @@
 //! | field | written by | read by | when |
 //! | --- | --- | --- | --- |
 //! | header `tail` | producer | consumer | after the slots before it are written and their segments linked |
-//! | header `head` | consumer | producer | after items are moved out; for `len` alone |
+//! | header `head` | consumer | producer, only for `len` | after items are moved out |
 //! | header `spare` | consumer if it is null, producer if it is not | both | once per segment |
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | header `left`: the consumer's place when it was dropped | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
