@@ -68,7 +68,8 @@
 //!
 //! # Features and platforms
 //!
-//! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio`.
+//! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio` and
+//!   `socket2`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
 //! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!

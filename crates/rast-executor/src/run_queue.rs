@@ -1,5 +1,5 @@
-//! The queue of a worker: lists by priority and for tasks from outside, under a lock, and a slot
-//! for the newest task.
+//! The queue of a worker: a list per priority and one for tasks from other threads, all under a
+//! lock, and a slot for the newest task.
 //!
 //! ```text
 //!   newest ──► task          taken by the worker, at most 3 times in a row; by a thief only if

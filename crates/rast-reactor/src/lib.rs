@@ -2,7 +2,7 @@
 //!
 //! # What is here
 //!
-//! - [`Reactors`]: threads, each with a [`LocalExecutor`](executor::LocalExecutor) and a core.
+//! - [`Reactors`]: threads, one per core, each with a [`LocalExecutor`](executor::LocalExecutor).
 //!   [`Reactor::spawn`] from any thread, [`spawn_local`] on a reactor, [`current`].
 //! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with a
 //!   limit on calls that have not begun.

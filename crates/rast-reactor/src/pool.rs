@@ -16,12 +16,12 @@
 //! Rules, under the lock of the queues:
 //!
 //! 1. A thread that is about to sleep adds one to `asleep` of its class.
-//! 2. For each task, a push picks a class with a sleeping thread that may run the task, if there is
-//!    one, and moves one from `asleep` to `picked` of the class. After it has released the lock, it
-//!    wakes that many threads.
+//! 2. For each task, a push picks a sleeping thread that may run the task, if there is one: it
+//!    subtracts one from `asleep` of its class and adds one to `picked`. After it has released the
+//!    lock, it wakes as many threads as it picked.
 //! 3. A thread that is awake again subtracts one from `picked`, or from `asleep` if `picked` is
-//!    zero. So the sum of the two is the number of sleeping threads, even if another thread woke up
-//!    than the push meant.
+//!    zero. So the sum of the two is the number of sleeping threads, whichever thread of the class
+//!    woke up.
 //! 4. A thread sleeps only if it found no task that it may run, and it reads the event's word under
 //!    the lock. A later push sees the thread in `asleep`, and its wake-up changes the word, so the
 //!    thread does not sleep on.

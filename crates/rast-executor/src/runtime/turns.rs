@@ -3,7 +3,7 @@
 //! One turn:
 //!
 //! 1. Move the tasks from other threads to this worker's lists: those of normal priority to the
-//!    list from outside, the others to the lists of their priorities.
+//!    list for such tasks, the others to the lists of their priorities.
 //! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
 //!    worker. If the other worker is in the same poll as at the last check, take queued tasks and
 //!    the newest task from it.

@@ -26,8 +26,8 @@
 //! comparison of epochs, a bounds check, a comparison of generations, and the load of the value.
 //!
 //! If several keys have the same hash, the first key is compared alone. If it is not the wanted
-//! key, pointers to all of them are copied into a list before the next comparison, because of rule
-//! 1.
+//! key, pointers to all these keys are copied into a list before the next comparison, because of
+//! rule 1.
 
 use core::any::Any;
 use core::borrow::Borrow;
