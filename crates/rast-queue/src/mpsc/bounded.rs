@@ -284,8 +284,8 @@ impl<T> UnwindSafe for Producer<T> {}
 impl<T> RefUnwindSafe for Producer<T> {}
 
 impl<T> Producer<T> {
-    /// Pushes one item with a tag. One compare-exchange, and more only if other threads push at the
-    /// same time.
+    /// Pushes one item with a tag, which [`Consumer::take`] returns too. One compare-exchange, and
+    /// more only if other threads push at the same time.
     ///
     /// # Errors
     ///

@@ -84,9 +84,9 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
-    /// A call pops at most the items that were queued at its start. If `each` panics, it owns the
-    /// item that it was called with, the items before are popped, and the items after stay queued.
-    /// One swap, if fewer than `max` items were taken before.
+    /// A call pops at most the items that were queued at its start. If `each` panics, the items
+    /// that it was called with are popped, and the others stay queued. One swap, if fewer than
+    /// `max` items were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();

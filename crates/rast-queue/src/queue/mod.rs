@@ -84,11 +84,10 @@ pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: no thread waits for a suspended thread, with one exception: a waiter that the
-/// suspended thread was about to wake. There is one limit: if [`MOST_PINS`](Self::MOST_PINS) / 2
-/// threads or more are at the end of the same segment of one queue at once, further threads may
-/// wait there until one of them has continued. [`is_lock_free`](Self::is_lock_free) lists the
-/// targets on which the queue is lock-free.
+/// Lock-free: no thread waits for a suspended thread, except a waiter that the suspended thread was
+/// about to wake. The limit is [`MOST_PINS`](Self::MOST_PINS) / 2 threads at the end of one segment
+/// at once: further threads may wait there until one of them has continued.
+/// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
 /// push. Memory comes from `A`, in segments of

@@ -410,9 +410,8 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// If `each` panics. It owns the item that it was called with. The other items of the batch are
-    /// pushed to the back of the queue, in order, even if the queue is closed. (That push aborts on
-    /// lack of memory.)
+    /// If `each` panics. The items of the batch that it was not called with are pushed to the back
+    /// of the queue, in order, even if the queue is closed. (That push aborts on lack of memory.)
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();

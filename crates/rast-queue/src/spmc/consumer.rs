@@ -139,8 +139,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     ///
     /// Each item is claimed just before its call of `each`, so a slow closure keeps no other item
     /// from other consumers. ([`pop_into`](Self::pop_into) claims many at once.) A call pops at
-    /// most the number of items that were queued at its start. If `each` panics, it owns the item
-    /// that it was called with, the items before are popped, and the items after stay queued.
+    /// most the number of items that were queued at its start. If `each` panics, the items that it
+    /// was called with are popped, and the others stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();

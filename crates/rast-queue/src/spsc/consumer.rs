@@ -143,8 +143,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` of the queued items, passes each to `each`, returns the slots to the
     /// producer by one store, and returns how many items it popped.
     ///
-    /// A call pops at most the items that were queued at its start. If `each` panics, it owns the
-    /// item that it was called with, the items before are popped, and the items after stay queued.
+    /// A call pops at most the items that were queued at its start. If `each` panics, the items
+    /// that it was called with are popped, and the others stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);

@@ -301,7 +301,8 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
     }
 }
 
-/// Borrowed slots of a ring that are initialised, to be changed: the safe form of a [`WriteChunk`].
+/// Borrowed slots of a ring with initialised values, to be changed: the safe form of a
+/// [`WriteChunk`].
 ///
 /// Values that are not committed are dropped with the chunk. A chunk that is leaked leaks its
 /// values and pushes nothing.

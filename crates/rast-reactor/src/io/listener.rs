@@ -177,8 +177,8 @@ macro_rules! family {
 
             /// Waits for a connection.
             ///
-            /// Any number of tasks may wait. If the future is dropped, a connection that the system
-            /// accepts before the operation is cancelled is closed.
+            /// Any number of tasks may wait. If the future is dropped, a connection that arrives
+            /// before the cancellation takes effect is closed.
             ///
             /// # Errors
             ///

@@ -624,8 +624,7 @@ impl Changes {
     ///
     /// The returned future waits until all reactors have applied the commit; the commit takes
     /// effect even if the future is dropped. This reactor destroys replaced resources in a later
-    /// turn, when no transaction of any reactor sees them. A commit without changes is a commit
-    /// too.
+    /// turn, when no transaction of any reactor sees them. Empty changes make a commit too.
     ///
     /// Lock-free: it waits for no reactor. Cost: two allocations, one more per changed type, and a
     /// load of a word per reactor.

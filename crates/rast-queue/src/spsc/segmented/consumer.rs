@@ -101,8 +101,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
-    /// A call pops at most the items that were queued at its start. If `each` panics, it owns the
-    /// item that it was called with, the items before are popped, and the items after stay queued.
+    /// A call pops at most the items that were queued at its start. If `each` panics, the items
+    /// that it was called with are popped, and the others stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
