@@ -164,7 +164,7 @@ impl Idle {
             drop(sleepers);
             self.resume();
         }
-        // Otherwise the notifier that removed it has counted it.
+        // Otherwise the notifier that removed this worker has counted it.
     }
 
     /// N2 to N5: a task was queued. It costs a fence and a load if a worker searches or all are

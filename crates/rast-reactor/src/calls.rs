@@ -69,7 +69,7 @@ where
         Some(credit) => credit,
         None => {
             let wait = Wait::new(lane, ());
-            // If there is a credit now, or as soon as there is one.
+            // Ends the wait now if there is a credit; otherwise a returned credit ends it.
             lane.serve();
             wait.await;
             lane.taken()

@@ -28,7 +28,7 @@ pub(crate) struct Lane {
     target: usize,
     sent: Sent,
     waiting: RefCell<Line<()>>,
-    /// The calls of this turn; away while they are sent.
+    /// The calls of this turn; taken out while they are sent.
     batch: RefCell<Option<RemoteBatch>>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct LaneOf {
     caller: usize,
 }
 
-/// A credit that was taken. Dropped, on whatever thread, it is returned.
+/// A credit that was taken. Its drop, on any thread, returns it.
 pub(crate) struct Credit {
     shared: Arc<Shared>,
     caller: usize,

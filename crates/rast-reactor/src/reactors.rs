@@ -266,7 +266,7 @@ impl Reactors {
         let background = shared.pool.end(left);
         for (at, thread) in self.threads.drain(..).enumerate() {
             if !blocked.contains(&at) {
-                // It has said that it returned. A panic of it is a fault of this crate, and was
+                // The thread has reported its return. Its panic is a fault of this crate, and was
                 // reported by the hook.
                 let _ = thread.join();
             }

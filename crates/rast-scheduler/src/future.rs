@@ -122,7 +122,7 @@ struct Ledger {
     sleeps: Vec<(u64, Instant, Waker)>,
     signals: Vec<(u64, Waker)>,
     hops: Vec<Hopping>,
-    /// Number of the hop by which the task moves to the scheduler of its next step.
+    /// Number of the hop that moves the task to the scheduler of its next step.
     underway: Option<u64>,
 }
 

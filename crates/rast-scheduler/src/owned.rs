@@ -61,7 +61,7 @@ pub(crate) const NEVER: u64 = u64::MAX - 1;
 
 /// Functions that depend on the type of the body.
 pub(crate) struct Vtable {
-    /// A `Run` of `cell.rs`, by another type: its arguments are above this file.
+    /// A `Run` of `cell.rs`, under another type, because this file cannot name its arguments.
     pub(crate) run: unsafe fn(),
     pub(crate) cancel: unsafe fn(NonNull<Header>),
     pub(crate) announce: Option<unsafe fn(NonNull<Header>)>,

@@ -33,8 +33,8 @@ pub(crate) struct Plan {
     timed: usize,
     /// By priority: `true` if the last round left tasks that it popped from that front queue.
     is_left: [bool; Priority::COUNT],
-    /// References to the scheduler for tasks that will wait. Each entry of the store has one, which
-    /// passes to the thread that claims the waiting task.
+    /// Spare references to the scheduler for tasks that will wait. Each entry of the store has one,
+    /// which passes to the thread that claims the task.
     credit: usize,
 }
 

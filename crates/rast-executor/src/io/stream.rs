@@ -34,8 +34,8 @@ where
         self.poll_part(Reading, cx, ticket, len, |mut socket| socket.read(bytes))
     }
 
-    /// As [`poll_read`](Self::poll_read), into memory that need not be initialised: the first bytes
-    /// are, as many as it returns.
+    /// As [`poll_read`](Self::poll_read), into uninitialised memory. As many bytes as it returns
+    /// are then initialised.
     #[cfg(any(feature = "tokio", feature = "hyper"))]
     pub(super) fn poll_read_uninit(
         &self,

@@ -16,7 +16,7 @@ use crate::runtime::lane::{Lane, Shared};
 use crate::task::Task;
 use crate::wakers::wake;
 
-/// How often in a row the newest task goes first, and for how many turns it does not after that.
+/// How often in a row the newest task goes first, and for how many turns it then does not.
 const NEWEST_MAX: u32 = 3;
 const NEWEST_REST: u32 = 32;
 /// How often a searching worker checks all queues before it sleeps.
@@ -88,7 +88,7 @@ impl Worker {
 
     /// Returns whether the slot is used in this turn.
     fn uses_newest(&self, turn: u32) -> bool {
-        // Turns wrap; a difference of more than the rest is in the past.
+        // Turns wrap; a difference longer than the pause means that the pause is over.
         self.rests_until.get().wrapping_sub(turn).wrapping_sub(1) >= NEWEST_REST
     }
 

@@ -347,7 +347,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
         unsafe { ptr::drop_in_place(header) };
         // SAFETY: the memory is of this allocator and layout.
         unsafe { RastAlloc.deallocate(raw.cast(), Layout::new::<Cell<F>>()) };
-        // Last, because its destructor may run more of the program.
+        // Last, because its destructor may run user code.
         drop(scheduler);
     }
 }

@@ -348,7 +348,7 @@ impl State {
 /// Aborts the process, as `Arc` does: the count would wrap, and memory in use would be freed.
 #[cold]
 fn overflow() -> ! {
-    /// Panics while it is dropped by a panic, which ends the process.
+    /// Panics in its drop during a panic, which ends the process.
     struct Twice;
     impl Drop for Twice {
         fn drop(&mut self) {

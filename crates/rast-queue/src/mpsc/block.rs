@@ -172,8 +172,8 @@ impl<T> Block<T> {
             for index in 0..Self::NODES {
                 // SAFETY: `index` is below `NODES`.
                 let node = unsafe { self.node(index) };
-                // SAFETY: initialised by `allocate`, and ours by (1); this matters to cells that
-                // keep books.
+                // SAFETY: initialised by `allocate`, and ours by (1); the cells of a model record
+                // their drop.
                 unsafe { node.drop_in_place() };
             }
             // SAFETY: likewise.

@@ -284,7 +284,7 @@ impl Linked {
 
     fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
         let (_, open) = self.unreported(now)?;
-        // A nanosecond more, since a transaction of just the limit is none.
+        // A nanosecond more, because only a transaction beyond the limit is overdue.
         let left = limit.checked_sub(open);
         Some(left.map_or(Duration::ZERO, |left| {
             left.saturating_add(Duration::from_nanos(1))

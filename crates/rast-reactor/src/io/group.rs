@@ -150,8 +150,8 @@ impl ListenerGroup {
         let is_steered = !builder.is_shared && steer::is_served();
         #[cfg(not(target_os = "linux"))]
         let is_steered = false;
-        // Bound without sharing: a port of another group is an error, and would mix the numbers of
-        // the sockets.
+        // Bound without sharing, so that a port of another group is an error: it would mix the
+        // numbers of the sockets.
         let first = bound(address, false)?;
         let local = first.local_addr()?.as_socket();
         let address = local.ok_or_else(|| io::Error::other("an address of another family"))?;
