@@ -1,4 +1,4 @@
-//! The loop of an executor for one thread, and its public face.
+//! The loop of an executor for one thread, and its public type.
 
 use core::fmt;
 use core::marker::PhantomData;

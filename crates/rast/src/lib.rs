@@ -1,4 +1,4 @@
-//! RAST is a stack of small crates for programs that pass many messages between many cores with
+//! RAST is a tower of small crates for programs that pass many messages between many cores with
 //! low, steady latency: databases, ad servers, trading systems, game back ends.
 //!
 //! The top crate, `msgpass`, runs a typed graph of message processors on worker threads. While the
@@ -13,11 +13,11 @@
 //!     │
 //!   msgpass    5          typed graph: edges, ingress, egress, drain
 //!     │
-//!   sharder    4          who owns which shard, moved while running
+//!   sharder    4          shards that move between workers while running
 //!     │
 //!   timers     3          amortised clocks, measuring timers, deadline stores
 //!     │
-//!   queue      2          queues for one or many on each side
+//!   queue      2          queues for one or many producers and consumers
 //!     │
 //!   alloc      1          global allocator and allocator trait
 //!     │

@@ -40,7 +40,7 @@ use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
-/// A node of the boxed face.
+/// A node of [`queue`](super::queue).
 #[repr(C)]
 pub(super) struct BoxedNode<T> {
     /// First, so that a link's address is its node's.

@@ -195,7 +195,7 @@ impl Inbox {
     #[inline(always)]
     pub(super) unsafe fn pop(&mut self, stack: &Stack) -> Option<NonNull<RawLink>> {
         if self.fifo.is_empty() {
-            // SAFETY: as ours.
+            // SAFETY: as for this function.
             unsafe { self.refill_slow(stack) };
         }
         // SAFETY: by (2).
@@ -205,7 +205,7 @@ impl Inbox {
     #[cold]
     #[inline(never)]
     unsafe fn refill_slow(&mut self, stack: &Stack) {
-        // SAFETY: as ours.
+        // SAFETY: as for this function.
         unsafe { self.take_all(stack) };
     }
 
