@@ -10,7 +10,7 @@ use crate::chain::Chain;
 use crate::priority::Priority;
 use crate::task::Task;
 
-/// Period, in turns of the priorities, of those that begin at the normal list, and at the low one.
+/// One in so many turns begins at the normal list, and at the low one.
 pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
 /// Maximum number of consecutive turns for tasks from outside: short ones take as long as one poll

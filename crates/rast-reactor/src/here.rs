@@ -373,7 +373,7 @@ const PASSES: u32 = 200;
 #[cfg(any(rast_loom, rast_shuttle))]
 const PASSES: u32 = 0;
 
-/// Number of sleeps without a spin, at most, after spins that were in vain.
+/// Maximum number of sleeps without a spin, after spins without a result.
 const SKIPS_MAX: u32 = 64;
 
 /// Decides whether a reactor that awaits a call spins before it sleeps.
@@ -384,7 +384,7 @@ const SKIPS_MAX: u32 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct BriefSpin {
     passes: u32,
-    /// Sleeps that begin at once, after the last spin in vain.
+    /// Sleeps that begin at once, after the last spin without a result.
     skips: u32,
     /// Those that are left.
     skips_left: u32,

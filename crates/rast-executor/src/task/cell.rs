@@ -19,7 +19,7 @@ use crate::primitive::panics::{contain, quietly};
 use crate::primitive::sync::Arc;
 use crate::priority::Priority;
 
-/// Runs tasks: queues those that were woken, and has a list of all that are not complete.
+/// Runs tasks: queues woken tasks, and has a list of all tasks that are not complete.
 ///
 /// # Safety
 ///

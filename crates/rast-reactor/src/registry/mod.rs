@@ -1,4 +1,4 @@
-//! Resources that one reactor changes and all read.
+//! Resources that one reactor changes and all reactors read.
 //!
 //! Each type of [`Resource`] has one owner reactor, set by [`Resources::own`]. The owner
 //! [changes](change) copies of resources and [commits](Changes::commit) them together. Every
