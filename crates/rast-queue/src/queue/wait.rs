@@ -106,8 +106,8 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// Entering and leaving the list and waking are lock-free. Each costs a few read-modify-writes.
     /// Entering and waking also cost at worst one load for every 64 places of the list. Without a
-    /// race the list has fewer places than twice the greatest number of waiters at one time plus
-    /// 64. It allocates when there are more waiters than ever before, and keeps the memory until
+    /// race the list has fewer places than 64 plus twice the greatest number of waiters at one
+    /// time. It allocates when there are more waiters than ever before, and keeps the memory until
     /// the queue is dropped.
     ///
     /// It sleeps by `std::thread::park`, so it may consume the thread's park token, or leave one
