@@ -1,4 +1,5 @@
-//! How long the operations of the queue pause. Every pause is bounded, and a model does not pause.
+//! How long the operations of the queue pause. Every pause is bounded; in a model (a test under
+//! loom or shuttle) there is none.
 //!
 //! The numbers are from the measurements in docs/performance.md.
 
