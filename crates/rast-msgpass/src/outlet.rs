@@ -349,9 +349,10 @@ impl<M: Send + 'static> Out<M> {
         }
         // An outbox may publish at once, so it is counted before.
         self.stats.sent[self.index].add(1);
+        let was_stuck = outbox.is_stuck();
         outbox.put(index, message);
         self.used += usize::from(self.is_bounded);
-        match self.is_noted && !outbox.is_stuck() {
+        match self.is_noted && (was_stuck || !outbox.is_stuck()) {
             true => 0,
             false => self.news(),
         }
