@@ -524,7 +524,23 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     {
         let intake = &mut self.intake;
         loop {
-            let Some(message) = intake.take(input, core, Some(cx)) else {
+            let taken = match &mut intake.source {
+                // Most often, so without a call.
+                Source::Inbox(inbox, pace) if intake.measured.marks.is_none() => {
+                    inbox.take().map(|(sender, message)| {
+                        core.sender = sender as usize;
+                        if pace.take() {
+                            inbox.release();
+                            if pace.release() {
+                                intake.place.wake_senders(Some(cx));
+                            }
+                        }
+                        Some(message)
+                    })
+                }
+                _ => intake.take(input, core, Some(cx)),
+            };
+            let Some(message) = taken else {
                 all.is_empty = true;
                 break;
             };
