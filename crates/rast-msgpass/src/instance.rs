@@ -36,6 +36,7 @@ use crate::inlet::Inlet;
 use crate::instance_core::{Answering, Core};
 use crate::load::Load;
 use crate::outlet::ROOM;
+use crate::own::{OwnSlice, own_slice};
 use crate::policy::{Factory, Life};
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
@@ -171,7 +172,7 @@ impl Rhythm {
 
 /// Makes the inputs of inlets, given the number of inputs of each and whether it is `high`, and
 /// lists the `high` ones.
-fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
+fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
     let (mut inputs, mut high) = (Vec::new(), Vec::new());
     for (inlet, &(count, is_high)) in inlets.iter().enumerate() {
         for at in 0..count {
@@ -186,30 +187,20 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
             });
         }
     }
-    (inputs.into(), high.into())
+    (own_slice(inputs), high.into())
 }
 
-/// An instance of processor `P`.
+/// An instance of processor `P`, on cache lines of its own. In this order, because
+/// [`turn_of_one`](Self::turn_of_one) accesses the fields up to the first ones of `core` only, and
+/// the processor.
+#[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
-    core: Core,
-    /// `None` while it waits for its restart.
-    processor: Option<P>,
-    ins: Box<[Receiving<G, P>]>,
-    inputs: Box<[Input]>,
-    /// The inputs of `high` edges.
-    high: Box<[u32]>,
+    ins: OwnSlice<Receiving<G, P>>,
+    inputs: OwnSlice<Input>,
     /// Inputs that may have messages; it has room for all.
     ready: Stack,
-    /// Inputs that had a share of the current turn; it has room for all.
-    served: Stack,
-    /// The inlets of the turn; it has room for all.
-    touched: Stack,
     rhythm: Rhythm,
-    next: Next,
     batch: Batch,
-    watch: Watch,
-    /// The number of flushes requested, and done.
-    flushes: (u64, u64),
     /// Whether the last turn left nothing to do except the messages that its notes name: see
     /// [`turn_of_one`](Self::turn_of_one).
     is_calm: bool,
@@ -222,8 +213,21 @@ pub(crate) struct Instance<G, P> {
     is_called: bool,
     /// Whether `on_start` was called and `on_stop` was not.
     has_begun: bool,
+    next: Next,
+    core: Core,
+    /// The inputs of `high` edges.
+    high: Box<[u32]>,
+    /// Inputs that had a share of the current turn; it has room for all.
+    served: Stack,
+    /// The inlets of the turn; it has room for all.
+    touched: Stack,
+    watch: Watch,
+    /// The number of flushes requested, and done.
+    flushes: (u64, u64),
     /// Makes its replacement.
     factory: Option<Factory<P>>,
+    /// `None` while it waits for its restart.
+    processor: Option<P>,
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
@@ -259,7 +263,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             inputs,
             high,
             touched: Stack::new(ins.len()),
-            ins: ins.into(),
+            ins: own_slice(ins),
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
@@ -620,7 +624,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             let given_up = ins.inlet.give_up(&mut self.core, None);
             self.core.stats.received[inlet].add_after(given_up.handled());
         }
-        for out in &mut self.core.outs {
+        for out in self.core.outs.iter_mut() {
             out.abandon();
         }
         self.cancel_timers();

@@ -32,6 +32,7 @@ use crate::instance_core::Core;
 use crate::load::Route;
 use crate::outbox::{self, Outbox};
 use crate::outlet::{self, Out, Receivers, Way};
+use crate::own::own_vec;
 use crate::policy::Factory;
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
@@ -225,7 +226,7 @@ impl Wiring {
                     pace: self.pace(id, ring.capacity(), burst.max(1)),
                     ring,
                 };
-                let source = |rings: Vec<_>| Source::Rings(rings.into_iter().map(ring).collect());
+                let source = |rings: Vec<_>| Source::Rings(own_vec(rings.into_iter().map(ring)));
                 (
                     ways.into_iter().map(|rings| way(rings, burst)).collect(),
                     rings.into_iter().map(source).collect(),
@@ -260,7 +261,7 @@ impl Wiring {
                     ways.into_iter().map(way).collect(),
                     rings
                         .into_iter()
-                        .map(Source::AnswerRings)
+                        .map(|rings| Source::AnswerRings(own_vec(rings)))
                         .collect::<Vec<_>>(),
                 )
             }
