@@ -9,7 +9,8 @@
 //! called except its destructor; the address of its memory is kept beside it.
 //!
 //! A stream that receives chunks has one operation in flight for all of them, which completes once
-//! for each chunk until it is cancelled or finds no buffer. From then on every read takes chunks.
+//! for each chunk until it is cancelled or finds no buffer. From the first chunk on, every read
+//! takes chunks.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};
