@@ -374,7 +374,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     self.look_at_time(cx);
                 }
             }
-            if self.core.is_gated {
+            if self.must_look() {
                 self.look(cx);
             }
         }
@@ -418,9 +418,22 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.publish_early(cx);
     }
 
+    /// Returns `true` if the outlets are to be checked for room before the next handler: one of
+    /// them gates, or the handler may block and one of them keeps messages.
+    #[inline]
+    fn must_look(&self) -> bool {
+        self.core.is_gated || (self.core.keeps && self.rhythm.is_prompt)
+    }
+
     /// Checks the outlets for room. What that moved is published before the next handler, if it
     /// may block.
+    ///
+    /// An answer has room then. Its client returned a slot before the credit, and the fence of
+    /// [`Waiting::enter`](crate::waiting::Waiting::enter) shows that to this thread.
     fn look(&mut self, cx: &mut WorkerCx<'_>) {
+        if self.rhythm.is_prompt {
+            self.core.wait(cx);
+        }
         self.core.look();
         if self.rhythm.is_prompt {
             self.flush(cx);
@@ -504,7 +517,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if !self.core.is_running() || self.watch.is_over {
                 return left;
             }
-            if self.core.is_gated {
+            if self.must_look() {
                 self.look(cx);
             }
             if all.is_empty {

@@ -22,7 +22,8 @@
 //!    rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has; the answer has a
 //!    reserved slot. An inbox may publish only later that the place of an answer is free again.
-//!    Until then the answer that has reserved this slot next waits at its sender.
+//!    Until then the answer that has reserved this slot next waits at its sender. If handlers of
+//!    the sender may block, the inbox publishes each place at once, before its credit.
 //! 6. The handler of an answer may send requests beyond the credit. The number of slots for answers
 //!    is twice the credit. If a target has few free slots, only its answers are handled, so that
 //!    each handler of an answer can send one request.

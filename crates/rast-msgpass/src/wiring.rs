@@ -297,11 +297,18 @@ impl Wiring {
         }
     }
 
-    /// Returns when a receiver of an edge returns slots: if its handlers may block, each one before
-    /// the handler of its message.
+    /// Returns when a receiver of an edge returns slots: each one before the handler of its
+    /// message, if that handler may block, or if the edge carries answers of handlers that may
+    /// block.
+    ///
+    /// In the second case the client returns the slot of an answer before the credit of its
+    /// request. So each request that a server has reserves a slot that is free, and the server
+    /// keeps no answer back while a handler blocks (see `Instance::look`).
     fn pace(&self, id: usize, capacity: usize, burst: usize) -> Pace {
-        let to = self.shared.edges[id].to.processor();
-        match to.is_some_and(|to| self.shared.blocking[to]) {
+        let info = &self.shared.edges[id];
+        let blocks = |end: End| end.processor().is_some_and(|at| self.shared.blocking[at]);
+        let answers = matches!(info.kind, EdgeKind::Reply { .. });
+        match blocks(info.to) || (answers && blocks(info.from)) {
             true => Pace::new(1, 1),
             false => Pace::new(capacity, burst),
         }
