@@ -10,7 +10,7 @@
 //!
 //! | field | written by | read by | what and when |
 //! | --- | --- | --- | --- |
-//! | `tail` | a push, by compare-exchange | a push, `room` | once per batch |
+//! | `tail` | a push, by compare-exchange | a push, `room`, `index` | once per batch |
 //! | `limit` | a push that found less room than its batch needs, `room` | a push | `head` plus the capacity, as last loaded |
 //! | `head` | `release`, the drop of the consumer | a push that found too little room, `room` | the head that the consumer has published |
 //! | state | the producer that claimed the slot | the consumer | once per round of the ring |
@@ -348,6 +348,26 @@ impl<T> Producer<T> {
         distance(tail, self.ring.look()).min(self.ring.capacity())
     }
 
+    /// Returns how many slots were claimed so far, wrapping: the index of the next one. Other
+    /// producers may claim more meanwhile.
+    ///
+    /// If it equals [`Consumer::index`], the consumer has taken each item whose push happens before
+    /// this call. It takes one load.
+    ///
+    /// ```
+    /// let (producer, mut consumer) = rast_queue::mpsc::bounded::queue(2);
+    /// producer.push(0, 'a').unwrap();
+    /// assert_eq!((producer.index(), consumer.index()), (1, 0));
+    /// consumer.take();
+    /// assert_eq!((producer.index(), consumer.index()), (1, 1));
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn index(&self) -> usize {
+        // Relaxed: a number; no slot is accessed by it. [MB13]
+        self.ring.claim.tail.load(Ordering::Relaxed)
+    }
+
     /// Returns how many items it holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -429,6 +449,14 @@ impl<T> Consumer<T> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.state_of(self.head).is_none()
+    }
+
+    /// Returns how many slots were taken so far, wrapping: the index of the next one. See
+    /// [`Producer::index`].
+    #[inline]
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.head
     }
 
     /// Returns how many items it holds.
