@@ -34,30 +34,42 @@ const FEW: usize = 2;
 /// on cache lines of their own: in a plain boxed slice they would share lines with those of other
 /// processors, and each message of one would take the line from the other.
 #[derive(Debug)]
-pub(crate) struct Counters {
-    places: Places,
-    len: usize,
-}
+pub(crate) struct Counters(Places);
 
 #[derive(Debug)]
 enum Places {
-    Few([Counter; FEW]),
-    Many(Box<[CachePadded<[Counter; PER_PLACE]>]>),
+    Few {
+        len: u32,
+        counts: [Counter; FEW],
+    },
+    Many {
+        len: u32,
+        places: Box<[CachePadded<[Counter; PER_PLACE]>]>,
+    },
 }
 
 impl Counters {
     /// Makes so many counts of zero.
     pub(crate) fn new(len: usize) -> Self {
         let place = |_| CachePadded::new(core::array::from_fn(|_| Counter::new()));
-        let places = match len {
-            ..=FEW => Places::Few(core::array::from_fn(|_| Counter::new())),
-            _ => Places::Many((0..len.div_ceil(PER_PLACE)).map(place).collect()),
-        };
-        Self { places, len }
+        let places = len.div_ceil(PER_PLACE);
+        let is_few = len <= FEW;
+        let len = u32::try_from(len).expect("there are fewer counts");
+        Self(match is_few {
+            true => Places::Few {
+                len,
+                counts: core::array::from_fn(|_| Counter::new()),
+            },
+            false => Places::Many {
+                len,
+                places: (0..places).map(place).collect(),
+            },
+        })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Counter> {
-        (0..self.len).map(|index| &self[index])
+        let (Places::Few { len, .. } | Places::Many { len, .. }) = &self.0;
+        (0..*len as usize).map(|index| &self[index])
     }
 }
 
@@ -66,9 +78,9 @@ impl Index<usize> for Counters {
 
     #[inline]
     fn index(&self, index: usize) -> &Counter {
-        match &self.places {
-            Places::Few(counts) => &counts[index],
-            Places::Many(places) => &places[index / PER_PLACE][index % PER_PLACE],
+        match &self.0 {
+            Places::Few { counts, .. } => &counts[index],
+            Places::Many { places, .. } => &places[index / PER_PLACE][index % PER_PLACE],
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::cx::Cx;
 use crate::door::Door;
 use crate::graph::{Edge, Graph, Node};
+use crate::inbox::Receiver;
 use crate::instance_core::Core;
 use crate::load::Input;
 use crate::outlet::ROOM;
@@ -22,7 +23,6 @@ use crate::own::OwnVec;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
-use crate::queue::mpsc::bounded;
 use crate::queue::spsc::Consumer;
 use crate::report::Handler;
 use crate::sampling::{self, Arrivals, MARKED, Marks, UNMEASURED};
@@ -96,10 +96,10 @@ impl Delivered {
 /// Where an inlet takes its messages from.
 pub(crate) enum Source<M> {
     Rings(OwnVec<Ring<M>>),
-    Inbox(bounded::Consumer<M>, Pace),
+    Inbox(Receiver<M>),
     /// `None` gives back the credit of a request that got no answer.
     AnswerRings(OwnVec<Consumer<Option<M>>>),
-    AnswerInbox(bounded::Consumer<Option<M>>, Pace),
+    AnswerInbox(Receiver<Option<M>>),
     Door(Arc<Door<M>>, Pace),
     /// Of an edge that drops the oldest, or with a bound in bytes.
     Buffers(Vec<Arc<Buffer<M>>>),
@@ -308,14 +308,11 @@ impl<M: Send + 'static> Intake<M> {
                 }
                 Some(Some(message))
             }
-            Source::Inbox(inbox, pace) => {
-                let (tag, message) = inbox.take()?;
+            Source::Inbox(inbox) => {
+                let (tag, message, wakes) = inbox.take()?;
                 core.sender = Self::read_tag(&self.measured, &mut self.timing, tag, core);
-                if pace.take() {
-                    inbox.release();
-                    if pace.release() {
-                        place.wake_senders(cx);
-                    }
+                if wakes {
+                    place.wake_senders(cx);
                 }
                 Some(Some(message))
             }
@@ -327,15 +324,12 @@ impl<M: Send + 'static> Intake<M> {
                 core.sender = input;
                 Some(core.answered(place.answering, input, answer))
             }
-            Source::AnswerInbox(inbox, pace) => {
-                let (tag, answer) = inbox.take()?;
+            Source::AnswerInbox(inbox) => {
+                let (tag, answer, wakes) = inbox.take()?;
                 let sender = Self::read_tag(&self.measured, &mut self.timing, tag, core);
                 core.sender = sender;
-                if pace.take() {
-                    inbox.release();
-                    if pace.release() {
-                        place.wake_senders(cx);
-                    }
+                if wakes {
+                    place.wake_senders(cx);
                 }
                 Some(core.answered(place.answering, sender, answer))
             }
@@ -374,20 +368,14 @@ impl<M: Send + 'static> Intake<M> {
                     }
                 }
             }
-            Source::Inbox(inbox, pace) => {
-                if pace.holds() {
-                    inbox.release();
-                    if pace.release() {
-                        place.wake_senders(cx);
-                    }
+            Source::Inbox(inbox) => {
+                if inbox.settle() {
+                    place.wake_senders(cx);
                 }
             }
-            Source::AnswerInbox(inbox, pace) => {
-                if pace.holds() {
-                    inbox.release();
-                    if pace.release() {
-                        place.wake_senders(cx);
-                    }
+            Source::AnswerInbox(inbox) => {
+                if inbox.settle() {
+                    place.wake_senders(cx);
                 }
             }
             Source::AnswerRings(_) | Source::Buffers(_) => {}
@@ -432,8 +420,8 @@ impl<M: Send + 'static> Intake<M> {
         match &self.source {
             Source::Rings(rings) => !rings[input].ring.is_empty(),
             Source::AnswerRings(rings) => !rings[input].is_empty(),
-            Source::Inbox(inbox, _) => !inbox.is_empty(),
-            Source::AnswerInbox(inbox, _) => !inbox.is_empty(),
+            Source::Inbox(inbox) => !inbox.is_empty(),
+            Source::AnswerInbox(inbox) => !inbox.is_empty(),
             Source::Door(door, _) => !door.is_empty(),
             Source::Buffers(buffers) => !buffers[input].is_empty(),
         }
@@ -526,14 +514,11 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         loop {
             let taken = match &mut intake.source {
                 // Most often, so without a call.
-                Source::Inbox(inbox, pace) if intake.measured.marks.is_none() => {
-                    inbox.take().map(|(sender, message)| {
+                Source::Inbox(inbox) if intake.measured.marks.is_none() => {
+                    inbox.take().map(|(sender, message, wakes)| {
                         core.sender = sender as usize;
-                        if pace.take() {
-                            inbox.release();
-                            if pace.release() {
-                                intake.place.wake_senders(Some(cx));
-                            }
+                        if wakes {
+                            intake.place.wake_senders(Some(cx));
                         }
                         Some(message)
                     })

@@ -162,8 +162,10 @@ impl Core {
         if news & FIRST != 0 {
             self.written.push(out as u32);
         }
-        self.is_gated |= news & GATES != 0;
-        self.keeps |= news & KEEPS != 0;
+        if news & (GATES | KEEPS) != 0 {
+            self.is_gated |= news & GATES != 0;
+            self.keeps |= news & KEEPS != 0;
+        }
     }
 
     /// Marks every outlet as written, since a panic may have prevented that.

@@ -123,8 +123,9 @@
 //!   pair, and the lock is held for the time of a move; the first message of a pair allocates the
 //!   pair's `cap` slots. Of the remaining edges, those with up to [`PAIRS_MAX`] pairs of instances
 //!   are single-producer rings owned by their ends: no lock and no atomic read-modify-write. Those
-//!   with more have one inbox per receiver: one read-modify-write for all messages of a pair that
-//!   are published together.
+//!   with more have one inbox per receiver: at most one read-modify-write for all messages of a
+//!   pair that are published together, and none for the first four in an inbox on the sender's
+//!   worker.
 //! - What a message costs does not depend on the size of the graph.
 //! - A message does not wait for a timeout: a sender wakes the receiver,
 //!   and a receiver that makes room wakes the sender. The arguments are in
@@ -154,8 +155,9 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has one unsafe operation, the cast
-//! of an outlet to the type that is stored beside it.
+//! Wherever std has threads; tested on Linux x86-64. This crate has unsafe code in two places: the
+//! cast of an outlet to the type that is stored beside it, and the places of an inbox that only the
+//! worker of its receiver accesses.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
@@ -195,6 +197,11 @@ mod buffer;
 mod credit;
 mod door;
 mod egress;
+#[expect(
+    unsafe_code,
+    reason = "accesses on one worker, by the rules of the file"
+)]
+mod inbox;
 mod ingress;
 mod outbox;
 mod rings;

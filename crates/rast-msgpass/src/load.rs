@@ -92,7 +92,7 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
     sender: u32,
-    messages: u64,
+    messages: u32,
 }
 
 /// The figures of one input.
@@ -120,7 +120,7 @@ impl Input {
         };
         let entry = &mut entries[sender as usize % PLACES];
         if entry.sender == sender {
-            entry.messages += 1;
+            entry.messages = entry.messages.saturating_add(1);
         } else if entry.messages > 0 {
             entry.messages -= 1;
         } else {
@@ -188,7 +188,7 @@ impl Load {
                 (Route::Many(first), Input::Many(entries)) => {
                     for entry in entries.iter().filter(|entry| entry.messages > 0) {
                         let from = ShardId::from_index(first.index() + entry.sender as usize);
-                        out.received(from, entry.messages);
+                        out.received(from, u64::from(entry.messages));
                     }
                 }
                 _ => {}

@@ -1,16 +1,20 @@
 //! Sending to one inbox per receiver, which all senders of an edge share.
 //!
 //! ```text
+//!   only      [ m0 ]                                 the message, if there is one
+//!
 //!   places    [ 5: 0 | 9: 1 | - | 2: 2 | ... ]       by the target's low bits: the first entry
 //!                  │
 //!   entries   [ m0 ──────────────► m3 ]              a chain: the messages of one target
 //!             [ m1 ] [ m2 ]
 //! ```
 //!
-//! A sender has no memory per receiver. Its messages are kept in entries, chained by target. One
-//! exchange pushes a chain to its inbox: when the chunk ends, when there are many entries, or when
-//! two targets meet in one place of the table. What a chain needs is in its first entry, and the
-//! table has a byte per place, so a message touches one line of the table and one entry.
+//! A sender has no memory per receiver. The first message since the last flush is stored in place,
+//! and most turns send no other one. Further messages are kept in entries, chained by target. A
+//! chain is passed on when the chunk ends. It is pushed to the ring of its inbox earlier if there
+//! are many entries, or if two targets meet in one place of the table. What a chain needs is in its
+//! first entry, and the table has a byte per place, so a message touches one line of the table and
+//! one entry.
 //!
 //! Messages that an inbox has no room for stay here, in order, and the sender of a bounded edge
 //! does not run until all are pushed. So every accepted message gets room, and no step checks all
@@ -18,10 +22,10 @@
 
 use std::collections::VecDeque;
 
+use crate::inbox::Inboxes;
 use crate::primitive::sync::Arc;
-use crate::queue::Full;
-use crate::queue::mpsc::bounded::Producer;
 use crate::sampling::{Draw, MARKED, Marks, UNMEASURED};
+use crate::sharder::WorkerCx;
 
 const PLACES: usize = 64;
 
@@ -73,6 +77,10 @@ const STUCK: u8 = 1;
 const ANY: u8 = 2;
 /// Some messages are measured: each goes to its inbox at once, with a mark.
 const SAMPLED: u8 = 4;
+/// Messages are in chains.
+const CHAINED: u8 = 8;
+/// The ring of an inbox got something since the last flush, and its receiver is to be woken.
+const PUSHED: u8 = 16;
 
 /// Messages to one target that go from behind those that found no room straight to the inbox.
 /// Fewer are chained with others of their target.
@@ -117,9 +125,19 @@ pub(crate) struct Measured {
 
 /// The sender's end of an edge with inboxes.
 pub(crate) struct Outbox<T> {
-    inboxes: Arc<Box<[Producer<T>]>>,
+    inboxes: Inboxes<T>,
+    /// The only message, with its target. While it is here, `state` is 0.
+    only: Option<(u32, T)>,
     /// The sender's number, which goes with each message.
     tag: u32,
+    /// Bits: see above.
+    state: u8,
+    /// What a turn with one message does not access.
+    rest: Box<Rest<T>>,
+}
+
+/// The part of an outbox for several messages, and for those without room.
+struct Rest<T> {
     entries: Vec<Entry<T>>,
     /// The first entry of each chain, by place.
     places: [u8; PLACES],
@@ -127,17 +145,16 @@ pub(crate) struct Outbox<T> {
     used: u64,
     /// Sent while a chain found no room: goes behind the chains.
     late: VecDeque<Late<T>>,
-    /// Bits: see below.
-    state: u8,
     /// With `ANY`: the inbox that is tried first.
     cursor: usize,
+    /// The inboxes whose rings got something since the last flush.
     written: Vec<u32>,
-    measured: Option<Box<Measured>>,
+    measured: Option<Measured>,
 }
 
 impl<T> Outbox<T> {
     pub(crate) fn new(
-        inboxes: Arc<Box<[Producer<T>]>>,
+        inboxes: Inboxes<T>,
         tag: usize,
         any: bool,
         measured: Option<Measured>,
@@ -146,15 +163,18 @@ impl<T> Outbox<T> {
         let sampled = if measured.is_some() { SAMPLED } else { 0 };
         Self {
             inboxes,
+            only: None,
             tag: tag as u32,
-            entries: Vec::with_capacity(ENTRIES),
-            places: [0; PLACES],
-            used: 0,
-            late: VecDeque::new(),
             state: sampled | if any { ANY } else { 0 },
-            cursor: 0,
-            written: Vec::with_capacity(PLACES),
-            measured: measured.map(Box::new),
+            rest: Box::new(Rest {
+                entries: Vec::with_capacity(ENTRIES),
+                places: [0; PLACES],
+                used: 0,
+                late: VecDeque::new(),
+                cursor: 0,
+                written: Vec::with_capacity(PLACES),
+                measured,
+            }),
         }
     }
 
@@ -166,34 +186,51 @@ impl<T> Outbox<T> {
     #[inline]
     pub(crate) fn put(&mut self, index: usize, message: T) {
         assert!(index < self.inboxes.len(), "there is no such replica");
-        let target = index as u32;
-        match self.state {
-            0 => self.chain(target, message),
-            // Only that: nothing is measured, and the target counts.
-            STUCK => self.late.push_back(Late {
+        if self.state == 0 && self.only.is_none() {
+            self.only = Some((index as u32, message));
+            return;
+        }
+        self.put_next(index as u32, message);
+    }
+
+    /// Keeps a message that is not the only one, or that may be measured.
+    #[inline(never)]
+    fn put_next(&mut self, target: u32, message: T) {
+        self.chain_only();
+        if self.is_stuck() && self.state & (ANY | SAMPLED) == 0 {
+            return self.rest.late.push_back(Late {
                 target,
                 sent: UNMEASURED,
                 message,
-            }),
-            _ => {
-                let sent = self.measured.as_mut().map(|measured| measured.draw.draw());
-                self.put_otherwise(Late {
-                    target,
-                    sent: sent.unwrap_or(UNMEASURED),
-                    message,
-                });
-            }
+            });
+        }
+        if self.state & !(CHAINED | PUSHED) == 0 {
+            return self.chain(target, message);
+        }
+        let sent = (self.rest.measured.as_mut()).map(|measured| measured.draw.draw());
+        self.put_otherwise(Late {
+            target,
+            sent: sent.unwrap_or(UNMEASURED),
+            message,
+        });
+    }
+
+    /// Puts the only message into a chain.
+    #[inline]
+    fn chain_only(&mut self) {
+        if let Some((target, message)) = self.only.take() {
+            self.chain(target, message);
         }
     }
 
     /// Puts a message at the end of the chain of its target.
-    #[inline(always)]
+    #[inline]
     fn chain(&mut self, target: u32, message: T) {
         let place = target as usize % PLACES;
-        if self.used >> place & 1 != 0 && self.first(place).target != target {
+        if self.rest.used >> place & 1 != 0 && self.rest.first(place).target != target {
             self.send(place);
             if self.is_stuck() {
-                self.late.push_back(Late {
+                self.rest.late.push_back(Late {
                     target,
                     sent: UNMEASURED,
                     message,
@@ -201,32 +238,11 @@ impl<T> Outbox<T> {
                 return;
             }
         }
-        let at = self.entries.len() as u8;
-        if self.used >> place & 1 != 0 {
-            let first = &mut self.entries[self.places[place] as usize];
-            let last = core::mem::replace(&mut first.last, at);
-            first.len += 1;
-            self.entries[last as usize].next = at;
-        } else {
-            self.used |= 1 << place;
-            self.places[place] = at;
-        }
-        self.entries.push(Entry {
-            message: Some(message),
-            target,
-            next: 0,
-            last: at,
-            len: 1,
-        });
-        if self.entries.len() >= ENTRIES {
+        self.state |= CHAINED;
+        self.rest.chain(target, place, message);
+        if self.rest.entries.len() >= ENTRIES {
             self.send_all();
         }
-    }
-
-    /// Returns the first entry of the chain in a place.
-    #[inline]
-    fn first(&self, place: usize) -> &Entry<T> {
-        &self.entries[self.places[place] as usize]
     }
 
     /// Keeps a message behind those that found no room, gives it to an inbox with room, or gives a
@@ -234,7 +250,7 @@ impl<T> Outbox<T> {
     #[inline(never)]
     fn put_otherwise(&mut self, mut late: Late<T>) {
         if self.is_stuck() {
-            self.late.push_back(late);
+            self.rest.late.push_back(late);
             return;
         }
         if self.state & ANY == 0 {
@@ -252,10 +268,10 @@ impl<T> Outbox<T> {
         } else {
             let count = self.inboxes.len();
             for step in 0..count {
-                let index = (self.cursor + step) % count;
+                let index = (self.rest.cursor + step) % count;
                 match self.push(index, late.sent, late.message) {
                     Ok(()) => {
-                        self.cursor = (index + 1) % count;
+                        self.rest.cursor = (index + 1) % count;
                         return;
                     }
                     Err(message) => late.message = message,
@@ -263,92 +279,160 @@ impl<T> Outbox<T> {
             }
         }
         self.state |= STUCK;
-        self.late.push_back(late);
+        self.rest.late.push_back(late);
     }
 
     /// Gives one message to an inbox, if there is room.
     fn push(&mut self, index: usize, sent: u64, message: T) -> Result<(), T> {
-        let marks = match &self.measured {
+        let marks = match &self.rest.measured {
             Some(measured) if sent != UNMEASURED => Some(&measured.marks[index]),
             _ => None,
         };
-        let pushed = match marks {
-            None => self.inboxes[index].push(self.tag, message),
+        let inbox = &self.inboxes[index];
+        match marks {
+            None => inbox.push(self.tag, message)?,
             Some(marks) => {
                 // Before the message, so that its receiver finds it.
                 marks.enter(self.tag, sent);
-                let pushed = self.inboxes[index].push(self.tag | MARKED, message);
-                if pushed.is_err() {
+                if let Err(message) = inbox.push(self.tag | MARKED, message) {
                     marks.take_back(self.tag);
+                    return Err(message);
                 }
-                pushed
             }
-        };
-        if pushed.is_ok() {
-            self.note_written(index as u32);
         }
-        pushed.map_err(Full::into_inner)
+        self.has_pushed(index as u32);
+        Ok(())
     }
 
-    /// Moves a chain into its inbox, as far as there is room.
+    /// Moves a chain into the ring of its inbox, as far as there is room.
     fn send(&mut self, place: usize) {
-        let &Entry {
-            target, last, len, ..
-        } = self.first(place);
-        let mut messages = Messages {
-            entries: &mut self.entries,
-            first: self.places[place],
-            left: len,
-        };
-        let inbox = &self.inboxes[target as usize];
-        let pushed = inbox.push_batch(self.tag, &mut messages);
+        let target = self.rest.first(place).target;
+        let (mut messages, last) = self.rest.messages(place);
+        let pushed = self.inboxes[target as usize].push_batch(self.tag, &mut messages);
         let Messages { first, left, .. } = messages;
+        self.rest.cut(place, first, last, left);
         if pushed > 0 {
-            self.note_written(target);
+            self.has_pushed(target);
         }
-        self.cut(place, first, last, left);
         if left > 0 {
             self.state |= STUCK;
         }
     }
 
-    /// Records what is left of the chain in a place.
-    #[inline]
-    fn cut(&mut self, place: usize, first: u8, last: u8, len: u8) {
-        if len == 0 {
-            self.used &= !(1 << place);
-            return;
+    /// Records that a receiver is to be woken at the next flush.
+    fn has_pushed(&mut self, target: u32) {
+        if self.rest.written.last() != Some(&target) {
+            self.rest.written.push(target);
         }
-        self.places[place] = first;
-        let entry = &mut self.entries[first as usize];
-        (entry.last, entry.len) = (last, len);
+        self.state |= PUSHED;
     }
 
     fn send_all(&mut self) {
-        let mut left = self.used;
+        let mut left = self.rest.used;
         while left != 0 {
             self.send(left.trailing_zeros() as usize);
             left &= left - 1;
         }
-        if self.used == 0 {
-            self.entries.clear();
+        self.has_sent();
+    }
+
+    /// Clears the entries if all chains are sent.
+    fn has_sent(&mut self) {
+        if self.rest.used == 0 {
+            self.state &= !CHAINED;
+            self.rest.entries.clear();
         }
     }
 
-    /// Moves what is kept into the inboxes, as far as there is room, and calls
-    /// `each` with every target that got something.
+    /// Passes on what is kept, as far as there is room, and wakes each receiver that got something
+    /// by `note`. Returns `true` if one of them is on another worker.
     #[inline]
-    pub(crate) fn flush(&mut self, each: impl FnMut(usize)) {
-        if self.used != 0 && !self.is_stuck() {
+    pub(crate) fn flush(&mut self, cx: &mut WorkerCx<'_>, note: u32) -> bool {
+        match self.only.take() {
+            Some((target, message)) => self.flush_only(target, message, cx, note),
+            None => self.flush_all(cx, note),
+        }
+    }
+
+    #[inline]
+    fn flush_only(&mut self, target: u32, message: T, cx: &mut WorkerCx<'_>, note: u32) -> bool {
+        let inbox = &self.inboxes[target as usize];
+        let Some(mut here) = inbox.here(cx, note) else {
+            return self.push_only(target, message) && !self.wake(target, cx, note);
+        };
+        match here.room() {
+            0 => _ = self.push_only(target, message),
+            _ => here.put(self.tag, message),
+        }
+        false
+    }
+
+    fn wake(&self, target: u32, cx: &mut WorkerCx<'_>, note: u32) -> bool {
+        self.inboxes[target as usize].wake(cx, note)
+    }
+
+    /// Pushes the only message to the ring of its inbox; returns `true` if there was room.
+    #[inline(never)]
+    fn push_only(&mut self, target: u32, message: T) -> bool {
+        match self.inboxes[target as usize].push(self.tag, message) {
+            Ok(()) => true,
+            Err(message) => {
+                self.chain(target, message);
+                self.state |= STUCK;
+                false
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn flush_all(&mut self, cx: &mut WorkerCx<'_>, note: u32) -> bool {
+        if self.state & CHAINED != 0 && !self.is_stuck() {
+            let mut left = self.rest.used;
+            while left != 0 {
+                self.send_here(left.trailing_zeros() as usize, cx, note);
+                left &= left - 1;
+            }
+            self.has_sent();
+        }
+        let mut is_remote = false;
+        while let Some(target) = self.rest.written.pop() {
+            is_remote |= !self.wake(target, cx, note);
+        }
+        self.state &= !PUSHED;
+        is_remote
+    }
+
+    /// Moves a chain into the places of its inbox, as far as that is possible, and the rest of it
+    /// into the ring.
+    fn send_here(&mut self, place: usize, cx: &mut WorkerCx<'_>, note: u32) {
+        let target = self.rest.first(place).target;
+        let inbox = &self.inboxes[target as usize];
+        if let Some(mut here) = inbox.here(cx, note) {
+            let (mut messages, last) = self.rest.messages(place);
+            for _ in 0..here.room().min(messages.len()) {
+                if let Some(message) = messages.next() {
+                    here.put(self.tag, message);
+                }
+            }
+            let Messages { first, left, .. } = messages;
+            self.rest.cut(place, first, last, left);
+            if left == 0 {
+                return;
+            }
+        }
+        self.send(place);
+    }
+
+    /// Passes everything to the rings, as far as there is room, and returns the targets that got
+    /// something.
+    #[cfg(all(test, not(rast_loom)))]
+    fn publish(&mut self) -> Vec<u32> {
+        self.chain_only();
+        if !self.is_stuck() {
             self.send_all();
         }
-        self.announce(each);
-    }
-
-    fn announce(&mut self, mut each: impl FnMut(usize)) {
-        while let Some(target) = self.written.pop() {
-            each(target as usize);
-        }
+        self.state &= !PUSHED;
+        core::mem::take(&mut self.rest.written)
     }
 
     /// Returns whether an inbox lacked room.
@@ -360,12 +444,15 @@ impl<T> Outbox<T> {
     /// Returns how many messages are kept behind those, at most `ENTRIES`, that found no room.
     #[inline]
     pub(crate) fn late(&self) -> usize {
-        self.late.len()
+        match self.is_stuck() {
+            true => self.rest.late.len(),
+            false => 0,
+        }
     }
 
     /// Returns whether an inbox got something since the last flush.
     pub(crate) fn is_written(&self) -> bool {
-        !self.written.is_empty()
+        !self.rest.written.is_empty()
     }
 
     /// Tries again with what found no room.
@@ -380,17 +467,17 @@ impl<T> Outbox<T> {
                 self.send_run(target, run);
                 continue;
             }
-            let Some(first) = self.late.pop_front() else {
+            let Some(first) = self.rest.late.pop_front() else {
                 return;
             };
-            let late = core::mem::take(&mut self.late);
-            self.put_again(first);
+            let late = core::mem::take(&mut self.rest.late);
+            self.put_otherwise(first);
             // What was put behind it, if it stuck, was sent before the others.
-            let put_back = core::mem::replace(&mut self.late, late);
+            let put_back = core::mem::replace(&mut self.rest.late, late);
             for kept in put_back.into_iter().rev() {
-                self.late.push_front(kept);
+                self.rest.late.push_front(kept);
             }
-            if self.late.is_empty() && !self.is_stuck() {
+            if self.rest.late.is_empty() && !self.is_stuck() {
                 self.send_all();
             }
         }
@@ -402,11 +489,12 @@ impl<T> Outbox<T> {
         if self.state & ANY != 0 {
             return None;
         }
-        let target = self.late.front()?.target;
+        let late = &self.rest.late;
+        let target = late.front()?.target;
         let is_of_run = |late: &&Late<T>| late.target == target && late.sent == UNMEASURED;
         // One that finds no room shows that.
         let most = self.inboxes[target as usize].room().max(1);
-        let run = self.late.iter().take(most).take_while(is_of_run).count();
+        let run = late.iter().take(most).take_while(is_of_run).count();
         (run >= RUN.min(most)).then_some((target, run))
     }
 
@@ -418,31 +506,15 @@ impl<T> Outbox<T> {
             return;
         }
         let mut messages = Run {
-            late: &mut self.late,
+            late: &mut self.rest.late,
             left: run,
         };
         let pushed = self.inboxes[target as usize].push_batch(self.tag, &mut messages);
         if pushed > 0 {
-            self.note_written(target);
+            self.has_pushed(target);
         }
         if pushed < run {
             self.state |= STUCK;
-        }
-    }
-
-    /// Records that an inbox got something.
-    #[inline]
-    fn note_written(&mut self, target: u32) {
-        if self.written.last() != Some(&target) {
-            self.written.push(target);
-        }
-    }
-
-    /// Puts a message that found no room, as if it were sent now.
-    fn put_again(&mut self, late: Late<T>) {
-        match self.state {
-            0 => self.chain(late.target, late.message),
-            _ => self.put_otherwise(late),
         }
     }
 
@@ -454,25 +526,26 @@ impl<T> Outbox<T> {
         if self.state & ANY != 0 {
             return Some(0);
         }
-        if self.used == 0 {
+        if self.rest.used == 0 {
             // A measured message goes without a chain.
-            return self.late.front().map(|late| late.target as usize);
+            return self.rest.late.front().map(|late| late.target as usize);
         }
-        let place = self.used.trailing_zeros() as usize;
-        Some(self.first(place).target as usize)
+        let place = self.rest.used.trailing_zeros() as usize;
+        Some(self.rest.first(place).target as usize)
     }
 
     /// Sends at once if there is room, behind what was sent before.
     pub(crate) fn try_put(&mut self, index: usize, message: T) -> Result<(), T> {
+        self.chain_only();
         if !self.is_stuck() {
             self.send_all();
         }
         if self.is_stuck() {
             return Err(message);
         }
-        let sent = self.measured.as_mut().map(|measured| measured.draw.look());
+        let sent = (self.rest.measured.as_mut()).map(|measured| measured.draw.look());
         self.push(index, sent.unwrap_or(UNMEASURED), message)?;
-        if let Some(measured) = &mut self.measured {
+        if let Some(measured) = &mut self.rest.measured {
             measured.draw.count();
         }
         Ok(())
@@ -488,43 +561,92 @@ impl<T> Outbox<T> {
 
     /// Gives up what is kept, at the end.
     pub(crate) fn abandon(&mut self, mut lost: impl FnMut(T)) {
+        if let Some((_, message)) = self.only.take() {
+            lost(message);
+        }
         // One by one: a panic of `lost` loses that message and no other.
-        while self.used != 0 {
-            let place = self.used.trailing_zeros() as usize;
-            let &Entry { last, len, .. } = self.first(place);
-            let mut messages = Messages {
-                entries: &mut self.entries,
-                first: self.places[place],
-                left: len,
-            };
+        while self.rest.used != 0 {
+            let place = self.rest.used.trailing_zeros() as usize;
+            let (mut messages, last) = self.rest.messages(place);
             let message = messages.next();
             let Messages { first, left, .. } = messages;
-            self.cut(place, first, last, left);
+            self.rest.cut(place, first, last, left);
             message.into_iter().for_each(&mut lost);
         }
-        while let Some(late) = self.late.pop_front() {
+        while let Some(late) = self.rest.late.pop_front() {
             lost(late.message);
         }
+    }
+}
+
+impl<T> Rest<T> {
+    /// Returns the first entry of the chain in a place.
+    #[inline]
+    fn first(&self, place: usize) -> &Entry<T> {
+        &self.entries[self.places[place] as usize]
+    }
+
+    /// Returns the messages of the chain in a place, and its last entry. Then `cut` is due.
+    fn messages(&mut self, place: usize) -> (Messages<'_, T>, u8) {
+        let &Entry { last, len, .. } = self.first(place);
+        let messages = Messages {
+            entries: &mut self.entries,
+            first: self.places[place],
+            left: len,
+        };
+        (messages, last)
+    }
+
+    /// Puts a message at the end of the chain in a place, or begins it.
+    #[inline]
+    fn chain(&mut self, target: u32, place: usize, message: T) {
+        let at = self.entries.len() as u8;
+        if self.used >> place & 1 != 0 {
+            let first = &mut self.entries[self.places[place] as usize];
+            let last = core::mem::replace(&mut first.last, at);
+            first.len += 1;
+            self.entries[last as usize].next = at;
+        } else {
+            self.used |= 1 << place;
+            self.places[place] = at;
+        }
+        self.entries.push(Entry {
+            message: Some(message),
+            target,
+            next: 0,
+            last: at,
+            len: 1,
+        });
+    }
+
+    /// Records what is left of the chain in a place.
+    #[inline]
+    fn cut(&mut self, place: usize, first: u8, last: u8, len: u8) {
+        if len == 0 {
+            self.used &= !(1 << place);
+            return;
+        }
+        self.places[place] = first;
+        let entry = &mut self.entries[first as usize];
+        (entry.last, entry.len) = (last, len);
     }
 }
 
 #[cfg(all(test, not(rast_loom)))]
 mod tests {
     use super::*;
-    use crate::queue::mpsc::bounded;
+    use crate::inbox::{Receiver, inboxes};
+    use crate::waiting::Pace;
 
-    type Inboxes = Vec<bounded::Consumer<u32>>;
-
-    fn outbox(inboxes: usize, capacity: usize) -> (Outbox<u32>, Inboxes) {
-        let (producers, consumers): (Vec<_>, Vec<_>) =
-            (0..inboxes).map(|_| bounded::queue(capacity)).unzip();
-        let producers = Arc::new(producers.into_boxed_slice());
-        (Outbox::new(producers, 7, false, None), consumers)
+    fn outbox(count: usize, capacity: usize) -> (Outbox<u32>, Vec<Receiver<u32>>) {
+        let pace = |capacity| Pace::new(capacity, 1);
+        let (inboxes, receivers) = inboxes(0, count, capacity, pace);
+        (Outbox::new(inboxes, 7, false, None), receivers)
     }
 
-    fn taken(inbox: &mut bounded::Consumer<u32>) -> Vec<u32> {
-        let taken = core::iter::from_fn(|| inbox.take().map(|(_, message)| message)).collect();
-        inbox.release();
+    fn taken(inbox: &mut Receiver<u32>) -> Vec<u32> {
+        let taken = core::iter::from_fn(|| inbox.take().map(|(_, message, _)| message)).collect();
+        inbox.settle();
         taken
     }
 
@@ -533,12 +655,11 @@ mod tests {
         let (mut outbox, mut inboxes) = outbox(2 * PLACES, 256);
         let targets = [3, 5, PLACES + 3, 3, 5, PLACES + 3, 3];
         (0..70).for_each(|at| outbox.put(targets[at % targets.len()], at as u32));
-        let mut announced = Vec::new();
-        outbox.flush(|target| announced.push(target));
+        let announced = outbox.publish();
         for target in [3, 5, PLACES + 3] {
             let sent = (0..70).filter(|at| targets[at % targets.len()] == target);
             let sent: Vec<u32> = sent.map(|at| at as u32).collect();
-            assert!(announced.contains(&target));
+            assert!(announced.contains(&(target as u32)));
             assert_eq!(taken(&mut inboxes[target]), sent);
         }
     }
@@ -547,7 +668,7 @@ mod tests {
     fn what_finds_no_room_goes_later_and_in_order() {
         let (mut outbox, mut inboxes) = outbox(2, 4);
         (0..10).for_each(|message| outbox.put(message as usize % 2, message));
-        outbox.flush(|_| {});
+        outbox.publish();
         assert!(outbox.is_stuck() && outbox.first_stuck() == Some(0));
         outbox.put(1, 11);
         assert_eq!(taken(&mut inboxes[0]), [0, 2, 4, 6]);
@@ -556,10 +677,24 @@ mod tests {
         assert!(outbox.is_stuck() && outbox.first_stuck() == Some(1));
         assert_eq!(taken(&mut inboxes[1]), [1, 3, 5, 7]);
         outbox.look();
-        outbox.flush(|_| {});
+        outbox.publish();
         assert!(!outbox.is_stuck());
         assert_eq!(taken(&mut inboxes[0]), [8]);
         assert_eq!(taken(&mut inboxes[1]), [9, 11]);
+    }
+
+    #[test]
+    fn an_only_message_goes_before_one_that_is_sent_at_once() {
+        let (mut outbox, mut inboxes) = outbox(1, 4);
+        outbox.put(0, 1);
+        assert_eq!(outbox.try_put(0, 2), Ok(()));
+        outbox.put(0, 3);
+        outbox.publish();
+        assert_eq!(taken(&mut inboxes[0]), [1, 2, 3]);
+        outbox.put(0, 4);
+        let mut lost = Vec::new();
+        outbox.abandon(|message| lost.push(message));
+        assert_eq!(lost, [4]);
     }
 
     #[test]
@@ -580,19 +715,19 @@ mod tests {
             outbox.put(target, message as u32);
         }
         let mut all = [Vec::new(), Vec::new()];
-        outbox.flush(|_| {});
+        outbox.publish();
         while outbox.is_stuck() {
             for (all, inbox) in all.iter_mut().zip(&mut inboxes) {
                 // Part of it, so that a run finds room for a part of it.
                 all.extend(
                     (0..5)
                         .map_while(|_| inbox.take())
-                        .map(|(_, message)| message),
+                        .map(|(_, message, _)| message),
                 );
-                inbox.release();
+                inbox.settle();
             }
             outbox.look();
-            outbox.flush(|_| {});
+            outbox.publish();
         }
         for (target, (all, inbox)) in all.iter_mut().zip(&mut inboxes).enumerate() {
             all.extend(taken(inbox));

@@ -685,9 +685,12 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {
-        match self.flush_one(cx) {
-            true => 0,
-            false => self.flush_any(cx),
+        if self.flush_one(cx) {
+            return 0;
+        }
+        match self.way {
+            Way::Inboxes(_) | Way::AnswerInboxes(_) => self.flush_outbox(cx),
+            _ => self.flush_any(cx),
         }
     }
 

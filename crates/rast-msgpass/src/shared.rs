@@ -43,12 +43,16 @@ pub(crate) struct Hooks {
 /// The counts of one instance of a processor.
 pub(crate) type Stats = CachePadded<Counts>;
 
+/// In this order, because most turns write the first line only.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Counts {
     /// Per edge that leaves, in the order of the declaration.
     pub(crate) sent: Counters,
     /// Per edge that enters: handled, or given up.
     pub(crate) received: Counters,
+    pub(crate) turns: Counter,
+    pub(crate) busy_ns: Counter,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
     pub(crate) entered: Counters,
     /// Per edge that leaves: dropped for want of room.
@@ -62,9 +66,7 @@ pub(crate) struct Counts {
     /// that share an inbox. Empty if the edge carries no requests.
     pub(crate) asked: Box<[CachePadded<Counters>]>,
     pub(crate) pings: Counter,
-    pub(crate) turns: Counter,
     pub(crate) gated: Counter,
-    pub(crate) busy_ns: Counter,
     pub(crate) panics: Counter,
     pub(crate) restarts: Counter,
     /// One once it is retired.
@@ -78,6 +80,12 @@ pub(crate) struct Counts {
     /// If messages are measured.
     pub(crate) times: Option<Times>,
 }
+
+#[cfg(not(rast_loom))]
+const _: () = assert!(
+    core::mem::offset_of!(Counts, entered) <= 64,
+    "the counts of most turns are in one line"
+);
 
 impl Counts {
     /// `asked`: per edge that leaves, the number of counts of its requests.

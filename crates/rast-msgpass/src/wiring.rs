@@ -24,6 +24,7 @@ use crate::door::{AnyDoor, Door, Doors};
 use crate::egress::{self, AnyLaneParts, Lane, LaneParts, LaneRing};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
+use crate::inbox::{Receiver, inboxes};
 #[cfg(feature = "testing")]
 use crate::inlet::Tap;
 use crate::inlet::{In, Inlet, Intake, Measured, Place, Ring, Source};
@@ -36,7 +37,7 @@ use crate::own::own_vec;
 use crate::policy::Factory;
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
-use crate::queue::{mpsc::bounded, spsc};
+use crate::queue::spsc;
 use crate::rings::Rings;
 use crate::sampling::{Arrivals, Departures, Draw, Marks, Plan, SharedDraw, stamps};
 use crate::sends::{Waits, answers_to};
@@ -242,10 +243,7 @@ impl Wiring {
                 );
                 (
                     outboxes.into_iter().map(Way::Inboxes).collect(),
-                    inboxes
-                        .into_iter()
-                        .map(|(inbox, pace)| Source::Inbox(inbox, pace))
-                        .collect(),
+                    inboxes.into_iter().map(Source::Inbox).collect(),
                 )
             }
             (true, true) => {
@@ -275,10 +273,7 @@ impl Wiring {
                         .into_iter()
                         .map(Way::AnswerInboxes)
                         .collect::<Vec<_>>(),
-                    inboxes
-                        .into_iter()
-                        .map(|(inbox, pace)| Source::AnswerInbox(inbox, pace))
-                        .collect(),
+                    inboxes.into_iter().map(Source::AnswerInbox).collect(),
                 )
             }
         };
@@ -365,21 +360,18 @@ impl Wiring {
     }
 
     /// Makes an inbox per receiver.
-    #[expect(clippy::type_complexity, reason = "three tables")]
     fn by_receiver<T>(
         &self,
         id: usize,
         [senders, receivers]: [usize; 2],
         capacity: usize,
         any: bool,
-    ) -> (
-        Vec<Outbox<T>>,
-        Vec<(bounded::Consumer<T>, Pace)>,
-        Vec<Measured>,
-    ) {
-        let (producers, consumers): (Vec<_>, Vec<_>) =
-            (0..receivers).map(|_| bounded::queue(capacity)).unzip();
-        let producers = Arc::new(producers.into_boxed_slice());
+    ) -> (Vec<Outbox<T>>, Vec<Receiver<T>>, Vec<Measured>) {
+        let to = self.shared.edges[id].to.processor();
+        let first = to.map_or(0, |to| self.shared.shards_of(to).start);
+        let (inboxes, consumers) = inboxes(first, receivers, capacity, |capacity| {
+            self.pace(id, capacity, 1)
+        });
         let marks = (0..receivers).map_while(|receiver| {
             let plan = Plan::new(self.shared.one_in, [id, 0, receiver])?;
             Some(Marks::new(plan, capacity))
@@ -390,11 +382,7 @@ impl Wiring {
                 draw,
                 marks: Arc::clone(&marks),
             });
-            Outbox::new(Arc::clone(&producers), sender, any, measured)
-        };
-        let with_pace = |inbox: bounded::Consumer<T>| {
-            let pace = self.pace(id, inbox.capacity(), 1);
-            (inbox, pace)
+            Outbox::new(Arc::clone(&inboxes), sender, any, measured)
         };
         let measured = (0..marks.len()).map(|receiver| Measured {
             arrivals: Vec::new(),
@@ -402,7 +390,7 @@ impl Wiring {
         });
         (
             (0..senders).map(outbox).collect(),
-            consumers.into_iter().map(with_pace).collect(),
+            consumers,
             measured.collect(),
         )
     }

@@ -27,6 +27,25 @@ impl<M: Send + 'static> Out<M> {
         false
     }
 
+    /// Passes on what an outbox keeps, which is counted already, and wakes the receivers.
+    #[inline(never)]
+    pub(super) fn flush_outbox(&mut self, cx: &mut WorkerCx<'_>) -> News {
+        self.is_noted = false;
+        if self.credit.is_some() {
+            self.note_asked(cx.now());
+        }
+        let &Receivers::Shards { note, .. } = &self.receivers else {
+            unreachable!("an inbox is that of an instance");
+        };
+        let (is_remote, is_stuck) = match &mut self.way {
+            Way::Inboxes(outbox) => (outbox.flush(cx, note), outbox.is_stuck()),
+            Way::AnswerInboxes(outbox) => (outbox.flush(cx, note), outbox.is_stuck()),
+            _ => unreachable!("the caller has checked it"),
+        };
+        let news = if is_remote { REMOTE } else { 0 };
+        news | self.state_by(is_stuck)
+    }
+
     /// Publishes what was sent, counts it, and wakes the receivers.
     #[inline(never)]
     pub(super) fn flush_any(&mut self, cx: &mut WorkerCx<'_>) -> News {
@@ -69,10 +88,11 @@ impl<M: Send + 'static> Out<M> {
                 };
                 match &mut self.way {
                     Way::Rings(rings) => rings.flush(wake),
-                    Way::Inboxes(outbox) => outbox.flush(wake),
                     Way::AnswerRings(rings) => rings.flush(wake),
-                    Way::AnswerInboxes(outbox) => outbox.flush(wake),
                     Way::Buffers(buffers) => buffers.flush(wake),
+                    Way::Inboxes(_) | Way::AnswerInboxes(_) => {
+                        unreachable!("`flush_outbox` has done it")
+                    }
                 }
                 news
             }

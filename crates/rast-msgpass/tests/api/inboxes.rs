@@ -182,6 +182,52 @@ fn a_thousand_to_a_thousand_and_back() {
     assert_eq!(report.undelivered_total(), 0);
 }
 
+/// Sends more messages at once than an outbox holds.
+struct Spread {
+    is_done: bool,
+}
+struct Leaf;
+
+const LEAVES: usize = 300;
+const AT_ONCE: usize = 65;
+
+graph! {
+    graph Fan {
+        processors { spread: Spread [source], leaf: [Leaf; LEAVES] }
+        edges {
+            spread -> leaf: u32 [burst = AT_ONCE];
+            leaf -> egress: u32;
+        }
+    }
+}
+
+impl Process<Fan> for Spread {
+    fn ping(&mut self, cx: &mut Cx<'_, Fan, Self>) -> Next {
+        if !std::mem::replace(&mut self.is_done, true) {
+            (0..AT_ONCE).for_each(|leaf| cx.to::<Leaf>().at(leaf).send(leaf as u32));
+        }
+        Next::Idle
+    }
+}
+impl Process<Fan> for Leaf {}
+impl Receive<Fan, Spread, u32> for Leaf {
+    fn receive(&mut self, number: u32, cx: &mut Cx<'_, Fan, Self>) {
+        cx.to::<Egress>().send(number);
+    }
+}
+
+#[test]
+fn each_receiver_is_woken_if_one_turn_sends_more_than_an_outbox_holds() {
+    let app = Fan::builder(Spread { is_done: false }, (0..LEAVES).map(|_| Leaf));
+    let app = app.workers(1).start().unwrap();
+    let mut out = app.egress::<Leaf, u32>(0);
+    let mut seen: Vec<u32> = (0..AT_ONCE)
+        .map(|_| out.recv_timeout(LONG).unwrap())
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..AT_ONCE as u32).collect::<Vec<_>>());
+}
+
 struct Client {
     left: u64,
     waiting: u64,
