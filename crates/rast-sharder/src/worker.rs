@@ -218,7 +218,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             };
             self.process(shard);
             turns += 1;
-            self.receive();
+            self.receive(RINGS);
         }
         self.local.member.flush();
         self.since_reading += turns.max(1);
@@ -240,9 +240,9 @@ impl<'s, C: Controller> Worker<'s, C> {
             self.poll();
         }
         self.local.member.receive_bits(&mut self.local.notes);
-        self.local.member.receive(usize::MAX, &mut self.local.notes);
         self.hand_over();
         self.ring_alarms();
+        self.receive(usize::MAX);
         has_acquired
     }
 
