@@ -153,6 +153,7 @@ impl<'s, C: Controller> Worker<'s, C> {
                 tick,
                 now,
                 notes: Vec::with_capacity(NOTES),
+                lines: [0; 2],
             },
             ready: Ready::new(shared.slots.len()),
             since_reading: 0,
@@ -241,8 +242,8 @@ impl<'s, C: Controller> Worker<'s, C> {
         }
         self.local.member.receive_bits(&mut self.local.notes);
         self.hand_over();
-        self.ring_alarms();
         self.receive(usize::MAX);
+        self.ring_alarms();
         has_acquired
     }
 
