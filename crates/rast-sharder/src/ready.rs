@@ -90,10 +90,11 @@ impl Ready {
         self.woken.push_back(shard);
     }
 
-    /// Sets whether the shards pushed from now on were woken by other workers.
+    /// Sets whether the shards pushed from now on were woken by other workers. If no shard is
+    /// queued, both queues give the same order, and the first is faster.
     #[inline]
     pub(crate) fn prefer(&mut self, prefers: bool) {
-        self.prefers = prefers;
+        self.prefers = prefers && !(self.queue.is_empty() && self.woken.is_empty());
     }
 
     /// Pops a shard, alternating between the queues.
