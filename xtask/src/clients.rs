@@ -56,7 +56,7 @@ enum Ready {
 fn start(target: &Path) -> Result<(Server, String)> {
     let binary = target.join("release").join("examples").join("kv");
     let mut child = Cmd::new(binary)
-        .args(["--port", "0"])
+        .args(["--port", "0", "--workers", "2"])
         .into_inner()
         .stdout(Stdio::piped())
         .spawn()

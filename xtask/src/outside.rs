@@ -189,7 +189,10 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
         .join("release")
         .join("examples")
         .join("kv");
-    let mut server = Server::start(Cmd::new(binary).args(["--port", &port]), &port)?;
+    let mut server = Server::start(
+        Cmd::new(binary).args(["--port", &port, "--workers", "2"]),
+        &port,
+    )?;
 
     let load = "-t ping,set,get,incr,mset -n 200000 -c 50 -P 16 -r 100000 -q";
     let output = Cmd::new("redis-benchmark")

@@ -9,11 +9,11 @@
 //!
 //! Rules:
 //!
-//! 1. One word decides. If the bell rings before a sleep begins, the thread finds that when it
-//!    begins to sleep, and does not sleep. A later ring finds where the thread sleeps, and ends the
-//!    sleep.
-//! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring between the
-//!    beginning of a sleep and the call that sleeps is not lost.
+//! 1. All changes are atomic operations on one word. If the bell rings before a sleep begins, the
+//!    thread finds RUNG when it begins to sleep, and does not sleep. A later ring reads in the word
+//!    where the thread sleeps, and ends the sleep.
+//! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring after the
+//!    change to PARKED or POLLING, but before the call that sleeps, is not lost.
 //! 3. A ring publishes what was written before it, because the end of the sleep reads the word that
 //!    the ring wrote.
 
@@ -53,14 +53,13 @@ impl<I: Fn() + Send + Sync + 'static> Bell<I> {
         })
     }
 
-    /// Calls `park`, which sleeps in the parker, unless there was a ring since the last sleep;
-    /// returns `false` then. For the thread of the parker alone.
+    /// Calls `park`, which sleeps in the parker. If there was a ring since the last sleep, only
+    /// returns `false`. For the thread of the parker alone.
     pub fn park(&self, park: impl FnOnce()) -> bool {
         self.sleep(PARKED, park)
     }
 
-    /// Calls `poll`, which sleeps in the poll, unless there was a ring since the last sleep;
-    /// returns `false` then. For the thread of the parker alone.
+    /// As [`park`](Self::park), for `poll`, which sleeps in the poll.
     pub fn poll(&self, poll: impl FnOnce()) -> bool {
         self.sleep(POLLING, poll)
     }

@@ -12,13 +12,12 @@ pub(crate) const DEFAULT: u32 = 128;
 /// Budget outside a task.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
 
-/// Limit of the budget of a task, exclusive. A value from here on means that the budget is spent;
-/// it also counts the operations that were refused since.
+/// Limit of the budget of a task, exclusive. Greater values mean that it is spent, and count the
+/// operations that were refused since.
 pub(crate) const MAX: u32 = 1 << 30;
 
-/// Maximum number of refused operations per poll. After that operations are ready again: the poll
-/// probably contains a loop that polls until it is ready, such as the `block_on` of another crate,
-/// and would never return.
+/// Maximum number of refused operations per poll. Further ones are ready again: the poll is
+/// probably a loop, such as the `block_on` of another crate, which would never return.
 const REFUSED_MAX: u32 = 1 << 16;
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -71,9 +70,9 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
 
 /// Subtracts one from the task's budget, and yields if it is spent.
 ///
-/// The operations of this crate (joins, sleeps, sockets) do so themselves. Use it in loops over
-/// other operations that are always ready, such as reads of a channel that is never empty. Outside
-/// a task it returns at once. Cost: a thread-local and a counter.
+/// The operations of this crate (joins, sleeps, sockets) do so themselves. Call it in loops over
+/// other operations that may always be ready, such as reads of a channel that is never empty.
+/// Outside a task it returns at once. Cost: an access to a thread-local counter.
 ///
 /// ```
 /// use rast_executor::{LocalExecutor, consume_budget, spawn_local};

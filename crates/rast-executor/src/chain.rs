@@ -7,7 +7,7 @@ use crate::task::{Header, Task};
 
 /// Tasks in order, first in first out. It owns the right to run each of them.
 ///
-/// Pushing, popping and joining are a few loads and stores; nothing is allocated.
+/// Pushing, popping and joining allocate nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     head: Option<NonNull<Header>>,

@@ -2,8 +2,8 @@
 //! holds the driver sleeps.
 //!
 //! A sleep enters the store of the worker that polls it. Any worker fires due deadlines of any
-//! store. While it runs tasks it checks every 16 polls; the worker that holds the driver sleeps
-//! until the earliest of all deadlines.
+//! store. A worker that runs tasks checks them every 16 polls; the worker that holds the driver
+//! sleeps until the earliest of all deadlines.
 //!
 //! Two fences make sure that the sleeper misses no deadline. It stores `asleep_until`, fences, and
 //! then loads the earliest deadlines. A thread that inserts a deadline stores it, fences, and then

@@ -16,9 +16,9 @@ use crate::local::Local;
 
 /// One thread, a simulated clock, and an order that a seed determines.
 ///
-/// The ready tasks run in an order drawn from the seed. When none is ready, the clock jumps to the
-/// next deadline. So a run takes only the time of its polls. With the same seed it repeats step by
-/// step, as long as the tasks depend on nothing else: no other threads, no system clock, no
+/// The seed determines the order in which ready tasks run. When none is ready, the clock jumps to
+/// the next deadline, so a run takes only the time of its polls. With the same seed a run repeats
+/// step by step, if the tasks depend on nothing else, such as other threads, the system's clock or
 /// addresses.
 ///
 /// # Examples

@@ -7,16 +7,17 @@ use core::time::Duration;
 use crate::primitive::Parker;
 use crate::wakers::waker_of;
 
-/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, in a poll of the system
-/// or in a wait for other threads, and submits its requests once per turn.
+/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, either in a poll of the
+/// system or until another thread wakes it, and submits the requests of its tasks to the system
+/// once per turn.
 ///
 /// A turn ends after at most 64 polls of tasks, and when no task is ready. At most 128 deadlines
 /// fire in it.
 ///
 /// Rules for an implementation:
 ///
-/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`; if there is none, the next
-///    one ends at once.
+/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`. If there is none, the next
+///    `park` returns at once.
 /// 2. `park` may return early, for no reason. It must return soon after its timeout.
 /// 3. What a thread wrote before a wake-up must be visible after the `park` that the wake-up ends.
 ///

@@ -1,6 +1,7 @@
 //! hyper on a runtime: a [`Handle`] is hyper's executor and its timer.
 //!
-//! The sockets of [`io`](crate::io) are hyper's byte streams. A connection needs nothing else:
+//! The sockets of [`io`](crate::io) implement hyper's traits of byte streams, so a connection needs
+//! no adapter:
 //!
 //! ```
 //! use hyper::service::service_fn;
@@ -54,8 +55,8 @@ where
     }
 }
 
-/// Sleeps by the clock of the runtime. hyper's deadlines are those of std's clock, so the time that
-/// is left until one is taken from there.
+/// Sleeps by the clock of the runtime. hyper's deadlines are of std's clock, which determines the
+/// time that is left.
 impl rt::Timer for Handle {
     fn sleep(&self, span: Duration) -> Pin<Box<dyn rt::Sleep>> {
         Box::pin(self.sleep_for(span))

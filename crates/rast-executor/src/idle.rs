@@ -18,23 +18,24 @@
 //!
 //! The lemmas of the original RAST design, in this form:
 //!
-//! - **A** (a sleeper is woken while another worker is active): deliberately not kept. A sleeper is
-//!   woken only when there is a task for it.
-//! - **B** (a new epoch reaches a worker at S5): N4 is either before the worker's lock at S5, and
-//!   the worker sees the new epoch; or after it, and N5 sees the worker in the list.
+//! - **A** (while a worker is active, the others are woken): deliberately not kept. Here a sleeper
+//!   is woken only when there is a task for it.
+//! - **B** (a worker at S5 does not miss a new epoch): if N4 takes the lock before the worker does
+//!   at S5, the worker sees the new epoch. Otherwise N5 sees the worker in the list.
 //! - **C** (a queued task is seen): by the fences N2 and S3, either S4 sees the task, or N3 sees
 //!   that the worker is not active, and B applies. If N3 returns because a worker searches, that
-//!   worker will find the task, or go through S2 to S4 itself. If it is the last searcher and finds
-//!   another task, it checks again and wakes a worker (`found`). If it is not the last searcher, it
-//!   queues its other tasks before it ends its search, so that S4 of a later searcher sees them.
-//! - **D** (no deadlock): if all workers sleep, all queues are empty. A queued task has a notifier,
-//!   to which C applies.
+//!   worker will find the task, or go through S2 to S4 itself. If the searcher finds another task
+//!   and is the last one, it checks the queues again and wakes a worker if they have a task
+//!   (`found`). If it is not the last one, it queues the tasks that it took but does not run before
+//!   it ends its search, so that S4 of a later searcher sees them.
+//! - **D** (no deadlock): if all workers sleep, all queues are empty, because C applies to the
+//!   thread that queued a task.
 //!
 //! Changes: the original design increments the epoch for each task, wakes all workers, and lets no
 //! worker sleep while another is active. Here the epoch changes only when a worker may be about to
-//! sleep, so a busy runtime writes nothing. The epoch has 39 bits, and each increment takes the
-//! lock, so it wraps after hours. A wrap does harm only if a worker stays between S2 and S5 for
-//! exactly that time.
+//! sleep, so in a busy runtime no thread writes the word. The epoch has 39 bits, and each increment
+//! takes the lock, so it wraps after hours. A wrap does harm only if a worker stays between S2 and
+//! S5 for exactly one such period.
 
 use std_alloc::vec::Vec;
 
@@ -86,7 +87,7 @@ pub struct Idle {
 
 impl Idle {
     /// Makes the state in which all workers are active and none searches; `workers` must not be
-    /// zero, or [`notify`](Self::notify) never returns `Ended`.
+    /// zero.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         assert!(workers <= WORKERS_MAX, "idle: the counts have 12 bits");
@@ -139,8 +140,8 @@ impl Idle {
         self.word.fetch_add(ACTIVE + SEARCHING, Ordering::Relaxed);
     }
 
-    /// S5: enters the list of sleepers; returns `false` if a task was queued since
-    /// [`prepare`](Self::prepare), and then the worker searches again.
+    /// S5: enters the list of sleepers. If a task was queued since [`prepare`](Self::prepare),
+    /// returns `false`, and the worker searches again.
     #[must_use = "false: the worker must not sleep"]
     pub fn enlist(&self, worker: usize, epoch: Epoch) -> bool {
         let mut sleepers = self.sleepers.lock();
@@ -163,7 +164,7 @@ impl Idle {
             drop(sleepers);
             self.resume();
         }
-        // Otherwise the notifier that removed it has counted it.
+        // Otherwise the notifier that removed this worker has counted it.
     }
 
     /// N2 to N5: a task was queued. It costs a fence and a load if a worker searches or all are

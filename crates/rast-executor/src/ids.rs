@@ -5,15 +5,14 @@
 //!            given out first                 taken back last             never given out
 //! ```
 //!
-//! An index is reused with a higher generation, so a deleted id never names a value again.
-//! Returned indices go to the end of the list, so all free indices are used in turn and their
-//! generations rise together. If there are many more runs than ids in use, neighbouring runs are
-//! merged. The merged run takes the highest of their generations, and the list is sorted by index.
-//! So the size of the list is a small multiple of the number of ids in use.
+//! An id is an index and a generation. An index is reused with a higher generation, so a deleted id
+//! never names a value again. Returned indices go to the end of the list, so all free indices are
+//! used in turn and their generations rise together. If there are many more runs than ids in use,
+//! the list is sorted by index and neighbouring runs are merged; a merged run takes the highest of
+//! their generations. So the size of the list is a small multiple of the number of ids in use.
 //!
-//! An index has 2^32 generations; an index without further generations is not reused. A merge skips
-//! generations of some indices, so runs whose generations differ by more than `SKIP` are not
-//! merged.
+//! An index has 2^32 generations and is not reused after the last. A merge skips generations of
+//! some indices, so runs whose generations differ by more than `SKIP` are not merged.
 
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;

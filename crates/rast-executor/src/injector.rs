@@ -1,13 +1,13 @@
 //! The queue for tasks from threads that are not workers of the runtime: a stack whose tasks are
 //! all taken at once.
 //!
-//! Each worker checks it before each poll, with one load. It moves the tasks to a list of its own
-//! queue, which has precedence over the other lists at most 128 times in a row. So a task from
-//! outside usually waits for the running poll and at most one more. This wait determines the tail
-//! latency.
+//! Each worker checks the stack before each poll, with one load, and moves its tasks to its own
+//! queue: normal tasks to a list that precedes the other lists, at most 128 times in a row. So a
+//! task from outside usually waits for the running poll and at most one more. This wait determines
+//! the tail latency.
 //!
-//! A pushing thread that finds the stack empty wakes a worker; other pushing threads rely on that
-//! one.
+//! A pushing thread that finds the stack empty wakes a worker. Other pushing threads rely on this
+//! wake-up.
 
 use core::ptr::NonNull;
 

@@ -9,8 +9,8 @@ use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
 /// A call that any thread may run, once. Its handle is that of a task.
 ///
 /// For a thread pool of the program, which queues jobs. The handle returns the result or the panic.
-/// If the handle aborts the job before it begins, the thread that would run the call drops it.
-/// Later aborts do nothing. Dropping a job cancels it.
+/// If the handle aborts the job before it begins, the thread that would have run the call drops it;
+/// a later abort does nothing. Dropping a job cancels it.
 ///
 /// Cost: two allocations, and a few read-modify-writes.
 ///

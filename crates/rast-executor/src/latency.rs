@@ -3,7 +3,7 @@
 //! Two clock readings per wake-up would cost more than the wake-up. So one wake-up of 64 on average
 //! is measured: the thread that queues the task reads the runtime's clock and stores the time in
 //! the task, and the worker that polls the task reads the clock again. The choice is random, so
-//! that no load can stay in step with it.
+//! that a periodic load cannot bias it.
 //!
 //! Each worker has a [`LiveHistogram`] of its own, which only it writes.
 
@@ -18,8 +18,8 @@ const SKIP_SPAN: u64 = 64;
 /// Of the buckets per doubling, as a power of two.
 const PART_BITS: u32 = 2;
 
-/// Chooses the wake-ups that are measured. Threads that share it may lose each other's counts,
-/// which only shifts the next choice.
+/// Chooses the wake-ups that are measured. Threads that share it may lose counts, which only shifts
+/// the next choice.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     left: Counter,
@@ -57,8 +57,8 @@ impl Latencies {
     }
 }
 
-/// How long tasks waited from their wake-up, or their spawn, to their poll: a random sample of one
-/// in 64 on average. A task that yields is not measured.
+/// How long tasks waited from their wake-up or spawn to their poll, measured for a random sample of
+/// 1 in 64. A task that yields is not measured.
 ///
 /// ```
 /// use rast_executor::Runtime;

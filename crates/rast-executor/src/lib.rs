@@ -1,11 +1,11 @@
-//! An async runtime: tasks on worker threads or on one thread, timers, sockets behind a feature,
-//! and runs that a seed reproduces.
+//! An async runtime: tasks on worker threads or on one thread, timers, sockets (feature `io`), and
+//! tests whose scheduling a seed reproduces.
 //!
 //! # What is here
 //!
 //! - [`Runtime`]: workers that steal tasks from each other and sleep when there are none; its
 //!   [`Handle`] spawns from any thread.
-//! - [`JoinHandle`]: the output of a task, its panic, its abort.
+//! - [`JoinHandle`]: awaits the output or the panic of a task, or aborts it.
 //! - [`LocalExecutor`]: tasks that stay on one thread, which sleeps in a [`Driver`]; other threads
 //!   spawn there by a [`RemoteSpawner`].
 //! - [`Job`]: a call that a thread of the program runs, awaited as a task is.
@@ -45,15 +45,15 @@
 //! - Wakers and handles stay valid as long as they exist, on any thread, also after their task is
 //!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
-//! - No task starves while its worker returns from its polls. A worker's turn is one poll. Of 35
-//!   turns at least 32 serve the queue. With k tasks ahead of it, a normal task from another thread
-//!   is taken from the queue within 2 (k + 1) of these turns, another normal one within 1032 (k +
-//!   1), and a low one within 8256 (k + 1).
+//! - No task starves while its worker returns from its polls. A turn of a worker is one poll, and
+//!   of 35 turns at least 32 take a task from the queue. If k tasks of its kind are ahead of it, a
+//!   normal task from another thread is taken within 2 (k + 1) such turns, another normal task
+//!   within 1032 (k + 1), and a low one within 8256 (k + 1).
 //! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
 //!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
 //!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
 //!   within two periods of the watch ([`Builder::watch`]).
-//! - A sleep is never ready early. No thread spins while there is no task.
+//! - A sleep never ends early. No thread spins while there is no task.
 //! - Misuse is reported: `block_on` inside an executor panics with a message. A spawn after the
 //!   shutdown returns the future or an error.
 //!
@@ -68,7 +68,8 @@
 //!
 //! # Features and platforms
 //!
-//! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio`.
+//! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio` and
+//!   `socket2`.
 //! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
 //! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!

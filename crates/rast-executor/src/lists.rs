@@ -1,16 +1,16 @@
 //! Ready tasks of one worker, by priority.
 //!
-//! Each list is first in, first out. A turn is one call of `pop`. Tasks from other threads have
-//! their own list, which has precedence over the others at most 128 turns in a row. Of the other
-//! turns every eighth begins at the normal list, every 64th at the low one. So with k tasks ahead
-//! in its list a task from outside is taken within 2 (k + 1) turns, another normal one within 1032
-//! (k + 1), and a low one within 8256 (k + 1), whatever else is pushed.
+//! Each list is first in, first out. A turn is one call of `pop`. Normal tasks from other threads
+//! have their own list, which precedes the others, at most 128 turns in a row. Of the other turns
+//! every eighth begins at the normal list, every 64th at the low one. So if k tasks are ahead in
+//! its list, a task from outside is taken within 2 (k + 1) turns, another normal one within
+//! 1032 (k + 1), and a low one within 8256 (k + 1), whatever else is pushed.
 
 use crate::chain::Chain;
 use crate::priority::Priority;
 use crate::task::Task;
 
-/// Period, in turns of the priorities, of those that begin at the normal list, and at the low one.
+/// One in so many turns begins at the normal list, and at the low one.
 pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
 /// Maximum number of consecutive turns for tasks from outside: short ones take as long as one poll

@@ -6,10 +6,10 @@
 //!   wake-ups of others ──► injector ──┘                     looked at before each poll
 //! ```
 //!
-//! Rule: only the thread of its executor runs a task and drops its future. A wake-up or an abort
-//! from another thread passes the right to run through the injector. The injector lives as long as
-//! the tasks, and the executor empties it when it is dropped. A right that is pushed later has no
-//! future to run.
+//! Rule: a task is run, and its future dropped, only on the thread of its executor. A wake-up or an
+//! abort from another thread pushes the task, with the right to run it, into the injector. The
+//! injector lives as long as the tasks, and the executor empties it when it is dropped. The future
+//! of a task that is pushed later is already dropped.
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -26,7 +26,7 @@ use crate::primitive::sync::Arc;
 use crate::sleepers::Sleepers;
 use crate::task::{FUTURE_MAX, JoinHandle, Setup, Task, make};
 
-/// Deadlines that fire in one turn, at most, so that a crowd of them does not hold up the others.
+/// Maximum number of deadlines that fire in one turn.
 const EXPIRIES: usize = 128;
 
 /// The part that wakers reach.
@@ -188,7 +188,7 @@ impl Drop for Local {
             }
         }
         // Queued tasks were not claimed. Wait for a thread that has incremented the wake-ups of a
-        // task and has not pushed it yet: it is a few instructions from its push.
+        // task and is about to push it.
         loop {
             self.ready.get_mut().clear();
             self.shared.injector.drain(Task::cancel);

@@ -1,4 +1,4 @@
-//! The loop of an executor for one thread, and its public face.
+//! The loop of an executor for one thread, and its public type.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -71,7 +71,7 @@ impl Local {
         idle: impl Fn(Option<Duration>),
     ) -> F::Output {
         /// Aborts the process if the main future is not complete, because what it borrows would be
-        /// gone. Only a panic drops this, and a panic in a destructor then aborts the process.
+        /// gone. Only a panic drops this, and a second panic aborts.
         struct Incomplete;
         impl Drop for Incomplete {
             fn drop(&mut self) {
@@ -214,9 +214,9 @@ impl LocalExecutor {
 
     /// Makes an executor whose sleeps use `clock`.
     ///
-    /// When no task is ready, it sleeps for as long as the clock indicates at that time; a clock
-    /// that is moved manually needs a wake-up, too. [`Deterministic`](crate::Deterministic) moves
-    /// its own clock.
+    /// When no task is ready, it computes from the clock how long to sleep. If you move a clock
+    /// manually, wake the executor too. [`Deterministic`](crate::Deterministic) moves its own
+    /// clock.
     pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
         Self::with_driver(clock, ParkerDriver::new())
     }

@@ -1,8 +1,8 @@
 //! The list of tasks that are not complete, so that a runtime that ends can cancel all of them.
 //!
-//! A task enters the list of the worker that spawned it. That list has four parts, chosen by the
-//! task's address, each with a lock. So a spawning thread and the workers that end its tasks seldom
-//! contend.
+//! A task enters the list of the worker that spawned it. That list has four parts, each with a
+//! lock; the task's address determines the part. So a spawning thread and the workers that end its
+//! tasks seldom contend.
 //!
 //! Rules:
 //!

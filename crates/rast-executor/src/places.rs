@@ -14,10 +14,10 @@
 //!
 //! Rules:
 //!
-//! 1. A value of the map has an index that is not below the length of the vector.
-//! 2. The vector grows to at most `FILL` times the number of values, plus `SMALL`. Beyond twice
-//!    that, [`fit`](Places::fit) shortens it. The number includes the values of the map. So adding
-//!    and removing one value repeatedly does not change the length each time.
+//! 1. The indices of the map are not below the length of the vector.
+//! 2. The vector grows to at most `FILL` times the number of all values, including those of the
+//!    map, plus `SMALL`. [`fit`](Places::fit) shortens it when it is more than twice as long. So
+//!    adding and removing one value repeatedly does not change the length each time.
 
 use std_alloc::vec::Vec;
 
@@ -114,8 +114,7 @@ impl<V: Vacant> Places<V> {
         near.chain(self.far.into_values())
     }
 
-    /// Makes room for `more` values up to an index, which may then be added in any order at the
-    /// same cost.
+    /// Makes room for `more` values up to an index, which may then be added in any order.
     pub fn reserve(&mut self, more: usize, index: u32) {
         let len = (index as usize).saturating_add(1);
         let most = (self.len() + more).saturating_mul(FILL) + SMALL;

@@ -3,10 +3,10 @@
 /// Urgency of a task relative to others that are ready on the same worker.
 ///
 /// A worker takes the most urgent task first, with exceptions that bound starvation. Normal tasks
-/// that other threads spawned or woke precede the others, at most 128 times in a row. Of the other
-/// turns in which a worker takes a task from its queue, every eighth begins at
-/// [`Normal`](Self::Normal), every 64th at [`Low`](Self::Low). So a low task with k others ahead of
-/// it is polled within 8256 (k + 1) such turns.
+/// that other threads spawned or woke precede all others, at most 128 times in a row. When the
+/// worker takes another task from its queue, it looks first for a [`Normal`](Self::Normal) one
+/// every eighth time, and for a [`Low`](Self::Low) one every 64th time. So a low task with k others
+/// of its kind ahead is polled after at most 8256 (k + 1) tasks were taken from the queue.
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};

@@ -4,8 +4,8 @@
 //! thread does. Its future starts as the closure, which is `Send`. The first poll, on the
 //! executor's thread, makes the future itself, which need not be `Send`.
 //!
-//! Rule: a task enters the list of the executor immediately before it is pushed, not when it enters
-//! a batch. So dropping an executor waits for no batch.
+//! Rule: a task enters the executor's list of tasks immediately before it is pushed, not when it
+//! enters a batch. So dropping an executor waits for no batch.
 
 use core::fmt;
 use std_alloc::boxed::Box;
@@ -21,7 +21,7 @@ use crate::task::{FUTURE_MAX, JoinHandle, Schedule, Setup, Task, TaskRef, make};
 /// The closure is sent to the executor and called there, so the future need not be `Send`. If the
 /// executor was dropped, the caller drops the closure, and the handle returns an error.
 ///
-/// Cost: an allocation, a lock that the executor's other spawns share, a compare-exchange, and a
+/// Cost: an allocation, a lock that all spawns of the executor use, a compare-exchange, and a
 /// wake-up if no other task is queued.
 ///
 /// # Examples
@@ -151,8 +151,7 @@ impl RemoteBatch {
     pub fn send(&mut self) {
         let shared = &self.spawner.0;
         let mut adopted = Chain::new();
-        // The rejected tasks are cancelled last: their destructors may take long, and the executor
-        // waits for the tasks that it has adopted.
+        // The rejected tasks are cancelled last, because their destructors may take long.
         let mut refused = Chain::new();
         while let Some(task) = self.tasks.pop() {
             // SAFETY: `spawn` kept this reference, and it is taken once.

@@ -1,5 +1,5 @@
-//! The queue of a worker: lists by priority and for tasks from outside, under a lock, and a slot
-//! for the newest task.
+//! The queue of a worker: a list per priority and one for tasks from other threads, all under a
+//! lock, and a slot for the newest task.
 //!
 //! ```text
 //!   newest ──► task          taken by the worker, at most 3 times in a row; by a thief only if
@@ -8,11 +8,11 @@
 //!   low    ──► t
 //! ```
 //!
-//! The original RAST design's lists under a lock are kept, because they need no bound and no
-//! overflow queue. An entry is linked through the task's header, so a push allocates nothing. When
-//! a task yields, its worker queues the task and takes the next one under one lock. The slot, the
-//! steal of half a list, and the length that is loaded without the lock are new. The rows `lists`
-//! of the bench compare with the original form, which has none of these.
+//! As in the original RAST design the lists are under a lock, because they then need no bound and
+//! no overflow queue. An entry is linked through the task's header, so a push allocates nothing.
+//! When a task yields, its worker queues the task and takes the next one under one lock. We added
+//! the slot, the steal of half a list, and a length that is loaded without the lock. The rows
+//! `lists` of the bench measure the original form, which has none of these.
 use core::ptr::{self, NonNull};
 
 use crate::chain::Chain;

@@ -39,16 +39,16 @@ pub fn now() -> Instant {
     context::with(|context| context.expect(OUTSIDE).timers.now())
 }
 
-/// Waits for `span`. It is never ready early, by the clock of the executor that it was made in.
+/// Waits for `span`, and never less, by the clock of the executor in which it was made.
 ///
-/// An armed sleep costs one insert into the deadline store of a worker, under a lock that other
-/// workers seldom take; dropping it cancels the deadline. It may be awaited on any thread. On a
-/// busy worker it may be late by 16 polls, on a sleeping one by the duration of a wake-up.
+/// Its first poll inserts a deadline into the store of a worker, under a lock that other workers
+/// seldom take; dropping it cancels the deadline. It may be awaited on any thread. On a busy worker
+/// it may be late by 16 polls, on a sleeping one by the time of a wake-up.
 ///
 /// # Panics
 ///
-/// Outside an executor. The future panics if its executor ends before it is due, because no thread
-/// would wake it; tasks of that executor are cancelled instead.
+/// Outside an executor. If the executor ends before the sleep does, no thread would wake it: its
+/// own tasks are cancelled, and a sleep that is awaited elsewhere panics.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};
@@ -157,8 +157,8 @@ impl Sleep {
         if let Some((_, data, table)) = self.armed
             && (data, table) == address
         {
-            // Either the store has this waker, which is alive, so no other waker has its address.
-            // Or the store has woken it, and then the deadline is past.
+            // Either the store has this waker, which is alive, so the address is no other waker's.
+            // Or the store has woken it, and the deadline is past.
             return;
         }
         let waker = waker.clone();

@@ -1,10 +1,11 @@
 //! How workers sleep: each in its parker, except one, the holder of the driver, which waits for
 //! deadlines and sockets.
 //!
-//! The holder sleeps in the readiness poll, and is woken through it. Two fences make sure that a
+//! The holder sleeps in the readiness poll, which a wake-up interrupts. Two fences make sure that a
 //! wake-up between the check of the parker and the poll is not lost. The holder stores that it
-//! holds the driver, fences, and then checks its parker for a token. The waking thread leaves the
-//! token, fences, and then loads the holder. At least one of the two sees what the other wrote.
+//! holds the driver, fences, and then checks its parker for a token. The waking thread stores the
+//! token, fences, and then loads which worker is the holder. At least one of the two sees what the
+//! other wrote.
 
 use core::task::Waker;
 use core::time::Duration;

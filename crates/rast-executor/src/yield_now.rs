@@ -8,8 +8,8 @@ use crate::task;
 
 /// Yields once: the tasks that are ready run before the caller does.
 ///
-/// Costs no read-modify-write on the task, if the caller is polled with the task's own waker;
-/// combinators that wrap the waker make it an ordinary wake-up.
+/// If the caller is polled with the task's own waker, this costs no read-modify-write on the task.
+/// If a combinator wraps the waker, it costs an ordinary wake-up.
 ///
 /// ```
 /// use rast_executor::{LocalExecutor, spawn_local, yield_now};

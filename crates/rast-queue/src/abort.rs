@@ -22,9 +22,10 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
 
 /// Frees memory by `alloc`; aborts if that panics.
 ///
-/// Memory is freed in the middle of an operation. The item of a push is already in the queue, but
-/// its waiter is not woken; the item of a pop is moved out, but not returned. If a panic unwound
-/// from here, the wake-up or the item would be lost, or a batch would push an item twice.
+/// Memory is freed in the middle of an operation. During a push, the item is already in the queue,
+/// but no waiter has been woken for it. During a pop, the item is moved out, but not returned. If a
+/// panic unwound from here, the wake-up or the item would be lost, or a batch would push an item
+/// twice.
 ///
 /// # Safety
 ///

@@ -13,9 +13,9 @@
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
 //! | the same, with each node freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
 //!
-//! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] can be waited on. To
-//! wait for an item of another type, use a [`primitive::EventCount`] or another parking type beside
-//! it.
+//! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
+//! wait for an item. To wait on another queue, use a [`primitive::EventCount`] or another parking
+//! type beside it.
 //!
 //! # Example
 //!
@@ -44,7 +44,7 @@
 //! | --- | --- | --- |
 //! | `push` | one item | on failure the item, in [`Full`] or [`Closed`]; aborts on lack of memory |
 //! | `try_push` | one item | on failure the item, in [`TryPushError`]; never aborts. A ring has none, because its `push` never allocates |
-//! | `push_batch` | an iterator | how many were pushed, with few stores or compare-exchanges for all items |
+//! | `push_batch` | an iterator | how many were pushed; a batch costs a few stores or compare-exchanges, not one per item |
 //! | `push_slice` | a slice of `Copy` items | as `push_batch` |
 //! | `pop` | | one item, or `None` |
 //! | `pop_batch(max, each)` | a closure | how many items were popped |
@@ -61,13 +61,13 @@
 //!
 //! - No pushed item is lost, whichever side closes first and whichever user code panics, and a
 //!   failed push returns its item. The exceptions are under "Panics" at each method.
-//! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. If each of two
-//!   threads pushes to one queue and then checks whether another is empty, they need a
-//!   `fence(SeqCst)` in between, as with any atomics.
-//! - A queue that is dropped drops every item, even if destructors panic. After the last item the
-//!   first of these panics continues, and the others are caught. Without `std` they cannot be
-//!   caught, and a second panic aborts the process. So does a panic if the thread unwinds already.
-//!   A `Vec` drops every item and aborts at the second panic, with `std` too.
+//! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. If two threads
+//!   each push to one queue and then check whether the queue of the other thread is empty, each
+//!   needs a `fence(SeqCst)` between its push and its check, as with any atomics.
+//! - A queue that is dropped drops every item, even if destructors panic. The panics are caught,
+//!   and after the last item the first panic is resumed. Without `std` panics cannot be caught, so
+//!   a second panic aborts the process. If the thread is already unwinding, any such panic aborts
+//!   the process.
 //! - A panic of `A::deallocate` aborts the process, since memory is freed in the middle of an
 //!   operation.
 //! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
@@ -79,9 +79,9 @@
 //!
 //! # Features
 //!
-//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, [`Queue`] can
-//!   be waited on, and the panics of several destructors are caught. Without it the crate needs
-//!   only `alloc`.
+//! - `std` (default): back-off yields to the OS scheduler instead of only spinning, threads can
+//!   wait on a [`Queue`], and panics of destructors are caught. Without it the crate needs only
+//!   `alloc`.
 //! - `async`: items of a [`Queue`] as futures and streams for any runtime; depends on
 //!   `futures-core`.
 //!

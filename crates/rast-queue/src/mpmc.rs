@@ -1,12 +1,12 @@
 //! A [`Queue`] with counted producers and consumers, which is closed when the last one of either
 //! side is dropped.
 //!
-//! A shared `Queue` must be closed by a thread, and if that thread panics before, the consumers
-//! wait for ever. The ends of a queue in this module, its producers and consumers, can be cloned
-//! and are counted. When the last [`Producer`] is dropped, even by a panic, the queue is closed:
-//! consumers pop the queued items and then find it finished. When the last [`Consumer`] is dropped,
-//! the queue is closed as well: pushes fail, and the queued items are dropped. If the drop of an
-//! item panics, the other items are dropped while the panic unwinds.
+//! A shared `Queue` stays open until a thread closes it. If that thread panics first, the consumers
+//! wait for ever. The producers and consumers in this module can be cloned, and the queue counts
+//! both. When the last [`Producer`] is dropped, even by a panic, the queue is closed: consumers pop
+//! the queued items and then find it finished. When the last [`Consumer`] is dropped, the queue is
+//! closed as well: pushes fail, and the queued items are dropped. If the drop of an item panics,
+//! the other items are dropped while the panic unwinds.
 //!
 //! ```
 //! use rast_queue::Queue;
@@ -28,8 +28,8 @@
 //! # workers.into_iter().for_each(|worker| worker.join().unwrap());
 //! ```
 //!
-//! Each operation costs the same as on the queue. A clone or a drop of an end costs one or two
-//! read-modify-writes.
+//! Each operation costs the same as on the queue. Cloning or dropping a producer or a consumer
+//! costs one or two read-modify-writes.
 //!
 //! Every `Producer` that is not dropped keeps the queue open. To close a queue that still has
 //! producers, call [`Producer::close`] or [`Consumer::close`].

@@ -68,8 +68,8 @@ pub struct AllResults<F: Future> {
 
 /// Awaits all of `futures` in this task, concurrently; returns their outputs in order.
 ///
-/// A panic of one of them propagates to the caller. Cost: one allocation each; a wake-up then polls
-/// only the future that it is for.
+/// A panic of one of them propagates to the caller. Cost: one allocation per future. A wake-up
+/// polls only the future that it is for.
 ///
 /// # Panics
 ///

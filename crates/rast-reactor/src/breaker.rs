@@ -8,8 +8,9 @@
 //!     └───────────────────────────────────── succeeds ──────────────────────────┘
 //! ```
 //!
-//! Each state has a number, and a call counts only in the state that admitted it. So an old call
-//! that fails during a probe does not open the breaker, and a late probe does not close it.
+//! Each change of state has a number, and the result of a call counts only if the state is still
+//! the one that admitted the call. So an older call that fails during a probe does not open the
+//! breaker, and a late probe does not close it.
 
 use core::cell::Cell;
 use core::fmt;
@@ -47,12 +48,12 @@ struct Core<C> {
     wait: Cell<Duration>,
 }
 
-/// Rejects calls of a service that fails, for a time that doubles; then admits one probe.
+/// Rejects calls to a failing service for a while, and then admits one call as a probe.
 ///
-/// It opens after 5 failures in a row, first for 100 ms, then for twice as long each time up to 30
-/// s, minus up to 20 %. Then one probe is admitted. If the probe succeeds, the breaker closes. If
-/// it fails, is dropped, or has no result after 10 s, the breaker opens again. All values can be
-/// set.
+/// It opens, and rejects calls, after 5 failures in a row: first for 100 ms, and each further time
+/// for twice as long, up to 30 s. A random part of up to 20 % is subtracted from this time. Then
+/// one probe is admitted. If the probe succeeds, the breaker closes. If it fails, is dropped, or
+/// has no result after 10 s, the breaker opens again. All values can be set.
 ///
 /// For the tasks of one thread; clones are the same breaker. A call takes no lock and allocates
 /// nothing, and reads the clock only if the state depends on it.
@@ -135,15 +136,15 @@ impl<C> BreakerBuilder<C> {
         self
     }
 
-    /// Sets the first and the maximum duration of the open state. If the first is longer, both are
-    /// that.
+    /// Sets the first and the maximum duration of the open state; the maximum is at least the
+    /// first.
     pub fn wait(mut self, first: Duration, most: Duration) -> Self {
         self.setup.wait = first;
         self.setup.wait_max = most.max(first);
         self
     }
 
-    /// Sets by how many percent the open state is shorter at most; over 100 counts as 100.
+    /// Sets by how many percent the open state may be shorter, at most 100.
     pub fn jitter_percent(mut self, percent: u32) -> Self {
         self.setup.jitter_percent = percent;
         self

@@ -1,9 +1,9 @@
 //! Calls from a task to other reactors, and to the pool.
 //!
-//! A call is a task of the target's executor: made by the caller, sent with the others of its turn,
-//! begun at its first poll. Its handle returns the result, the panic, or that the target has
-//! stopped; dropping the call aborts it. So the only protocol that calls add is that of the
-//! credits.
+//! A call is a task of the target's executor. The caller makes it and sends it with the other calls
+//! of the turn; it begins at its first poll. Its handle returns the result, the panic, or that the
+//! target has stopped; dropping the handle aborts the call. So the only protocol that calls add to
+//! tasks is that of the credits.
 
 use core::panic::Location;
 use std_alloc::vec::Vec;
@@ -69,7 +69,7 @@ where
         Some(credit) => credit,
         None => {
             let wait = Wait::new(lane, ());
-            // If there is a credit now, or as soon as there is one.
+            // Ends the wait now if there is a credit; otherwise a returned credit ends it.
             lane.serve();
             wait.await;
             lane.taken()
@@ -82,19 +82,20 @@ where
 
 /// Calls `begin` on the reactor `target`, runs its future there, and returns the output.
 ///
-/// From one reactor to another at most 1,024 calls are sent and not begun. Further calls wait,
-/// first come first served. The credit is returned when the closure begins, so reactors that call
-/// each other back cannot deadlock. Calls are sent when the turn ends, those to one target
-/// together. They begin in the order in which they were sent, unless tasks of other threads come
-/// between.
+/// From one reactor to another at most 1,024 calls may be sent but not begun. A call takes a
+/// credit, or waits for one, first come first served. The credit is returned when the closure
+/// begins, so reactors that call each other back cannot deadlock. All calls of a turn to one target
+/// are sent together at the end of the turn. They begin in that order, but tasks of other threads
+/// may run between them.
 ///
-/// If the caller is dropped, the call is cancelled on the target's thread: a closure that has not
-/// begun is dropped, a running future is dropped at its next await. If the target has stopped, the
-/// caller drops the closure.
+/// If the returned future is dropped, the call is cancelled on the target's thread: a closure that
+/// has not begun is dropped, and a running future is dropped at its next await. If the target has
+/// stopped, the caller drops the closure.
 ///
-/// Cost: an allocation, two locks that are seldom contended, and an exchange and a wake-up for all
-/// calls of the turn to one target. A reactor that awaits a result, and has no other task to run,
-/// spins for a short time before it sleeps; after fruitless spins it spins rarely.
+/// Cost: an allocation and two locks that are seldom contended. The calls of a turn to one target
+/// share one atomic exchange and one wake-up. A reactor that awaits a result, and has no other task
+/// to run, spins for a short time before it sleeps; if such spins bring no result, it spins less
+/// often.
 ///
 /// # Errors
 ///
@@ -138,11 +139,11 @@ where
     }
 }
 
-/// As [`reactor_task`], without a wait for a credit: sends the call, or returns the closure.
+/// As [`reactor_task`], but never waits for a credit: without one, it returns the closure.
 ///
 /// # Errors
 ///
-/// [`Full`] with the closure if 1,024 calls are sent and not begun, or other calls wait.
+/// [`Full`] with the closure if 1,024 calls are sent but not begun, or other calls wait.
 ///
 /// # Panics
 ///
@@ -175,7 +176,8 @@ where
     }
 }
 
-/// As [`reactor_task`] on all other reactors; returns the results in their order.
+/// Calls `begin` on each other reactor, as [`reactor_task`] does; returns the results in the order
+/// of the reactors.
 ///
 /// # Panics
 ///
@@ -212,14 +214,13 @@ where
 
 /// Runs `task` in the background pool of the reactors; the reactor continues meanwhile.
 ///
-/// Tasks are passed to the pool when the turn ends, all of them by one lock. Dropping the handle
-/// cancels the task if it has not begun.
+/// The tasks of a turn are passed to the pool together at the end of the turn, under one lock.
+/// Dropping the handle cancels the task if it has not begun.
 ///
 /// # Errors
 ///
-/// [`Full`] with the closure if as many tasks of the policy are queued as the pool's capacity,
-/// 65,536 by default. The handle returns [`CallError::Panicked`] with the payload, or
-/// [`CallError::Stopped`].
+/// [`Full`] with the closure if the queue of the policy is at the pool's capacity, 65,536 tasks by
+/// default. The handle returns [`CallError::Panicked`] with the payload, or [`CallError::Stopped`].
 ///
 /// # Panics
 ///

@@ -10,8 +10,8 @@ use crate::quiet::Quiet;
 /// How far the remembered time of a clock may be behind.
 const BEHIND: Nanos = Nanos::from_millis(1);
 
-/// A clock of the program whose panics are contained: a reading that panics is one that was at most
-/// a millisecond before the last.
+/// A clock of the program whose panics are contained: instead of a reading that panics it returns a
+/// remembered one, at most a millisecond before the last.
 struct Contained<C> {
     clock: Quiet<C>,
     /// In nanoseconds; written once a millisecond at most, since all threads share the word.

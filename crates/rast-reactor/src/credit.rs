@@ -1,4 +1,4 @@
-//! Credits: they limit how many calls of one reactor to another may be sent and not started.
+//! Credits limit how many calls from one reactor to another may be sent but not started.
 //!
 //! ```text
 //!   caller                      word: returned << 1 | waits        target
@@ -6,10 +6,10 @@
 //!   free = 1024 - (sent - returned)  ◄─┴────────┘                    or is dropped: returned += 1
 //! ```
 //!
-//! A caller without a credit sets `waits` and reads `returned` by one operation. A target adds to
-//! `returned` and reads `waits` by one operation. All operations on one word are in one order. So
-//! either the caller sees the credit, or the target sees that the caller waits, clears the bit and
-//! wakes the caller.
+//! `returned` and `waits` are in one word. A caller without a credit sets `waits` and reads
+//! `returned` by one atomic operation. A target adds to `returned` and reads `waits` by one atomic
+//! operation. If the caller's operation comes second, it sees the credit. If the target's comes
+//! second, the target sees that the caller waits, clears the bit and wakes the caller.
 
 use core::cell::Cell;
 

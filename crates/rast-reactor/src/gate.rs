@@ -21,7 +21,8 @@ struct State {
 
 struct Core(RefCell<State>);
 
-/// Admits a number of users at once; the others wait in order. It can be closed and drained.
+/// Limits how many users are inside at once; the others wait in order. It can be closed and
+/// drained.
 ///
 /// For the tasks of one thread; clones are the same gate. A user that is dropped while it waits
 /// leaves the wait list. Cost: a few loads and stores, and one allocation per wait.
@@ -170,8 +171,8 @@ impl Gate {
     }
 }
 
-/// A wait for the last user. Dropping it removes its waker, so that a gate whose users stay keeps
-/// no task alive that has given the wait up.
+/// A wait for the last user. Dropping it removes its waker, so that a gate keeps no abandoned task
+/// alive.
 struct Drain {
     core: Rc<Core>,
     /// In the list of the gate.

@@ -28,7 +28,7 @@ pub(crate) struct Lane {
     target: usize,
     sent: Sent,
     waiting: RefCell<Line<()>>,
-    /// The calls of this turn; away while they are sent.
+    /// The calls of this turn; taken out while they are sent.
     batch: RefCell<Option<RemoteBatch>>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct LaneOf {
     caller: usize,
 }
 
-/// A credit that was taken. Dropped, on whatever thread, it is returned.
+/// A credit that was taken. Its drop, on any thread, returns it.
 pub(crate) struct Credit {
     shared: Arc<Shared>,
     caller: usize,
@@ -110,8 +110,8 @@ pub(crate) const OUTSIDE: &str =
 
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
-/// In the destructor of a task that the reactor drops at its end, this drops the future, and the
-/// handle returns [`CallError::Stopped`](crate::CallError::Stopped).
+/// If a destructor calls this while the reactor drops its tasks at its end, the future is dropped,
+/// and the handle returns [`CallError::Stopped`](crate::CallError::Stopped).
 ///
 /// # Panics
 ///
@@ -268,8 +268,7 @@ impl Here {
         }
     }
 
-    /// The main task of the reactor: serves calls that wait for a credit, until the reactor is
-    /// ended.
+    /// The main task of the reactor: serves calls that wait for a credit.
     pub(crate) async fn main(self: Rc<Self>) {
         core::future::poll_fn(|cx| {
             let (is_ended, old) = {
@@ -374,18 +373,18 @@ const PASSES: u32 = 200;
 #[cfg(any(rast_loom, rast_shuttle))]
 const PASSES: u32 = 0;
 
-/// Number of sleeps without a spin, at most, after spins that were in vain.
+/// Maximum number of sleeps without a spin, after spins without a result.
 const SKIPS_MAX: u32 = 64;
 
 /// Decides whether a reactor that awaits a call spins before it sleeps.
 ///
-/// A result of a busy reactor usually comes within a few microseconds. After a spin in vain the
-/// next sleep begins at once, after a second one the next two, and so on up to [`SKIPS_MAX`]. So
-/// spins before sleeps that turn out to be long cost little.
+/// A result of a busy reactor usually comes within a few microseconds. After a spin that brings no
+/// result, the next sleep begins without a spin; after a second such spin the next two sleeps do,
+/// and so on up to [`SKIPS_MAX`]. So where results take long, spins cost little.
 #[derive(Debug, Default)]
 pub(crate) struct BriefSpin {
     passes: u32,
-    /// Sleeps that begin at once, after the last spin in vain.
+    /// Sleeps that begin at once, after the last spin without a result.
     skips: u32,
     /// Those that are left.
     skips_left: u32,
@@ -442,9 +441,9 @@ impl Driver for TurnDriver {
 
     fn park(&mut self, timeout: Option<Duration>) {
         match self.here.get() {
-            // The executor comes back here, by way of `submit`, until a task is ready: `submit`
-            // looks at the driver, and the executor at its timers and at what others have sent. The
-            // driver was never asked to sleep, so a wake-up makes no call of the system.
+            // The executor returns here until a task is ready. In between `submit` checks the
+            // driver, and the executor checks its timers and what others have sent. The driver does
+            // not sleep, so a wake-up makes no system call.
             Some(_) if self.idle == Idle::Spins => primitive::hint::spin_loop(),
             // As above, for a short time.
             Some(here)

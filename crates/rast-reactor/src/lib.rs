@@ -2,15 +2,16 @@
 //!
 //! # What is here
 //!
-//! - [`Reactors`]: threads with a [`LocalExecutor`](executor::LocalExecutor) each, on cores of
-//!   their own. [`Reactor::spawn`] from any thread, [`spawn_local`] on a reactor, [`current`].
-//! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with
-//!   credits.
-//! - [`Pool`] and [`background_task`]: slow work by [`Policy`], beside the reactors.
+//! - [`Reactors`]: threads, one per core, each with a [`LocalExecutor`](executor::LocalExecutor).
+//!   [`Reactor::spawn`] from any thread, [`spawn_local`] on a reactor, [`current`].
+//! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with a
+//!   limit on calls that have not begun.
+//! - [`Pool`] and [`background_task`]: threads for slow work of three urgencies ([`Policy`]),
+//!   beside the reactors.
 //! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
 //!   and [`retry`] runs a scope again if a wait was refused because of a deadlock.
-//! - [`registry`]: resources that one reactor changes and all read, without a fence.
+//! - [`registry`]: resources that one reactor changes and all reactors read, without a fence.
 //! - [`Lane`] and [`fire_at`]: timers for equal timeouts and for callbacks, beside the executor's
 //!   sleeps.
 //! - [`Gate`], [`Limiter`], [`Breaker`]: limit how many tasks run at once and how many begin per
@@ -43,19 +44,20 @@
 //!
 //! - A closure that was sent to a reactor is called or dropped there, once. If that reactor has
 //!   stopped, the sender drops the closure. The caller learns what happened.
-//! - From one reactor to another at most 1,024 calls are sent and not begun. A call that waits for
-//!   a credit delays only its caller, and calls nested in each other cannot deadlock.
+//! - From one reactor to another at most 1,024 calls are sent but not begun. A further call waits
+//!   and delays only its caller, and calls nested in each other cannot deadlock.
 //! - A panic stays in its task or call, and its caller gets the payload.
 //! - Dropping the future of a call is always sound: a call that has not begun is dropped, and a
 //!   running call ends at its next await.
 //! - At most 65,536 tasks of a policy are queued in the pool, unless its builder sets another
-//!   capacity. No task waits forever behind others: one that has waited for a second goes before
-//!   the others on the threads that may run it.
+//!   capacity. No task waits forever behind others: a thread takes a task that has waited for a
+//!   second before more urgent ones.
 //! - A wait for a lock is refused if, and only if, it would be part of a deadlock.
-//! - A transaction sees all of a commit that was applied before the transaction began, and nothing
-//!   of a later one. What a transaction sees is not destroyed while it is open.
+//! - A read transaction of the registry sees all of a commit that was applied before the
+//!   transaction began, and nothing of a later one. What a transaction sees is not destroyed while
+//!   it is open.
 //!
-//! Progress: a call takes locks that no thread holds for more than some instructions.
+//! Progress: a call takes locks, but no thread holds one of them for more than some instructions.
 //!
 //! # Features and platforms
 //!

@@ -1,9 +1,9 @@
 //! A rate limiter: a number of tokens per period, with a burst, by the generic cell rate algorithm.
 //!
-//! The state is one number, the theoretical arrival time: the time at which the tokens taken so far
-//! would have arrived one by one at the rate. `n` tokens are available if that time plus the time
-//! of `n` tokens is at most a burst after now. Times are counted in nanoseconds times the tokens of
-//! a period, so nothing is rounded and no error accumulates.
+//! The state is one number, the theoretical arrival time: the time at which all tokens taken so far
+//! would have arrived at the limited rate. `n` tokens are available if this time, plus the time in
+//! which `n` tokens arrive, is at most the time of a burst after now. Times are counted in
+//! nanoseconds times the tokens of a period, so nothing is rounded and no error accumulates.
 
 use core::cell::Cell;
 use core::fmt;
@@ -13,7 +13,7 @@ use rast_executor::timers::{Clock, Instant, MonotonicClock};
 
 use crate::gate::Gate;
 
-/// Admits requests at a rate, and bursts of them; for the tasks of one thread.
+/// Admits requests at a limited rate, with bursts; for the tasks of one thread.
 ///
 /// # Examples
 ///
@@ -79,8 +79,8 @@ pub struct TooLarge;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
     /// When they will be available in addition to the tokens for which others wait, by the
-    /// limiter's clock; later than now. A [`try_acquire`](Limiter::try_acquire) then succeeds, if
-    /// no other request comes first.
+    /// limiter's clock. A [`try_acquire`](Limiter::try_acquire) then succeeds, if no other request
+    /// comes first.
     pub retry_at: Instant,
 }
 
@@ -150,7 +150,7 @@ impl<C: Clock> Limiter<C> {
     ///
     /// # Errors
     ///
-    /// [`TooLarge`] above the burst. The inner error is [`Limited`].
+    /// [`TooLarge`] if `tokens` is above the burst. The inner error is [`Limited`].
     pub fn try_acquire(&self, tokens: u32) -> Result<Result<(), Limited>, TooLarge> {
         if tokens > self.burst {
             return Err(TooLarge);
@@ -159,14 +159,14 @@ impl<C: Clock> Limiter<C> {
         Ok(self.take(now, tokens, self.wanted.get()))
     }
 
-    /// Waits until the tokens are available, and takes them: first come, first served.
+    /// Waits until `tokens` tokens are available, and takes them: first come, first served.
     ///
-    /// Cancel-safe: a dropped wait has taken none. The wait sleeps in the executor, whose clock
-    /// must run at the rate of the limiter's clock.
+    /// Cancel-safe: a dropped wait takes no tokens. The wait sleeps in the executor, whose clock
+    /// must run at the same rate as the limiter's clock.
     ///
     /// # Errors
     ///
-    /// [`TooLarge`] above the burst.
+    /// [`TooLarge`] if `tokens` is above the burst.
     ///
     /// # Panics
     ///
@@ -201,9 +201,10 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Takes tokens if they are available after `wanted` others were taken, each as soon as it was
-    /// available. So this request overtakes a wait only if the wait is polled late, after the time
-    /// that was reported to this request. The wait then waits for these tokens again.
+    /// Takes tokens if they are available even after the `wanted` tokens of earlier waits are
+    /// taken, each as soon as it is available. So this request overtakes a wait only if the wait is
+    /// polled late, after the time that was reported to this request. The overtaken wait then waits
+    /// for these tokens again.
     ///
     /// While tokens are wanted, the arrival time is not before the time at which the last of them
     /// is available: so taking them in time adds their units to it.

@@ -42,8 +42,7 @@ pub(crate) struct Line<T> {
     left: usize,
 }
 
-/// Waiters that were served or refused, to be woken once nothing is borrowed, because a waker is
-/// user code.
+/// Waiters that were served or refused, to be woken once nothing is borrowed.
 #[must_use = "they are woken by `wake`"]
 pub(crate) struct Ended<T> {
     /// Nearly always there is one at most, which needs no allocation.
@@ -213,8 +212,7 @@ impl<P: Place> Drop for Wait<P> {
         match waiter.state.get() {
             State::Served => self.place.give_back(&waiter.wants),
             State::Waiting => {
-                // Taken out before the list may drop the waiter, and dropped outside of the borrow,
-                // since wakers are user code.
+                // Taken out before the list may drop the waiter, and dropped outside of the borrow.
                 let waker = waiter.waker.take();
                 self.place.line(|line| line.leave(&waiter));
                 self.place.left();

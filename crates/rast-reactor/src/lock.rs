@@ -11,19 +11,19 @@ use std_alloc::rc::Rc;
 use crate::nodes::NodeId;
 use crate::wait_graph::{Acquire, Core, Deadlock, LockScope, Mode};
 
-/// A lock between the tasks of one thread, shared or exclusive, held across awaits.
+/// A shared or exclusive lock between the tasks of one thread, which may be held across awaits.
 ///
-/// First come, first served: a shared request waits behind an earlier exclusive one. There is no
-/// upgrade: a scope that holds the lock and requests it exclusively gets
+/// First come, first served: a shared request waits behind an earlier exclusive one. A shared lock
+/// cannot be upgraded: a scope that holds the lock and requests it exclusively gets
 /// [`Err(Deadlock)`](Deadlock).
 ///
-/// Only waits for such locks are known: deadlocks through channels or calls are not found. A leaked
-/// guard or wait holds its lock forever. Do not use a scope again after its wait was leaked,
-/// because deadlocks of that wait are not found.
+/// Only deadlocks of such locks are found, not those through channels or calls. A leaked guard or
+/// wait holds its lock forever. Do not use a scope again after its wait was leaked, because
+/// deadlocks of that wait are not found.
 ///
-/// Cost: if the lock is free, a few loads and stores, and no atomic operation. A release by one of
-/// many shared holders is linear in their number. A wait allocates, and searches the scopes that
-/// are reached through holders.
+/// Cost: if the lock is free, a few loads and stores, and no atomic operation. If many scopes share
+/// the lock, the time of a release is linear in their number. A wait allocates, and searches the
+/// wait-for graph for a cycle.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits until no scope holds the lock exclusively, and no earlier request waits to do so.
+    /// Waits until no scope holds the lock exclusively, and no earlier exclusive request waits.
     ///
     /// Cancel-safe: dropping the wait leaves the wait list, or releases the lock.
     ///
@@ -143,8 +143,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Returns a reference to the value without locking: `&mut self` shows that no scope holds the
-    /// lock.
+    /// Returns the value without locking: `&mut self` shows that no scope holds the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

@@ -5,10 +5,10 @@
 //!                                          ▲ free
 //! ```
 //!
-//! A node is named by its place and a stamp. No two nodes of a table ever have the same stamp, so
-//! the name of a node that was removed names no later node. So a lock can store the name of its
-//! holder without a count of references: a scope that was dropped waits for nothing, which is what
-//! a lookup of its name returns.
+//! A node is named by its index in the table and a stamp. A stamp is never used twice in a table,
+//! so the name of a removed node names no later node. So a lock can store the name of its holder
+//! without a reference count: after the scope is dropped, a lookup of its name returns "waits for
+//! nothing", which is then true.
 
 use std_alloc::vec::Vec;
 

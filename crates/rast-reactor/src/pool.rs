@@ -7,21 +7,24 @@
 //!   Low     ───►  [ l l l ]  ◄───  class 2 (3): h m l  bit 2   ┘
 //! ```
 //!
-//! A task of policy p runs on the threads of classes p and above. In the original RAST design each
-//! thread sleeps on the bits of all its policies. So a wake-up for an urgent task may wake the only
-//! thread that could have run the next slow task. Here a thread sleeps on the bit of its class, and
-//! a push wakes a thread of the lowest class that may run the task and has a sleeper.
+//! A task of policy p (0 is High) runs on the threads of classes p and above. In the original RAST
+//! design each thread sleeps on the bits of all its policies. So a wake-up for an urgent task may
+//! wake the only thread that could have run the next slow task. Here a thread sleeps on the bit of
+//! its class, and a push wakes a thread of the lowest class that has a sleeper and may run the
+//! task.
 //!
 //! Rules, under the lock of the queues:
 //!
-//! 1. A thread that is about to sleep is counted in `asleep` of its class.
-//! 2. For each task, a push moves one sleeping thread that may run the task from `asleep` to
-//!    `picked`, if there is one. After it has released the lock, it wakes that many threads.
-//! 3. A thread that is awake again subtracts one from `picked`, or, if that is zero, from `asleep`.
-//!    So the sum of the two counts is the number of threads that sleep, whichever of them woke up.
-//! 4. A thread sleeps only if it found no task that it may run, and reads the event's word under
-//!    the lock. So a later push sees the thread in `asleep`, and the wake-up changes the word that
-//!    the thread read.
+//! 1. A thread that is about to sleep adds one to `asleep` of its class.
+//! 2. For each task, a push picks a sleeping thread that may run the task, if there is one: it
+//!    subtracts one from `asleep` of its class and adds one to `picked`. After it has released the
+//!    lock, it wakes as many threads as it picked.
+//! 3. A thread that is awake again subtracts one from `picked`, or from `asleep` if `picked` is
+//!    zero. So the sum of the two is the number of sleeping threads, whichever thread of the class
+//!    woke up.
+//! 4. A thread sleeps only if it found no task that it may run, and it reads the event's word under
+//!    the lock. A later push sees the thread in `asleep`, and its wake-up changes the word, so the
+//!    thread does not sleep on.
 
 use core::fmt;
 use core::time::Duration;
@@ -55,8 +58,8 @@ const CAPACITY: usize = 65_536;
 /// A task that has waited for so long goes before the others.
 const OLD: Nanos = Nanos::from_secs(1);
 
-/// How soon a task of a [`Pool`] is to run. The threads of its class and of less urgent (higher)
-/// classes run it.
+/// How urgent a task of a [`Pool`] is. The threads of its class and of less urgent (higher) classes
+/// run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// A request waits for it. All threads run it.
@@ -258,8 +261,8 @@ impl Shared {
 
 /// Threads that run slow work by [`Policy`], beside reactors or alone.
 ///
-/// Dropping it refuses further tasks and cancels those that are queued; a thread ends after the
-/// task that it runs.
+/// Dropping the pool cancels the queued tasks and refuses further ones. Each thread ends after its
+/// current task.
 ///
 /// # Examples
 ///
@@ -318,7 +321,7 @@ impl Pool {
     }
 
     /// Ends the pool: cancels the queued calls, and waits for the threads, for `grace` at most.
-    /// Returns how many are still in a task; each ends after it. Blocking.
+    /// Returns how many threads are still in a task; each of them ends after its task. Blocking.
     ///
     /// ```
     /// use rast_reactor::Pool;
@@ -393,17 +396,17 @@ impl PoolBuilder {
         self
     }
 
-    /// The clock that the age of tasks goes by; the system's monotonic one by default. A reading
-    /// that panics is as one that it gave up to a millisecond before. It is called without a lock,
-    /// and a panic of its destructor is contained.
+    /// The clock that measures the age of tasks; the system's monotonic one by default. If it
+    /// panics, a reading from up to a millisecond before is used. It is called without a lock, and
+    /// a panic of its destructor is contained.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(crate::clock::shared_clock(clock));
         self
     }
 
     /// Calls `hook` on each thread before its first task, for example to set its scheduling class
-    /// or its cores. [`build`](Self::build) does not wait for it. Its panics, also those of its
-    /// destructor, are contained; the thread then runs tasks all the same.
+    /// or its cores. [`build`](Self::build) does not wait for it. Panics of the hook and of its
+    /// destructor are contained, and the thread then runs tasks.
     ///
     /// ```
     /// use rast_reactor::Pool;

@@ -30,11 +30,11 @@ const REACTORS_MAX: usize = 1024;
 /// A poll that takes longer is reported.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How long one poll may go on after the deadline before its reactor counts as blocked: a poll
-/// takes microseconds, and the system may take its processor away for some milliseconds.
+/// How long one poll may continue after the deadline before its reactor counts as blocked: a poll
+/// takes microseconds, but the system may suspend its thread for milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same where reactors are dropped, which has no deadline; and how long a reactor that drops
-/// its tasks may take for the next one.
+/// The same where [`Reactors`] is dropped, which has no deadline; and how long the drop of one task
+/// may take.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// How the threads of a set begin together: each reports its result, and waits for the others.
@@ -60,7 +60,7 @@ struct Begun {
     chosen: crate::io::Chosen,
 }
 
-/// Reactors: a thread and a [`LocalExecutor`] each, and a background [`Pool`].
+/// Reactors, each a thread with a [`LocalExecutor`], and a background [`Pool`].
 ///
 /// Dropping it stops them without a grace period.
 ///
@@ -189,13 +189,13 @@ impl Reactors {
         Some(seat.tasks.count().0)
     }
 
-    /// Stops the reactors: rejects tasks from other threads, gives the existing ones `grace` to end
-    /// by themselves, drops the others on their threads, and returns those that did not end.
-    /// Blocking until then.
+    /// Stops the reactors. Rejects tasks from other threads, waits up to `grace` for the existing
+    /// tasks to end, and drops the remaining ones on their threads. Blocks until then, and returns
+    /// the tasks that did not end by themselves.
     ///
-    /// Tasks may spawn and call each other during the grace period. A reactor that stays in one
-    /// poll for ten milliseconds after the grace period counts as blocked, and the stop does not
-    /// wait for it. A reactor that drops its tasks counts as blocked if no task is dropped for a
+    /// Tasks may spawn and call each other during the grace period. A reactor that is in one poll
+    /// for ten milliseconds after the grace period counts as blocked, and the stop does not wait
+    /// for it. While a reactor drops its tasks, it counts as blocked if no task is dropped for a
     /// second. Queued calls of the pool are cancelled. If a thread of one of these reactors calls
     /// this, there is no grace period, and that reactor counts as blocked.
     ///
@@ -266,7 +266,7 @@ impl Reactors {
         let background = shared.pool.end(left);
         for (at, thread) in self.threads.drain(..).enumerate() {
             if !blocked.contains(&at) {
-                // It has said that it returned. A panic of it is a fault of this crate, and was
+                // The thread has reported its return. Its panic is a fault of this crate, and was
                 // reported by the hook.
                 let _ = thread.join();
             }
@@ -294,8 +294,8 @@ impl Patience {
         }
     }
 
-    /// How long to wait from `now` on. `tasks` are those of the reactors that drop theirs, if any
-    /// does: they are waited for while the tasks become fewer.
+    /// How long to wait from `now` on. `tasks` is the number of tasks of the reactors that drop
+    /// theirs, if any does; the wait continues while it falls.
     fn left(&mut self, now: Duration, tasks: Option<usize>) -> Duration {
         if now >= self.last
             && let Some(tasks) = tasks
@@ -389,11 +389,11 @@ impl Builder {
     /// Makes the reactors spin: a reactor without a ready task checks its driver repeatedly, and
     /// never sleeps.
     ///
-    /// This saves the system call that sleeps, and the time until the system runs the thread again.
-    /// That is most of the time of a request over a single connection. The cost is the whole core
-    /// of each reactor, also while there is no request. So use it with [`cores`](Self::cores) of
-    /// their own: two reactors that spin on one core take turns in the system's time slices, which
-    /// are milliseconds. [`stop`](Reactors::stop) ends spinning reactors as any others.
+    /// This saves the system call that sleeps, and the time until the system runs the thread again:
+    /// most of the time of a request over a single connection. The cost is the whole core of each
+    /// reactor, also while there is no request. So give each reactor its own core by
+    /// [`cores`](Self::cores). Two reactors that spin on one core take turns in time slices of
+    /// milliseconds. [`stop`](Reactors::stop) also ends spinning reactors.
     ///
     /// ```
     /// use rast_reactor::{Reactors, reactor_task};
@@ -407,9 +407,9 @@ impl Builder {
         self
     }
 
-    /// Sets the function that is called with each poll that took longer than the limit, on the
-    /// poll's thread and after it. Panics of the function and of its destructor are contained. By
-    /// default slow polls are only counted.
+    /// Sets the function that is called after each poll that took longer than the limit, on its
+    /// thread. Panics of the function and of its destructor are contained. By default slow polls
+    /// are only counted.
     pub fn on_slow_poll(mut self, report: impl Fn(&SlowPoll<'_>) + Send + Sync + 'static) -> Self {
         let report = Quiet::new(report);
         let report = move |poll: &SlowPoll<'_>| (*report)(poll);
@@ -440,8 +440,7 @@ impl Builder {
     }
 
     /// How many buffers each reactor has for receives, a power of two, and the bytes of each: 256
-    /// of 4,096 by default, at most 2^30 bytes in all. They are allocated when the first chunk is
-    /// asked for.
+    /// of 4,096 by default, at most 2^30 bytes in all. Allocated at the first receive of a chunk.
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     #[cfg_attr(docsrs, doc(cfg(feature = "io")))]
     pub fn chunks(mut self, number: u16, bytes: usize) -> Self {

@@ -44,10 +44,10 @@ impl Retry {
         self
     }
 
-    /// Runs `attempt`. If it returns an error and a wait of its scope was refused because of a
-    /// deadlock, waits and runs it once more.
+    /// Runs `attempt`. If it returns an error, and a lock refused a wait of its scope because of a
+    /// deadlock, this sleeps and runs `attempt` once more.
     ///
-    /// The first attempt is dropped before the wait, and its guards with it.
+    /// The first attempt and its guards are dropped before the sleep.
     ///
     /// # Errors
     ///

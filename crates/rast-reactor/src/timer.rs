@@ -1,13 +1,13 @@
-//! Timers of a reactor, of three kinds: the three trackers of the original RAST design.
+//! The three kinds of timers of a reactor (the trackers of the original RAST design).
 //!
 //! | timer | store | can be cancelled |
 //! |---|---|---|
 //! | [`sleep`](rast_executor::sleep) of the executor | `CalendarStore` | yes |
-//! | [`Lane::sleep`]: timeouts of one span | `LaneStore` | yes, its place is free later |
+//! | [`Lane::sleep`]: timeouts of one length | `LaneStore` | yes; its memory is reused later |
 //! | [`fire_at`]: a closure, any time | `HeapStore` | no |
 //!
-//! At most 256 timers expire in one turn, half of the executor and half of this module, so that
-//! many due timers delay tasks by no more than that. The others expire in the next turns, in order.
+//! In one turn at most 128 timers of the executor and 128 of this module expire, so that many due
+//! timers do not delay tasks for long. The others expire in the next turns, in order.
 
 use core::fmt;
 use core::pin::Pin;
@@ -22,8 +22,8 @@ use crate::here::{OUTSIDE, here};
 use crate::trackers::Trackers;
 use crate::waker_id::WakerId;
 
-/// Timeouts of one span, on the reactor that made it. They are cheaper than the executor's sleeps,
-/// because each timeout is appended behind the last.
+/// Timeouts of one length, on the reactor that made the lane. They are cheaper than the executor's
+/// sleeps, because each new timeout is the last one to expire and is appended at the end of a list.
 ///
 /// ```
 /// use rast_reactor::{Lane, Reactors};

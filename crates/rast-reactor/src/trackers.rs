@@ -84,7 +84,7 @@ impl Trackers {
         let mut wakers = self.wakers.take();
         let swept = {
             let mut lanes = self.lanes.borrow_mut();
-            // Half, so that a crowd in the lanes does not hold up the heap.
+            // Half, so that many due timers in the lanes do not delay the heap.
             lanes.expire(now, TURN / 2, |due| wakers.push(due.value))
         };
         left -= swept.fired;

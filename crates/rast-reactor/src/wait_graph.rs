@@ -2,7 +2,7 @@
 //!
 //! A [`LockScope`] is a node of a wait-for graph. A wait borrows its scope, so a scope waits for at
 //! most one lock at a time. A waiting scope has an edge to each scope that must release the lock
-//! before it gets the lock: holders, and waiters ahead of it.
+//! first: the holders, and the waiters ahead of it.
 //!
 //! ```text
 //!   scope A ──waits for──► lock 1 ◄──holds── scope B ──waits for──► lock 2 ◄──holds── scope A
@@ -12,19 +12,19 @@
 //!
 //! The search for a cycle follows only the edges to holders, and is still exact:
 //!
-//! 1. A waiter ahead waits for the same lock, and for nothing else. So its edges lead to the
-//!    holders of that lock, and to waiters further ahead, for which the same is true.
-//! 2. Whatever the modes, a waiter needs all holders to release the lock. An exclusive request is
-//!    compatible with no other. A shared one waits behind an exclusive holder, which is the only
-//!    holder, or behind an exclusive waiter, which needs all holders to release.
+//! 1. A waiter ahead waits for the same lock and no other. So its edges lead to the holders of that
+//!    lock, and to waiters further ahead, for which the same is true.
+//! 2. In either mode a waiter needs all holders to release the lock. An exclusive request is
+//!    compatible with no holder. A shared one waits for an exclusive holder, which is the only
+//!    holder, or behind an exclusive waiter, for which all holders must release.
 //!
-//! So the scopes that are reached through waiters ahead are those that are reached through holders.
-//! Only the start of a wait can close a cycle: a grant adds edges to a scope that runs, and a
-//! release, or the end of a wait, removes edges. So one search per wait finds every deadlock, and
+//! So edges to waiters lead to no scope that edges to holders do not reach. Only the start of a
+//! wait can close a cycle: a grant adds only edges to a scope that runs, and a release or the end
+//! of a wait removes edges. So one search at the start of each wait finds every deadlock, and
 //! refuses nothing else. A free lock needs no search.
 //!
-//! So an acquisition of a free lock records only which scope holds it. A lock names its holders by
-//! [`NodeId`], which needs no count of references. Only a wait writes to the graph.
+//! The acquisition of a free lock only records the holder, by its [`NodeId`], without a reference
+//! count. Only a wait writes to the graph.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -400,13 +400,13 @@ impl fmt::Display for Deadlock {
 
 impl core::error::Error for Deadlock {}
 
-/// A request that acquires locks: it waits for one at a time, and may hold several.
+/// The owner of locks, made for one request. It waits for one lock at a time, and may hold several.
 ///
-/// Make one for each request. A guard that is passed to another request still counts for the scope
+/// Make one for each request. A guard that is passed to another request still belongs to the scope
 /// that acquired it.
 ///
-/// Cost: a few loads and stores. A thread with a [`Lock`](crate::Lock) keeps a table of its scopes;
-/// this allocates if it grows, and keeps its memory until no scope is left.
+/// Cost: a few loads and stores. A thread with a [`Lock`](crate::Lock) has a table of its scopes,
+/// which allocates when it grows and keeps its memory until no scope is left.
 pub struct LockScope {
     graph: Rc<Graph>,
     pub(crate) node: NodeId,

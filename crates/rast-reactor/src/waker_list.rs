@@ -1,7 +1,8 @@
 //! Wakers of futures that wait for the same event, by number.
 //!
-//! Each future has an entry of its own. So a future that leaves removes its own waker and no other
-//! one: the wakers of two futures of a task may be equal, and a waker may differ from its clone.
+//! Each future has its own numbered entry, by which it removes its waker. A comparison of wakers
+//! could remove another one: the wakers of two futures of a task may be equal, and a waker may
+//! differ from its clone.
 //!
 //! The list is under a lock or a borrow, and wakers are user code. So no waker is cloned, woken or
 //! dropped here: the caller does that before or after the borrow.

@@ -53,8 +53,8 @@ impl Scheduler {
 impl Builder {
     /// Sets the number of threads that the scheduler starts; by default the available parallelism.
     ///
-    /// With none, the scheduler runs only on threads of the user: see [`guests`](Self::guests).
-    /// Workers and guests together are limited to [`MAX_WORKERS`].
+    /// With 0 the scheduler runs only on threads of the user: see [`guests`](Self::guests). Workers
+    /// and guests together are limited to [`MAX_WORKERS`].
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -87,13 +87,13 @@ impl Builder {
 
     /// Sets the clock of deadlines; [`MonotonicClock`] by default.
     ///
-    /// A worker sleeps until a deadline by the system's time. If the clock does not follow it, call
-    /// [`Remote::look`](crate::Remote::look) after the clock was moved.
+    /// A worker sleeps until a deadline by the system's time. If your clock does not follow the
+    /// system's time, call [`Remote::look`](crate::Remote::look) after you moved it.
     ///
-    /// If the clock panics on a worker, the worker uses its last reading, so deadlines are late
+    /// If the clock panics on a worker, the worker uses the last reading, so deadlines are late
     /// until the clock works again; [`Stats::clock_panics`](crate::Stats::clock_panics) counts the
-    /// panics. Times from 2^64 - 2 ns on count as 2^64 - 3 ns, because a task without a deadline
-    /// must never be due.
+    /// panics. Times from 2^64 - 2 ns on count as 2^64 - 3 ns, because the greater values stand for
+    /// "no deadline".
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self

@@ -12,8 +12,8 @@ use crate::remote::Remote;
 use crate::shared::Shared;
 use crate::task_handle::TaskHandle;
 
-/// The view that a step has of its task and its scheduler. All calls are wait-free, except where
-/// documented otherwise.
+/// The view that a step has of its task and its scheduler. Calls are wait-free, unless documented
+/// otherwise.
 pub struct Cx<'a> {
     task: &'a Owned,
     shared: &'a Arc<Shared>,
@@ -35,8 +35,8 @@ impl<'a> Cx<'a> {
         Instant::from_nanos(self.shared.now())
     }
 
-    /// Returns whether this step runs because its deadline had passed when it was scheduled, or
-    /// because it had none. Otherwise the task was woken or signalled before.
+    /// Returns `true` if this step runs because the deadline of the task has passed, or because the
+    /// task did not wait. `false` means that the task was woken or signalled before its deadline.
     ///
     /// A task may be both expired and signalled.
     #[must_use]
@@ -56,10 +56,10 @@ impl<'a> Cx<'a> {
         self.task.header().status().has(crate::status::SIGNALED)
     }
 
-    /// Receives the signal; returns whether there was one. If so, what its sender did before is
-    /// visible.
+    /// Receives the signal; returns whether there was one. After `true`, what the sender did before
+    /// the signal is visible.
     ///
-    /// Until the task receives the signal, it does not wait: whatever a step returns, the next one
+    /// A task with an unreceived signal does not wait, even if its step asks to: the next step
     /// follows.
     pub fn take_signal(&mut self) -> bool {
         self.task.header().status().take_signal()

@@ -1,11 +1,11 @@
 //! Futures as tasks, and the futures that an `async` body awaits through its [`AsyncCx`].
 //!
-//! A poll is a step, and the waker is a handle of the task. The task has a list, the ledger, of
-//! its pending [`AsyncCx`] futures, each with the waker of its last poll. At the start of each step
-//! the task wakes the futures whose time or signal has come. At the end of the step the earliest
-//! deadline in the ledger becomes the deadline of the task. So such a future may be polled by any
-//! combinator and on any thread. When the task ends, the ledger is closed and all its wakers are
-//! woken.
+//! A poll is a step, and the waker is a handle of the task. The task has a list, the ledger, of its
+//! pending [`AsyncCx`] futures, each with the waker of its last poll. At the start of each step the
+//! task wakes the futures whose deadline has passed or whose signal has arrived. At the end of the
+//! step the earliest deadline in the ledger becomes the deadline of the task. Because of the
+//! ledger, any combinator on any thread may poll such a future. When the task ends, the ledger is
+//! closed and all its wakers are woken.
 
 use core::fmt;
 use core::future::Future;
@@ -122,7 +122,7 @@ struct Ledger {
     sleeps: Vec<(u64, Instant, Waker)>,
     signals: Vec<(u64, Waker)>,
     hops: Vec<Hopping>,
-    /// Number of the hop by which the task moves to the scheduler of its next step.
+    /// Number of the hop that moves the task to the scheduler of its next step.
     underway: Option<u64>,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct Async<F> {
 }
 
 impl<F> Drop for Async<F> {
-    /// Closes the ledger and wakes its waiters: futures that were sent to another task see the end.
+    /// Closes the ledger and wakes its waiters, so that futures in other tasks see the end.
     fn drop(&mut self) {
         let mut ledger = self.ledger.lock();
         ledger.is_closed = true;
@@ -265,8 +265,7 @@ where
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
         let polled = with_waker(cx, |own| {
-            // A future that the task itself polled is polled again below, and needs no further
-            // step.
+            // A future that the task itself polled is polled again below.
             let others = woken.into_iter().filter(|waker| !waker.will_wake(own));
             others.for_each(wake_contained);
             future.poll(&mut Context::from_waker(own))
@@ -295,8 +294,8 @@ where
 /// the order of their first polls.
 ///
 /// A clone may outlive its task. The end of the task wakes the futures of its clones. A future that
-/// can no longer complete then panics when it is polled, because there is no task to sleep, to be
-/// signalled or to hop.
+/// then cannot complete panics when it is polled, because without the task nothing sleeps, receives
+/// signals or hops.
 #[derive(Clone)]
 pub struct AsyncCx {
     ledger: Shelf,
@@ -369,10 +368,9 @@ impl AsyncCx {
 
     /// Continues on a worker of another scheduler.
     ///
-    /// Returns [`Closed`] if that scheduler was dropped; the task then stays on its scheduler. A
-    /// hop begins at the end of the step that polled it. A hop that is dropped before that is
-    /// cancelled; one that has begun is not. Several concurrent hops all take place, in the order
-    /// of their first polls.
+    /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. A hop
+    /// begins at the end of the step that polled it. Dropping it before that cancels it; later, it
+    /// does not. Several concurrent hops all take place, in the order of their first polls.
     ///
     /// # Panics
     ///

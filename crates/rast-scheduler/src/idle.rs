@@ -8,17 +8,17 @@
 //! | `wakes` | number of times that a worker stopped sleeping | that worker, before it takes a task |
 //! | `keeper` | the index, plus one, of the worker that sleeps until the next deadline; 0 if none does | that worker |
 //!
-//! 1. A worker sets its bit (the announcement), executes the barrier, checks for work everywhere,
-//!    and sleeps if there is none.
-//! 2. A pushing thread loads `asleep` after the push. Of a push and an announcement, at least one
-//!    sees the other.
-//! 3. That thread wakes one sleeper: one that is not notified, if there is one; otherwise a
-//!    notified one again. So a thread that is suspended between its change of `notified` and its
+//! 1. A worker that finds no task sets its bit in `asleep` (the announcement), executes a barrier
+//!    (`primitive::asymmetric`), checks all queues once more, and sleeps if they are empty.
+//! 2. A pushing thread loads `asleep` after the push. By the barrier, either this load finds the
+//!    worker's bit, or the worker's check finds the pushed task.
+//! 3. If the pushing thread finds sleepers, it wakes one that is not notified, or if all are, wakes
+//!    a notified one again. So a thread that is suspended between its change of `notified` and its
 //!    wake-up delays no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
-//! `notified` keeps a burst of posts from waking one sleeper many times. It is a hint: a bit that
-//! is set late, when its worker is awake again, costs one useless wake-up.
+//! Without `notified` a burst of posts would wake the same sleeper many times. It is a hint: a bit
+//! that is set late, when its worker is awake again, costs one useless wake-up.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -139,7 +139,7 @@ impl Idle {
     }
 
     /// Announces that `worker` is about to sleep; the worker must check for work after this.
-    /// Returns `false` if its loads may be stale, because the system has no barrier.
+    /// Returns `false` if its loads may be stale for lack of the barrier.
     pub fn announce(&self, worker: usize) -> bool {
         // Relaxed: a late mark is harmless. [SI9]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);

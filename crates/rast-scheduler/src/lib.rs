@@ -46,22 +46,23 @@
 //!
 //! # Guarantees
 //!
-//! - One thread or queue owns a task at a time. Its steps run one after the other; each
+//! - A task has one owner at a time, a thread or a queue. Its steps run one after the other; each
 //!   happens-before the next.
-//! - A wake-up or signal is followed by a step that sees what the waking thread did; none is lost.
+//! - After each wake-up or signal the task runs a step that sees what the waking thread did before.
 //!   Several signals may be received as one.
-//! - A deadline never fires early. It is exact to the nanosecond of the clock; its lateness depends
-//!   on the system and on the running steps.
-//! - To wake, signal or abort a finished task through its handle returns [`Finished`], from any
-//!   thread, also after the scheduler was dropped.
-//! - A ready task runs before another one of its priority in the same queue runs twice. A worker
+//! - A deadline never fires early. Deadlines are not rounded; how late one fires depends on the
+//!   system and on the running steps.
+//! - On a finished task `wake`, `signal` and `abort` return [`Finished`], on any thread, even after
+//!   the scheduler was dropped.
+//! - While a task is ready, no other task of its priority in the same queue runs twice. A worker
 //!   checks deadlines and posts after at most [`batch`](Builder::batch) steps. [`Priority`]
 //!   documents how long a task of low priority waits.
-//! - Panics are caught, and returned by a join. [`Scheduler::stop`] returns the remaining tasks.
+//! - Panics of steps are caught, and [`JoinHandle::join`] returns them. [`Scheduler::stop`] returns
+//!   the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
 //!   which takes the worker's parking lock for some instructions. A thread that is suspended during
-//!   a wake-up delays at most the worker that it wakes; elsewhere it delays no other task. A step
-//!   that blocks delays no other task while another worker is free.
+//!   this wake-up delays at most the worker that it wakes; anywhere else in these calls it delays
+//!   no other task. A step that blocks delays no other task while another worker is free.
 //! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
 //!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing
 //!   else.
@@ -71,7 +72,7 @@
 //!
 //! # Platforms
 //!
-//! Those of std with threads. On Linux a push needs no fence instruction, and the threads of a
+//! Where std has threads. On Linux a post needs no fence instruction, and the threads of a
 //! scheduler set their timer slack to 1 ns.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -24,7 +24,7 @@ pub enum Next {
 }
 
 impl Next {
-    /// Returns the `Next` that also runs at `at`: the earlier deadline is used, never a later one.
+    /// Returns a `Next` with the earlier of its deadline and `at`.
     ///
     /// ```
     /// use rast_scheduler::{Next, timers::Instant};

@@ -1,4 +1,5 @@
-//! The memory of a task without its body (`cell.rs`), and the only pointer that may move the task.
+//! The header of a task, and `Owned`, the only pointer that may run or move the task. `cell.rs`
+//! defines the cell with the body.
 //!
 //! ```text
 //!   Cell<B>  ┌────────┬──────────────────────────────────────────┬───────┬──────┐
@@ -8,7 +9,7 @@
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
-//! | `link` | the front queue that has the task | the same |
+//! | `link` | the front queue that contains the task | the same |
 //! | `status` | any thread with a reference | the same |
 //! | `home`: the scheduler in which the task waits | the worker that has the role, before the task waits | the thread that claims the waiting task |
 //! | `due`, `class`, `expired` | the holder of the `Owned` | the same |
@@ -16,8 +17,8 @@
 //! | `joint`: state shared with the joiner | the step that ends the task, and the joiner | the same, under its lock |
 //! | `body` | the holder of the `Owned` | the same |
 //!
-//! The *role* is the right to use the wait store ([`crate::plan`]). The body of a task is dropped
-//! when it ends.
+//! The *role* is the right to use the wait store ([`crate::plan`]). The body is dropped when the
+//! task ends.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -60,7 +61,7 @@ pub(crate) const NEVER: u64 = u64::MAX - 1;
 
 /// Functions that depend on the type of the body.
 pub(crate) struct Vtable {
-    /// A `Run` of `cell.rs`, by another type: its arguments are above this file.
+    /// A `Run` of `cell.rs`, under another type, because this file cannot name its arguments.
     pub(crate) run: unsafe fn(),
     pub(crate) cancel: unsafe fn(NonNull<Header>),
     pub(crate) announce: Option<unsafe fn(NonNull<Header>)>,
@@ -293,9 +294,9 @@ impl Header {
 
 /// The address of a task in the wait store.
 ///
-/// While it is in the store the task is alive: it waits, or is on its way to the front queue of the
-/// store's role. The role removes the address before the task can end, and before it closes that
-/// queue.
+/// While the address is in the store the task is alive: it waits, or is on its way to a front queue
+/// of the same scheduler. The worker with the role removes the address before the task can end, and
+/// before it closes that queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(NonNull<Header>);
 

@@ -1,8 +1,8 @@
 //! State protected by the role: the wait store, and the right to pop from the front queues.
 //!
-//! The role is a lock that workers only try to acquire. One worker at a time has it, for one
-//! bounded round. A worker that finds it taken continues without it: the holder checks the queues
-//! after it has released the role.
+//! The role is a lock for which no worker waits. One worker at a time has it, for one bounded
+//! round. A worker that finds it taken continues without it, because the holder checks the queues
+//! again after it has released the role.
 
 use core::fmt;
 use core::mem;
@@ -31,11 +31,10 @@ pub(crate) struct Plan {
     store: CalendarStore<Address>,
     /// Number of entries with a deadline.
     timed: usize,
-    /// By priority: `true` if the last round did not move all tasks that it popped from that front
-    /// queue.
+    /// By priority: `true` if the last round left tasks that it popped from that front queue.
     is_left: [bool; Priority::COUNT],
-    /// References to the scheduler for tasks that will wait. Each entry of the store has one, which
-    /// passes to the thread that claims the waiting task.
+    /// Spare references to the scheduler for tasks that will wait. Each entry of the store has one,
+    /// which passes to the thread that claims the task.
     credit: usize,
 }
 
@@ -206,8 +205,7 @@ impl Plan {
             }
         }
         if close {
-            // After the store is emptied: a rejected task ends, and then the store must not have
-            // its address.
+            // After the store is emptied, because a rejected task ends.
             self.take_posted(fronts, true, ready, waiting);
         }
         self.timed = 0;

@@ -18,7 +18,7 @@ use crate::task::Task;
 use crate::worker;
 
 impl Remote {
-    /// Posts a task to run at its [`deadline`](Task::deadline): at once, unless one was set.
+    /// Posts a task to run at its [`deadline`](Task::deadline), or at once if none was set.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl Remote {
         self.0.post(task.0).map_err(|task| Closed(Task(task)))
     }
 
-    /// Posts a task to run at `at`, never before, or when it is woken or signalled.
+    /// Posts a task to run at `at`, not before, or earlier if it is woken or signalled.
     ///
     /// # Errors
     ///
@@ -39,8 +39,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts a task to run after `span`, never before, or when it is woken or signalled. Reads the
-    /// clock.
+    /// Posts a task to run after `span`, not before, or earlier if it is woken or signalled. Reads
+    /// the clock.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts tasks in order, each for its deadline, with one read-modify-write for each run of
-    /// equal priority.
+    /// Posts tasks in order, each for its deadline. Consecutive tasks of equal priority (a run) are
+    /// posted by one read-modify-write.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl Remote {
     /// # Errors
     ///
     /// [`NoSeat`] at once if the scheduler is not running, or if the maximum number of threads of
-    /// the user, [`Builder::guests`](crate::Builder::guests), already works.
+    /// the user ([`Builder::guests`](crate::Builder::guests)) already run its tasks.
     ///
     /// ```
     /// use rast_scheduler::Scheduler;

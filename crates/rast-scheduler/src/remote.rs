@@ -14,7 +14,7 @@ use crate::shared::Shared;
 ///
 /// A post is lock-free and costs two atomic operations. If it finds a worker asleep, it takes that
 /// worker's parking lock for some instructions and makes a system call. A post of a
-/// [`Task`](crate::Task) allocates nothing; a spawn allocates the task, once.
+/// [`Task`](crate::Task) allocates nothing; a spawn allocates its task.
 ///
 /// [`Closed`]: crate::queue::Closed
 ///

@@ -146,13 +146,15 @@ impl Scheduler {
     /// Stops the workers after the running steps, and returns all tasks: the ready ones, then the
     /// waiting ones by deadline.
     ///
-    /// Each task keeps its deadline, so posting it again, here or elsewhere, continues its wait.
-    /// Tasks of [`spawn`](Remote::spawn) are included. Dropping a task ends it, and its joiner is
-    /// told. The scheduler may be started again. A task that another thread is waking may be
-    /// missing: that thread posts it, and it runs after the next start.
+    /// Each task keeps its deadline, so posting it again, here or on another scheduler, continues
+    /// its wait. Tasks of [`spawn`](Remote::spawn) are included. Dropping a task ends it, and its
+    /// [`JoinHandle`](crate::JoinHandle) returns an error. The scheduler may be started again. A
+    /// task that another thread is waking may be missing: that thread posts it, and it runs after
+    /// the next start.
     ///
-    /// Blocks for the running steps and the working threads of the user. If the scheduler is
-    /// stopped already, it returns only the tasks that were posted since.
+    /// Blocks until the running steps end and the threads of the user have left
+    /// [`work`](Remote::work). If the scheduler is stopped already, it returns only the tasks that
+    /// were posted since.
     ///
     /// # Errors
     ///
@@ -183,11 +185,11 @@ impl Scheduler {
         Ok(tasks.into_iter().map(Task).collect())
     }
 
-    /// Waits until no task is ready, running, posted or waiting for a deadline, or until `timeout`
-    /// has passed; returns whether that state was reached. Blocking, without polling.
+    /// Waits for at most `timeout` until no task is ready, running, posted or waiting for a
+    /// deadline; returns whether that state was reached. Blocking, without polling.
     ///
-    /// Tasks that wait to be woken do not count. Do not call it in a step of this scheduler, which
-    /// would wait for itself until the timeout.
+    /// Tasks that only wait to be woken do not count. Do not call it in a step of this scheduler:
+    /// the step would wait for itself until the timeout.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let shared = &self.remote.0;
         let is_idle = || shared.is_idle();
@@ -204,8 +206,8 @@ impl Scheduler {
         }
     }
 
-    /// Waits as [`wait_idle`](Self::wait_idle), then stops as [`stop`](Self::stop): lets tasks end
-    /// within `timeout`, and returns the rest.
+    /// Waits as [`wait_idle`](Self::wait_idle) for at most `timeout`, then stops as
+    /// [`stop`](Self::stop), and returns the remaining tasks.
     ///
     /// # Errors
     ///

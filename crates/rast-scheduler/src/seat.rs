@@ -19,7 +19,7 @@ const SLOTS: usize = 256;
 /// Maximum number of tasks that are taken from another worker at once.
 const HAUL: usize = 64;
 
-/// Periods, in steps, of those that run a normal task, and a low one.
+/// One in so many steps runs a normal task, and a low one.
 const NORMAL_EVERY: u32 = 8;
 const LOW_EVERY: u32 = 32;
 

@@ -2,23 +2,23 @@
 //!
 //! | bits | meaning | set by | cleared by |
 //! | --- | --- | --- | --- |
-//! | WAITING | the task waits, and no thread owns it | the worker that holds the wait store | the one thread that claims the task |
+//! | WAITING | the task waits, and no thread owns it | the worker that has the role | the one thread that claims the task |
 //! | WOKEN | a wake-up that no step has seen | `wake` | the start of a step |
 //! | SIGNALED | a signal that was not received | `signal` | `take_signal` |
 //! | ABORTED | the task ends before its next step | `abort` | never |
 //! | FINISHED | the body is dropped | the end of the task | never |
 //! | the others | reference count: one for the task itself, one for each handle | | |
 //!
-//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned). One worker at a
-//! time holds the wait store ([`crate::plan`] calls this right the role).
+//! The right to run and move a task is a value, [`Owned`](crate::owned::Owned). The right to use
+//! the wait store is called the role; one worker at a time has it ([`crate::plan`]).
 //!
 //! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, no
 //!    `Owned` exists.
 //! 2. Only the thread that clears WAITING makes the `Owned`.
 //! 3. FINISHED is never cleared, and while it is set WAITING stays clear.
 //!
-//! A wake-up or signal writes the word even if its flag is already set. So the read-modify-write
-//! that clears the flag acquires from every wake-up and signal before it.
+//! A wake-up or signal writes the word even if its flag is already set. So the step that clears the
+//! flag sees what every waking or signalling thread did before.
 
 use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering, fence};
 

@@ -30,7 +30,7 @@ where
     }
 }
 
-/// A task that is not posted: its owner may change it, post it, or drop it, which ends it.
+/// A task that is not posted. Its owner may change, post or drop it; the drop ends the task.
 ///
 /// A task is a small state machine: each step is one call, which returns by [`Next`] what to do
 /// next. The task is allocated once, when it is made; posting, waiting and waking allocate nothing

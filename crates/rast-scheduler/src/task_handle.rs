@@ -22,9 +22,9 @@ impl core::error::Error for Finished {}
 
 /// A handle of a task: wakes, signals and aborts it, from any thread, at any time.
 ///
-/// A handle does not keep the task from ending, nor its body from being dropped; it only keeps the
-/// task's memory. Once the task is finished, also because its scheduler was dropped, `wake`,
-/// `signal` and `abort` return [`Finished`].
+/// A handle keeps only the task's memory alive: the task may end and its body be dropped. Once the
+/// task is finished, or its scheduler was dropped, `wake`, `signal` and `abort` return
+/// [`Finished`].
 ///
 /// All calls are lock-free, except that a call that finds a sleeping worker takes that worker's
 /// parking lock for some instructions and makes a system call.
@@ -47,7 +47,7 @@ impl core::error::Error for Finished {}
 pub struct TaskHandle(pub(crate) Reference);
 
 impl TaskHandle {
-    /// Wakes the task: it runs at least once after this call, without waiting for its deadline.
+    /// Wakes the task: it runs at least one step after this call, without waiting for its deadline.
     ///
     /// What the caller did before is visible to that step. A task that is not posted yet runs when
     /// it is. Lock-free; one compare-exchange, and a push if the task waits.

@@ -269,9 +269,9 @@ impl<'a> Worker<'a> {
 
     /// Checks for a reason to stay awake, after the announcement.
     ///
-    /// A role that is found free is kept. If it were only tried, two workers could repeatedly find
-    /// it taken by each other's attempt. The holder of a taken role checks the queues after it
-    /// releases the role, and sees the announcement.
+    /// If the role is free, the worker takes it and keeps it. If workers only tested the lock, two
+    /// of them could repeatedly find it taken by each other's test. If the role is taken, its
+    /// holder checks the queues after it releases the role, and sees the announcement.
     fn look(&mut self) -> Work<'a> {
         let shared = self.shared;
         if shared.idle().is_stopping() || self.seat.others_have_ready() {

@@ -1,10 +1,10 @@
 //! RAST is a tower of small crates for programs that pass many messages between many cores with
 //! low, steady latency: databases, ad servers, trading systems, game back ends.
 //!
-//! At its top is a typed graph of message processors.
-//! Worker threads run the processors. While the graph runs, processors move between workers, so
-//! that the load is even and processors that exchange many messages share a core.
-//! Each crate beneath is useful alone. This crate re-exports them all, and contains no code.
+//! The top crate, `msgpass`, runs a typed graph of message processors on worker threads. While the
+//! graph runs, processors move between workers, so that the load is even and processors that
+//! exchange many messages share a core. Each crate below is useful alone. This crate re-exports
+//! them all, and contains no code.
 //!
 //! # The tower
 //!
@@ -13,11 +13,11 @@
 //!     │
 //!   msgpass    5          typed graph: edges, ingress, egress, drain
 //!     │
-//!   sharder    4          who owns which shard, moved while running
+//!   sharder    4          shards that move between workers while running
 //!     │
 //!   timers     3          amortised clocks, measuring timers, deadline stores
 //!     │
-//!   queue      2          queues for one or many on each side
+//!   queue      2          queues for one or many producers and consumers
 //!     │
 //!   alloc      1          global allocator and allocator trait
 //!     │
@@ -37,14 +37,14 @@
 //! | --- | --- | --- |
 //! | a graph of typed processors over threads, balanced by measured load | `rast-msgpass` | [`msgpass::graph!`] |
 //! | your own units of work, moved between threads while they run | `rast-sharder` | [`sharder::Sharder`] |
-//! | to time every message without a clock reading for each, with a stated error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
+//! | to time every message without a clock reading for each, with a known error | `rast-timers` | [`timers::PeriodicTimer`], [`timers::StartFinishTimer`] |
 //! | deadlines that can be cancelled, from other threads too | `rast-timers` | [`timers::DeadlineStore`], [`timers::remote`] |
 //! | many small tasks that wait for deadlines, wake-ups and signals | `rast-scheduler` | [`scheduler::Scheduler`] |
 //! | only the newest of many fast updates per key | `rast-conflate` | [`conflate::Conflator`] |
 //! | a thread per core, calls between them, a background pool, locks and guards | `rast-reactor` | [`reactor::Reactors`] |
 //! | a bounded ring between two threads | `rast-queue` | [`queue::spsc`] |
 //! | an unbounded queue between many threads | `rast-queue` | [`queue::Queue`] |
-//! | an unbounded queue with one thread on a side, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
+//! | an unbounded queue with a single producer, a single consumer, or both | `rast-queue` | [`queue::mpsc`], [`queue::spmc`], [`queue::spsc::segmented`] |
 //! | allocation statistics that stay correct when another thread frees the memory | `rast-alloc` | [`alloc::RastAlloc`] |
 //! | parking, event counts and tagged pointers that loom can check | `rast-primitive` | [`primitive::Parker`], [`primitive::EventCount`], [`primitive::TaggedPtr`] |
 //! | several of these under one name | `rast` | the [features](#features) below |
@@ -59,7 +59,8 @@
 //!
 //! # Example
 //!
-//! Lines come in, words are counted by four replicas that share no memory, counts come out.
+//! Lines enter the graph, four replicas of a processor that share no memory count their words, and
+//! the counts leave it.
 //!
 //! ```
 //! use std::{collections::HashMap, error::Error, time::Duration};
@@ -124,8 +125,8 @@
 //!
 //! # Guarantees
 //!
-//! - Misuse by safe code does not compile, or returns an error that contains the item.
-//! - No accepted item is lost silently: a message that is not handled is counted in the report.
+//! - Misuse in safe code does not compile, or returns an error that contains the item.
+//! - No accepted item is lost silently: the report counts the messages that were not handled.
 //! - Everything is bounded; an unbounded type or option says so in its name or its docs.
 //! - No lock and no allocation on a hot path, unless an item's docs say when.
 //! - Every atomic ordering stronger than `Relaxed` is argued beside the operation and has a row in
@@ -134,8 +135,7 @@
 //!
 //! # Features
 //!
-//! Those of this table are on by default; `default-features = false` turns them off.
-//! Features only add.
+//! The features of this table are on by default; `default-features = false` turns them off.
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
@@ -147,25 +147,25 @@
 //! | `conflate` | [`conflate`] | no other crate |
 //! | `sharder` | [`sharder`] | `hashbrown` |
 //! | `msgpass` | [`msgpass`] | no other crate |
-//! | `executor` | [`executor`]: an async runtime on `timers` | no other crate |
-//! | `reactor` | [`reactor`]: a core per thread, on `executor` | `core_affinity` |
+//! | `executor` | [`executor`]: an async runtime on `timers` | `hashbrown` |
+//! | `reactor` | [`reactor`]: a thread per core, on `executor` | `core_affinity`, `hashbrown` |
 //!
-//! Those of this table are not:
+//! The features of this table are off by default:
 //!
 //! | feature | gives | costs |
 //! | --- | --- | --- |
-//! | `io` | sockets of `executor`; sockets and files of `reactor` | `mio`; on Linux with `reactor` `io-uring`, `socket2`, `libc` |
+//! | `io` | sockets of `executor`; sockets and files of `reactor` | `mio`, `socket2`; on Linux with `reactor` also `io-uring`, `libc` |
 //! | `futures-io`, `tokio`, `hyper` | the traits of these crates for the sockets; hyper's executor and timer | the crate |
-//! | `async` | items of a `Queue` and values of a `Conflator` as streams | `futures-core` |
-//! | `affinity` | threads of workers on cores of their own | `core_affinity` |
+//! | `async` | items of a `Queue`, values of a `Conflator` and messages of a graph as streams | `futures-core`; with `msgpass` also `futures-sink` |
+//! | `affinity` | each worker thread bound to its own core | `core_affinity` |
 //! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
 //! | `metrics` | counts and histograms of a graph for the recorder of the crate of that name | `metrics` |
 //! | `tracing` | a span for each instance of a graph and events for the subscriber of that crate | `tracing`; a branch per turn |
-//! | `testing` | a graph, or one processor of it, on the thread of a test | a comparison per message |
+//! | `testing` | a graph, or one of its processors, on the thread of a test | a comparison per message |
 //! | `hardened` | an allocator that detects misuse | no other crate |
 //!
-//! [`primitive`] is always there and brings `portable-atomic`. A crate of the tower enables the
-//! crates beneath it, even if their features are off.
+//! [`primitive`] is always included and brings `portable-atomic`. Each crate includes the crates
+//! below it, even if their features are off.
 //!
 //! # Platforms
 //!

@@ -6,17 +6,17 @@
 //!   worker asleep in the poll ─┘ or looking every 64 turns
 //! ```
 //!
-//! The poll reports changes (edges). A direction counts as ready until an operation would block;
-//! then the task waits for the next edge. The tick counts edges, so that an edge between the
-//! operation and the wait is not lost.
+//! The poll reports changes (edges). A direction (reading or writing) counts as ready until an
+//! operation would block; then the task waits for the next edge. A counter of edges, the tick,
+//! shows whether an edge came between the operation and the wait, so that it is not lost.
 //!
-//! If several tasks wait for one direction, an edge wakes one of them, and each result the next, so
-//! a datagram or a connection costs two polls, however many tasks wait. A dropped future passes its
-//! wake-up on. A woken future must be polled or dropped; until then the others wait for the next
-//! edge.
+//! If several tasks wait for one direction, an edge wakes one of them, and a task whose operation
+//! succeeds wakes the next. So a datagram or a connection costs two polls, however many tasks wait.
+//! A dropped future passes its wake-up on. If a woken future is neither polled nor dropped, the
+//! others wait for the next edge.
 //!
-//! A socket belongs to the executor that runs the code that makes it, and may be awaited on any
-//! executor while that one lives. That executor is a [`Runtime`](crate::Runtime), or a
+//! A socket belongs to the executor on which it is made, and may be awaited on any executor while
+//! that one lives. The executor is a [`Runtime`](crate::Runtime), or a
 //! [`LocalExecutor`](crate::LocalExecutor) whose driver is a [`PollDriver`].
 
 mod datagram;

@@ -18,9 +18,9 @@ use crate::wakers::wake;
 /// A driver that polls sockets: with it, a [`LocalExecutor`](crate::LocalExecutor) runs tasks that
 /// use [`io`](crate::io).
 ///
-/// It sleeps in the poll if there is a socket, and in a [`Parker`] otherwise. A busy executor
-/// checks the sockets once in 64 polls of tasks. The system's poll counts in milliseconds, so a
-/// sleep of the executor may be a millisecond late while there is a socket.
+/// The thread sleeps in a poll of the system if there is a socket, and in a [`Parker`] otherwise. A
+/// busy executor checks the sockets once in 64 polls of tasks. The timeout of the system's poll is
+/// in milliseconds, so timers may be a millisecond late while there is a socket.
 ///
 /// ```
 /// use rast_executor::io::{PollDriver, UnixStream};

@@ -38,8 +38,8 @@ struct Table {
     is_closed: bool,
 }
 
-/// The token of an id. An event of a closed socket is not taken for one of a later socket at the
-/// same index, except where an address has 32 bits; such an event costs a failed operation.
+/// The token of an id. With 32-bit addresses an event of a closed socket may be taken for one of a
+/// later socket at the same index, which costs a failed operation.
 fn token_of(index: u32, generation: u32) -> Token {
     Token((u64::from(generation) << 32 | u64::from(index)) as usize)
 }

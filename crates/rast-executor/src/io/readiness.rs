@@ -1,15 +1,14 @@
 //! The readiness of a socket, and the tasks that wait for it.
 //!
-//! An edge of one direction wakes one of the futures that wait for it, the one that has waited
-//! longest.
+//! An edge of one direction wakes the future that has waited longest for this direction.
 //!
 //! Rules, under the lock of the socket:
 //!
 //! 1. A future enters the list only while its direction is not ready.
-//! 2. An edge takes a future out of the list and wakes it. That future now holds the wake-up.
-//! 3. The holder gives the wake-up up in one of two ways. If its operation would block, the
-//!    direction is not ready any more. If its operation has a result, or it is dropped, it wakes
-//!    the next future, unless the direction is not ready.
+//! 2. An edge removes a future from the list and wakes it. That future then holds the wake-up.
+//! 3. The holder ends the wake-up in one of two ways. If its operation would block, the direction
+//!    becomes not ready. If its operation has a result, or the holder is dropped, it wakes the next
+//!    future, unless the direction is not ready.
 //!
 //! By 1 and 2, if a direction is ready while a future is in its list, another future holds the
 //! wake-up.
@@ -17,7 +16,7 @@
 //! An edge that reports an end or an error wakes all futures, because all of them find it.
 //!
 //! A caller of a poll method (`poll_read` of a trait) has no future here that could pass a wake-up
-//! on. It is stored beside the list, one for each direction, and every edge wakes it.
+//! on. So its waker is stored beside the list, one per direction, and every edge wakes it.
 
 use core::task::Waker;
 use std_alloc::collections::VecDeque;
@@ -94,13 +93,13 @@ impl Side {
             .binary_search_by_key(&ticket, |&(ticket, _)| ticket)
     }
 
-    /// Stores the waker of a future, or without a ticket that of a caller of a poll method. A
-    /// future that was woken in vain has its earlier place again.
+    /// Stores the waker of a future or, without a ticket, of a caller of a poll method. A future
+    /// that was woken but whose operation would block gets its earlier place again.
     ///
-    /// A waker is user code, so it is neither cloned nor dropped here. If this has another waker,
-    /// or none, `clone` must have a clone of `waker`. Otherwise this returns `false` and does
-    /// nothing: the caller ends the lock, clones the waker, and looks at the side again. A waker
-    /// that is replaced is left in `clone`.
+    /// A waker is user code, so it is neither cloned nor dropped here. If another waker or none is
+    /// stored, `clone` must contain a clone of `waker`. If it does not, this returns `false` and
+    /// does nothing; the caller then releases the lock, clones the waker, and checks the side
+    /// again. A waker that is replaced is left in `clone`.
     pub(super) fn wait(
         &mut self,
         ticket: Option<&mut Ticket>,

@@ -72,8 +72,8 @@ impl<S: mio::event::Source> Source<S> {
         &self.socket
     }
 
-    /// Calls `operation` until it does not block; while it would, the task waits for the direction:
-    /// by its ticket, or without one as the last caller of a poll method.
+    /// Calls `operation` until it does not block. In between the task waits for the direction, by
+    /// its ticket, or without one as the last caller of a poll method.
     fn poll<T>(
         &self,
         direction: Direction,
@@ -97,9 +97,8 @@ impl<S: mio::event::Source> Source<S> {
         if budget::spend(cx).is_pending() {
             return Poll::Pending;
         }
-        // For the list of the socket. A waker is user code, so it is cloned before the lock, and
-        // the one that it replaces is dropped after it. The clone may have used the socket, so the
-        // state is loaded again.
+        // A waker is user code, so it is cloned before the lock, and the replaced one is dropped
+        // after it. The clone may have used the socket, so the state is loaded again.
         let mut clone = None;
         loop {
             let tick = {

@@ -9,8 +9,8 @@ use super::Source;
 use super::readiness::Direction::{self, Reading, Writing};
 use super::readiness::Ticket;
 
-/// `true` if the poll reports an edge whenever bytes arrive or space becomes free, even if no
-/// operation has failed since the last edge. It does not where mio emulates edges.
+/// `true` if the poll reports an edge even if no operation has failed since the last one. It does
+/// not where mio emulates edges.
 const EDGES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 impl<S: mio::event::Source> Source<S>
@@ -34,8 +34,8 @@ where
         self.poll_part(Reading, cx, ticket, len, |mut socket| socket.read(bytes))
     }
 
-    /// As [`poll_read`](Self::poll_read), into memory that need not be initialised: the first bytes
-    /// are, as many as it returns.
+    /// As [`poll_read`](Self::poll_read), into uninitialised memory. As many bytes as it returns
+    /// are then initialised.
     #[cfg(any(feature = "tokio", feature = "hyper"))]
     pub(super) fn poll_read_uninit(
         &self,
@@ -209,11 +209,12 @@ macro_rules! stream {
                 self.0.write_all(bytes).await
             }
 
-            /// Calls `operation`, which reads at most `len` bytes from this socket by a call of the
-            /// system, until it does not block; waits for bytes in between. A dropped future has
-            /// read nothing.
+            /// Calls `operation`, a system call that reads at most `len` bytes from this socket. If
+            /// it would block, waits until the socket is ready and calls it again. A dropped future
+            /// has read nothing.
             ///
-            /// If it returns fewer bytes than `len`, the next operation waits for more to arrive.
+            /// If the operation returns fewer bytes than `len`, the next one waits until more bytes
+            /// arrive.
             ///
             /// # Errors
             ///
@@ -252,8 +253,8 @@ macro_rules! stream {
 }
 pub(super) use stream;
 
-/// The system's handle of a socket, for options that have no method here. The socket does not
-/// block, and is to stay so.
+/// The system's handle of a socket, for options that have no method here. The socket must stay
+/// non-blocking.
 macro_rules! handle {
     ($socket:ty) => {
         #[cfg(unix)]

@@ -100,8 +100,8 @@ impl Builder {
     /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default.
     /// Values outside 1 to 2^30 − 1 are clamped.
     ///
-    /// After 65,536 operations were refused in one poll, further ones succeed again: the poll is
-    /// probably a loop that would never return otherwise.
+    /// After 65,536 refused operations in one poll, further ones succeed: the poll is probably a
+    /// loop that would never return.
     pub fn budget(mut self, operations: u32) -> Self {
         self.budget = operations;
         self
@@ -115,12 +115,12 @@ impl Builder {
         self
     }
 
-    /// Sets how often a sleeping worker checks for a task that cannot run because the worker that
-    /// is to run it next is blocked; 250 ms by default, `None` for never.
+    /// Sets how often a sleeping worker checks for a task that cannot run because its worker is
+    /// blocked; 250 ms by default, `None` for never.
     ///
-    /// This concerns only the task that the blocked poll woke last. If a worker sleeps, it takes
-    /// the task within two of these periods. Other tasks of a blocked worker are taken by an idle
-    /// worker at once. A busy worker checks one other worker every 256 turns, whatever the period.
+    /// This concerns only the task that the blocked poll woke last: a sleeping worker takes it
+    /// within two of these periods. Other tasks of a blocked worker are taken by an idle worker at
+    /// once. A busy worker checks one other worker every 256 turns, whatever the period.
     pub fn watch(mut self, period: Option<Duration>) -> Self {
         self.watch = period;
         self

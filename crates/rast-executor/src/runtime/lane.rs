@@ -1,8 +1,7 @@
 //! The queues of a runtime's tasks, and the lists of owned tasks.
 //!
-//! Each worker has a lane, and all other threads share one. A task has a reference to the lane of
-//! the worker that spawned it, so that the count that a spawn increments is on a cache line of that
-//! worker.
+//! Each worker has a lane, and all other threads share one. A task refers to the lane of the worker
+//! that spawned it, so that a spawn counts on a cache line of that worker.
 
 use core::fmt;
 use core::time::Duration;
@@ -180,8 +179,7 @@ impl Shared {
             drop(running);
             self.close();
             // Tasks that a cancelled task wakes are queued, and cancelled from the queue. After
-            // `end` they would be cancelled inside that wake-up, with a recursion as deep as a
-            // chain of tasks.
+            // `end` they would be cancelled inside that wake-up, in a deep recursion.
             self.cancel_all();
             self.idle.end();
             self.cancel_all();
@@ -214,8 +212,8 @@ impl Shared {
         }
     }
 
-    /// Waits until all workers have returned, for at most `limit`. After that a worker that stays
-    /// in one poll for `patience` is not waited for; the others have `RETURN` to leave.
+    /// Waits for all workers to return, for at most `limit`; after that no longer for a worker that
+    /// stays in one poll for `patience`, and for at most `RETURN` for the others.
     pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
         if self.wait(Some(limit), |running| running == 0) {
             return true;

@@ -34,7 +34,8 @@ use crate::priority::Priority;
 use crate::runtime::lane::Lane;
 use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
 
-/// A runtime: worker threads that run tasks, share them evenly, and sleep when there are none.
+/// A runtime: worker threads that run tasks, steal them from each other, and sleep when there are
+/// none.
 ///
 /// Dropping it is [`shutdown`](Self::shutdown) without a grace period, which waits up to a second
 /// for running polls. A [`Handle`] spawns from any thread.
@@ -273,9 +274,9 @@ impl Handle {
 
     /// Runs `call` on a thread for blocking calls; the handle returns its result.
     ///
-    /// Threads start as they are needed, up to the number that the builder sets, and end after ten
-    /// seconds without a call, unless the builder sets another time. An abort prevents a call that
-    /// has not begun; it does not stop a running one.
+    /// Threads start as needed, up to the number set in the builder. They end after ten seconds
+    /// without a call, or the time set in the builder. An abort prevents a call that has not begun,
+    /// but does not stop a running one.
     ///
     /// ```
     /// use rast_executor::Runtime;

@@ -2,8 +2,8 @@
 //!
 //! 1. The lists of tasks are closed: no task can be spawned any more.
 //! 2. Until the deadline, tasks may end by themselves.
-//! 3. At the deadline the workers are asked to return. A worker that stays in one poll after that
-//!    is reported, and not waited for.
+//! 3. At the deadline the workers are told to return. A worker that stays in one poll after that is
+//!    reported, and the shutdown does not wait for it.
 //! 4. The last worker that returns cancels all remaining tasks. If a worker does not return, the
 //!    caller cancels the tasks that no worker polls, and ends the waits for sockets and deadlines.
 
@@ -15,8 +15,8 @@ use super::Runtime;
 use super::lane::Lane;
 use crate::context;
 
-/// How long one poll may continue after the deadline before its worker counts as blocked. A poll
-/// takes microseconds, but the system may preempt the worker for some milliseconds.
+/// How long one poll may continue after the deadline before its worker counts as blocked. The
+/// system may preempt the worker for some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The same for dropping a runtime, which has no deadline.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
@@ -51,16 +51,16 @@ impl Shutdown {
 }
 
 impl Runtime {
-    /// Ends the runtime. Rejects new tasks, gives the existing ones `grace` to end by themselves,
-    /// cancels the others, and returns those that did not end. Blocking until then.
+    /// Ends the runtime. Rejects new tasks, waits up to `grace` for the existing ones to end, and
+    /// cancels the others. Blocks until then, and returns the tasks that did not end by themselves.
     ///
     /// A worker that stays in one poll for ten milliseconds after the grace period counts as
     /// blocked, and is reported. Destructors of cancelled tasks run before this returns, unless a
-    /// worker is blocked; they are not interrupted.
+    /// worker is blocked.
     ///
     /// Handles and wakers stay valid: a later spawn is rejected, a wake-up does nothing, a socket
-    /// returns an error, and a sleep that another thread awaits panics with a message. Inside a
-    /// task of this runtime it does not wait.
+    /// returns an error, and a sleep that another thread awaits panics with a message. If a task of
+    /// this runtime calls this, it does not wait.
     ///
     /// ```
     /// use rast_executor::Runtime;

@@ -16,7 +16,7 @@ use crate::runtime::lane::{Lane, Shared};
 use crate::task::Task;
 use crate::wakers::wake;
 
-/// How often in a row the newest task goes first, and for how many turns it does not after that.
+/// How often in a row the newest task goes first, and for how many turns it then does not.
 const NEWEST_MAX: u32 = 3;
 const NEWEST_REST: u32 = 32;
 /// How often a searching worker checks all queues before it sleeps.
@@ -88,7 +88,7 @@ impl Worker {
 
     /// Returns whether the slot is used in this turn.
     fn uses_newest(&self, turn: u32) -> bool {
-        // Turns wrap; a difference of more than the rest is in the past.
+        // Turns wrap; a difference longer than the pause means that the pause is over.
         self.rests_until.get().wrapping_sub(turn).wrapping_sub(1) >= NEWEST_REST
     }
 
@@ -106,8 +106,8 @@ impl Worker {
         let task = if is_newest {
             match queue.replace_newest(task) {
                 Some(older) => older,
-                // This worker takes it after this poll; waking another worker would cost more than
-                // the poll. If the poll blocks, a worker that watches takes it.
+                // This worker takes it after this poll, because waking another worker would cost
+                // more. If the poll blocks, a worker that watches takes it.
                 None => return,
             }
         } else {

@@ -19,16 +19,16 @@ use crate::primitive::panics::{contain, quietly};
 use crate::primitive::sync::Arc;
 use crate::priority::Priority;
 
-/// What runs tasks: it queues those that were woken, and has a list of all that are not complete.
+/// Runs tasks: queues woken tasks, and has a list of all tasks that are not complete.
 ///
 /// # Safety
 ///
 /// 1. `forget` unlinks the task from the list that `adopt` put it into.
 /// 2. If `is_inside` returns `true`, the scheduler stays alive until the calling thread returns to
 ///    the code that runs its tasks.
-/// 3. If the future of a task is not `Send`, one thread alone polls it, and only that thread drops
-///    it after the first poll. Before that another thread drops it only if what the future holds is
-///    `Send` until then.
+/// 3. If the future of a task is not `Send`, one thread alone polls it. After the first poll only
+///    that thread drops it. Before the first poll another thread may drop it only if its contents
+///    are still `Send`.
 pub unsafe trait Schedule: Send + Sync + Sized + 'static {
     /// Queues `task`, or cancels it if nothing runs any more.
     fn schedule(&self, task: Task);
@@ -347,7 +347,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
         unsafe { ptr::drop_in_place(header) };
         // SAFETY: the memory is of this allocator and layout.
         unsafe { RastAlloc.deallocate(raw.cast(), Layout::new::<Cell<F>>()) };
-        // Last, because its destructor may run more of the program.
+        // Last, because its destructor may run user code.
         drop(scheduler);
     }
 }

@@ -19,7 +19,7 @@
 //! | join waker | by rules 4 and 5 of the state | the same |
 //! | stage | the runner; after completion the handle | the same |
 //!
-//! A task is dropped in two steps: its future as soon as it is complete, its memory with the last
+//! A task is dropped in two steps: its future when it is complete, and its memory with the last
 //! reference.
 
 use core::ptr::NonNull;

@@ -111,8 +111,8 @@ impl core::error::Error for JoinError {}
 pub struct JoinHandle<T> {
     raw: NonNull<Header>,
     /// The waker that the task has: data and table, compared by address, never called. The table is
-    /// `NO_WAKER` or `TAKEN` if there is none. All fields are words: a compiler copies a flag with
-    /// its padding by overlapping moves, and a later load of the words waits for them.
+    /// `NO_WAKER` or `TAKEN` if there is none. All fields are words, because a flag with padding
+    /// would be copied by overlapping moves, which delay a later load.
     waker: (*const (), *const RawWakerVTable),
     output: PhantomData<T>,
 }
@@ -155,9 +155,9 @@ impl<T> JoinHandle<T> {
 
     /// Makes the executor drop the future at its next run, without polling it again.
     ///
-    /// A task that completes before that keeps its output; otherwise the handle returns an error. A
-    /// thread of its executor drops the future, later than this call. Lock-free: one
-    /// read-modify-write, and a wake-up if the task waits.
+    /// If the task completes first, the handle returns its output, otherwise an error. The future
+    /// is dropped after this call, by a thread of its executor. Lock-free: one read-modify-write,
+    /// and a wake-up if the task waits.
     ///
     /// ```
     /// use rast_executor::Runtime;

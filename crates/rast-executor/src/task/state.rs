@@ -19,12 +19,12 @@
 //! Rules:
 //!
 //! 1. `wakes > 0` means that exactly one thread or queue has the right to run the task; that right
-//!    comes with one reference. The waker that raises `wakes` from zero creates it.
-//! 2. The runner loads `wakes` before the poll and subtracts that number after it. If more wake-ups
-//!    came meanwhile, the task is run again. So a poll costs one read-modify-write of this word,
-//!    and a yield none.
-//! 3. The number saturates. A runner that finds it saturated first sets it to one, because
-//!    otherwise it could not see a further wake-up.
+//!    includes one reference. The wake-up that raises `wakes` from zero creates the right.
+//! 2. The runner, the thread with the right to run, loads `wakes` before the poll and subtracts
+//!    that number after it. If more wake-ups came meanwhile, the task is run again. So a poll costs
+//!    one read-modify-write of this word, and a yield none.
+//! 3. `wakes` saturates. A runner that finds it saturated first sets it to one, because otherwise
+//!    it could not see a further wake-up.
 //! 4. Only the runner accesses the future and writes the output. After C the output belongs to the
 //!    handle if I was set when C was set, else to the runner. If I is set and W is clear, one
 //!    compare-exchange sets C and drops the two references of the runner.
@@ -33,8 +33,8 @@
 //!    writes.
 //!
 //! The original RAST design keeps the flags and the reference count in two words. If a task wakes
-//! itself, that design polls it again at once, which starves the others. The counted wake-ups are
-//! those of nexosim's task.
+//! itself, that design polls it again at once, which starves the others. Counting the wake-ups is
+//! taken from nexosim's task.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
@@ -267,8 +267,8 @@ impl State {
     /// Drops `count` references; returns `true` if they were the last ones.
     #[must_use = "the last reference frees the task"]
     pub(crate) fn release(&self, count: u64) -> bool {
-        // Without a read-modify-write if all references are the caller's: no other thread can then
-        // add one. The acquire of the load, XS1, pairs with the releases of the other references.
+        // No read-modify-write if all references are the caller's: then no other thread can add
+        // one. The Acquire of the load, XS1, pairs with the releases of the other references.
         if self.load().0 >> 16 == count {
             return true;
         }
@@ -348,7 +348,7 @@ impl State {
 /// Aborts the process, as `Arc` does: the count would wrap, and memory in use would be freed.
 #[cold]
 fn overflow() -> ! {
-    /// Panics while it is dropped by a panic, which ends the process.
+    /// Panics in its drop during a panic, which ends the process.
     struct Twice;
     impl Drop for Twice {
         fn drop(&mut self) {

@@ -55,9 +55,8 @@ unsafe fn wake(data: *const ()) {
     let task = unsafe { raw.as_ref() };
     // SAFETY: the task is alive.
     if !unsafe { (task.vtable.is_inside)(raw) } {
-        // Once the task is queued it may be run, dropped, and its scheduler with it, while this
-        // thread still wakes a worker. So this reference is kept until the end.
-        // SAFETY: as for a waker that is kept.
+        // A queued task may be run and dropped, with its scheduler, while this thread still wakes a
+        // worker. So this reference is kept until the end. SAFETY: as for a waker that is kept.
         unsafe { wake_by_ref(data) };
         // SAFETY: the reference is this waker's.
         unsafe { drop(data) };

@@ -2,20 +2,23 @@
 //! soon as no thread has a reference to it.
 //!
 //! It is algorithm 2.4 of the original RAST design, with its faults corrected;
-//! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node has
-//! no item. A push stores its item there and then links a new node behind it; a thread that arrives
-//! in between links a node itself. The head and the tail are words that each count the references
-//! that they gave out, and add this count to a node when they leave it. The design calls these
-//! counts multi-counters.
+//! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node of
+//! the list has no item. A push stores its item in the last node and then links a new last node
+//! behind it. Another push that arrives between these two steps links its own node instead. The
+//! head and the tail are words with two parts: the address of a node, and the number of references
+//! to the node that threads have taken through this word. A thread that moves a word to the next
+//! node adds this number to the node that the word leaves. The design calls the numbers
+//! multi-counters.
 //!
 //! What we changed:
-//! - An item is written once and stays in its node until the node is freed.
+//! - The pointer to an item is written once per node and never cleared.
 //! - A thread that moves the tail repeats its compare-exchange if it failed only because the count
 //!   in the tail changed.
 //! - A pop checks the link and not the tail to find out whether there is an item.
-//! - The link is a plain pointer, written once, and gives out no references.
+//! - The link is a plain pointer, written once; no references are taken through it.
 //! - All counts wrap at a power of two.
-//! - We added a close. It is a push of a mark behind which no node is ever linked.
+//! - We added a close. It stores a mark instead of an item, and no node is ever linked behind the
+//!   mark.
 //!
 //! ```text
 //!     head (node, count)                                   tail (node, count)
@@ -30,23 +33,23 @@
 //!
 //! | field | written and read by | also read by | written how often |
 //! | --- | --- | --- | --- |
-//! | `head` | pops; `is_empty`, which only adds to the count | | per operation: the count, then the next node |
-//! | `tail` | pushes, `close`, `is_closed` | | the same |
+//! | `head` | pops; `is_empty`, which only adds to the count | | twice per pop: the count, then the next node |
+//! | `tail` | pushes, `close`, `is_closed` | | twice per push, likewise |
 //! | `Node::data` | the push or close that finds it null | `is_closed`; the pop that moved the head off the node | once |
 //! | `Node::next` | a push or close that finds an item in the node | pops, `is_empty`, `is_closed` | once |
-//! | `Node::state` | every operation that releases a reference or moves a word off the node | | node.rs |
+//! | `Node::state` | every operation that releases a reference or moves the head or the tail off the node | | see `node.rs` |
 //!
 //! Rules:
 //!
 //! 1. `data` and `next` change once, from null. `next` is written only in a node with an item.
 //! 2. The head and the tail move only along links, one node at a time, and only by a thread that
 //!    holds a reference to the node they leave.
-//! 3. Head and tail each leave each node once. The thread that moved one of these words off a node
-//!    adds the word's count to the node at once, which is called a promise.
+//! 3. Head and tail each leave each node once. The thread that moved the head or the tail off a
+//!    node adds the count of that word to the node at once. This addition is called a promise.
 //! 4. A thread accesses a node only while it has a reference to the node. The release of the last
 //!    reference frees the node.
 //! 5. The item of a node belongs to the pop that moved the head off the node.
-//! 6. An operation has one reference at a time; nothing that can panic runs between storing an item
+//! 6. An operation has one reference at a time. Nothing that can panic runs between storing an item
 //!    and moving the tail past it.
 
 mod block;
@@ -76,20 +79,20 @@ use source::{Place, Source};
 /// An unbounded first-in first-out queue between any number of producers and consumers, as a list
 /// of single nodes.
 ///
-/// This is the queue of the original RAST design, kept as reference, test oracle and baseline of
-/// measurements. Each item costs two allocations and about ten atomic read-modify-writes, so
+/// This is the queue of the original RAST design, kept as test oracle and baseline of measurements.
+/// Each item costs two allocations and about ten atomic read-modify-writes, so
 /// [`Queue`](crate::Queue) is several times faster. Use this one for comparison, or where memory
 /// must be freed item by item.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
-/// push. A push allocates the item and a node; both are freed as soon as the item was popped and no
-/// earlier operation accesses them.
+/// push. A push allocates the item and a node. The pop frees the memory of the item. The node is
+/// freed as soon as no operation has a reference to it.
 ///
 /// Every operation is lock-free if the allocator is, on targets with a compare-exchange of two
-/// words; [`is_lock_free`](Self::is_lock_free) returns whether this target has one.
+/// words; [`is_lock_free`](Self::is_lock_free) returns whether this processor has one.
 ///
-/// There is no `len`: the list has no count, and a walk along it might not end while other threads
-/// push.
+/// There is no `len`: the list has no count, and a thread that counted the nodes might never reach
+/// the end while other threads push.
 ///
 /// ```
 /// use rast_queue::list::ListQueue;
@@ -203,7 +206,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     ///
     /// # Panics
     ///
-    /// Never; it calls `handle_alloc_error` on lack of memory, as std's collections do.
+    /// Never; it calls `handle_alloc_error` on lack of memory.
     ///
     /// # Errors
     ///
@@ -220,8 +223,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Pushes one item at the back. Returns the item if the queue is closed or memory is lacking.
     ///
-    /// Lock-free; allocates the item and a node. It may allocate one more node each time that it
-    /// arrives between the two steps of another push.
+    /// Lock-free; allocates the item and a node. Each time that it finds another push between
+    /// storing its item and moving the tail, it may allocate one more node.
     ///
     /// # Errors
     ///

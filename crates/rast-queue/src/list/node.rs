@@ -14,13 +14,14 @@
 //!
 //! | part of the state | meaning | changed by |
 //! | --- | --- | --- |
-//! | sources | how many words may still give out references to the node | a promise subtracts one |
+//! | sources | how many words may still give out references to the node: the head, the tail, and for the two nodes inside the queue one more, so that they are never freed | a promise subtracts one |
 //! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
-//! `internal` wraps at 2^`INTERNAL_BITS`; the counts in head and tail wrap there or at a multiple.
+//! A promise is made by the thread that moves the head or the tail off the node. `internal` wraps
+//! at 2^`INTERNAL_BITS`; the counts in head and tail wrap at this value or a multiple of it.
 //! `internal` is in the upper bits, so its overflow never changes the sources. When no source is
-//! left, `internal` is the number of references that threads have, at most one per thread. So it is
-//! then zero exactly when no thread has a reference, however often the counts have wrapped.
+//! left, `internal` is the number of references that threads have, and each thread has at most one.
+//! So it is zero exactly when no thread has a reference, however often the counts have wrapped.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -180,10 +181,10 @@ impl<T> Node<T> {
         NonNull::new(self.next.load(Ordering::Acquire))
     }
 
-    /// Adds the `count` references that one source gave out, which gives out no more: the nocopy
-    /// promise of the original design.
+    /// Adds the `count` references that one source gave out. The source gives out no more: the
+    /// nocopy promise of the original design.
     ///
-    /// The caller holds a reference, so this is never the end of the node.
+    /// The caller holds a reference, so this never ends the node.
     #[inline]
     pub(super) fn promise(&self, count: u64) {
         // Only the low bits matter: the others overflow, here and in every release.
@@ -199,11 +200,11 @@ impl<T> Node<T> {
         );
     }
 
-    /// Releases one reference. Returns whether the node has ended: no source is left and no thread
-    /// has a reference.
+    /// Releases one reference. Returns `true` if it was the last one and no source is left, so that
+    /// the caller must free the node.
     ///
-    /// If it has not, another thread may free the node before this returns. So this takes the
-    /// address, and borrows one field at a time.
+    /// After `false` another thread may free the node, even before this call returns. So the
+    /// argument is an address, and this borrows one field at a time.
     ///
     /// # Safety
     ///

@@ -116,13 +116,13 @@ impl<T> Source<T> {
     /// Moves the word from the node at `from` to the node behind it, unless the word has left
     /// `from` already.
     ///
-    /// If this call moved the word, returns how many references the word has given out to the node
-    /// that it left. `count` is the expected number. The caller has a reference to that node, so
-    /// meanwhile it is not freed and its address is not reused.
+    /// If this call moved the word, returns how many references to the old node the word has given
+    /// out. `count` is the number that the caller expects. The caller has a reference to the old
+    /// node, so meanwhile that node is not freed and its address is not reused.
     ///
-    /// Liveness: a failure means that another thread acquired a reference or moved the word. Before
-    /// the word has left this node, a thread acquires a second reference only after it has
-    /// completed an operation that does not move the word, such as `is_empty`.
+    /// Liveness: if the compare-exchange fails, another thread has acquired a reference or moved
+    /// the word. A thread that acquires two references to the same node from the word has completed
+    /// an operation in between, such as `is_empty`.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);

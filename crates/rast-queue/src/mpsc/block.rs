@@ -11,24 +11,24 @@
 //! | --- | --- | --- | --- |
 //! | `consumed` | the consumer | the consumer | per item popped |
 //! | `used` | the owner of the block | its owner | when the owner changes |
-//! | `next` | the thread that adds the block to the spares | the thread that took them | while it is spare |
-//! | node | its producer, until it is pushed; then the consumer, once it has taken the node | likewise | once |
+//! | `next` | the thread that adds the block to the spares, the list of free blocks | the thread that takes the spares | while the block is in the spares |
+//! | node | its producer, until it is pushed; then the consumer, once it has taken the node | the same threads | once |
 //!
 //! Rules:
 //!
 //! 1. A block is in one of three states. It belongs to a producer, as its current block or with a
 //!    batch that is not pushed yet. Or it is in the spares. Or all of its nodes were pushed, and no
 //!    thread owns it until the consumer has consumed them.
-//! 2. A producer uses each node once. When it is dropped, its blocks go to the spares with `used`
-//!    written, so that the next producer continues there.
-//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), by rule 2 no producer
-//!    uses it, so the consumer owns it, resets it, and adds it to the spares, or frees it if there
-//!    are many.
-//! 4. When the last producer or consumer is dropped, every item is consumed, so all blocks are in
-//!    the spares, and are freed.
+//! 2. A producer uses each node once. When it is dropped, it adds its blocks to the spares with
+//!    `used` written, so that the next producer continues after the used nodes.
+//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), no producer uses the
+//!    block, by rule 2. So the consumer owns it. It resets the block and adds it to the spares, or
+//!    frees it if there are many spares.
+//! 4. When the last producer or consumer is dropped, every item is consumed. All blocks are in the
+//!    spares then, and are freed.
 //!
 //! There is no atomic count of items. The producer counts the nodes that it filled, the consumer
-//! those that it emptied, and each compares its count with the size of the block.
+//! counts the nodes that it emptied, and each compares its count with the size of the block.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -40,7 +40,7 @@ use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
-/// A node of the boxed face.
+/// A node of [`queue`](super::queue).
 #[repr(C)]
 pub(super) struct BoxedNode<T> {
     /// First, so that a link's address is its node's.
@@ -172,8 +172,8 @@ impl<T> Block<T> {
             for index in 0..Self::NODES {
                 // SAFETY: `index` is below `NODES`.
                 let node = unsafe { self.node(index) };
-                // SAFETY: initialised by `allocate`, and ours by (1); this matters to cells that
-                // keep books.
+                // SAFETY: initialised by `allocate`, and ours by (1); the cells of a model record
+                // their drop.
                 unsafe { node.drop_in_place() };
             }
             // SAFETY: likewise.
@@ -233,7 +233,7 @@ impl<T> Block<T> {
         })
     }
 
-    /// Says how many nodes are used.
+    /// Sets the number of used nodes.
     ///
     /// # Safety
     ///
@@ -333,7 +333,7 @@ impl<T> BoxedNode<T> {
 }
 
 /// A list of blocks linked by `next`, which one thread owns or which are the spares. The word is
-/// the address of the first block; its low bits are the number of blocks, up to `SPARES_MAX`.
+/// the address of the first block, with the number of blocks, up to `SPARES_MAX`, in its low bits.
 pub(super) struct Reserve<T> {
     word: *mut Header,
     blocks: PhantomData<Block<T>>,
@@ -478,8 +478,8 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Puts back the rest of the blocks that were taken: at once if no block was added since, else
-    /// one by one. Lock-free.
+    /// Returns the rest of the taken blocks: at once if no block was added since, else one by one.
+    /// Lock-free.
     ///
     /// # Safety
     ///
@@ -509,7 +509,7 @@ impl<T> Spares<T> {
     /// # Safety
     ///
     /// 1. The caller owns these blocks, but not afterwards; they came from `alloc`.
-    /// 2. Each says how many of its nodes are used, and one that says none holds no item.
+    /// 2. `used` of each block is correct, and a block without used nodes holds no item.
     pub(super) unsafe fn give_each<A: Allocator>(&self, mut blocks: Reserve<T>, alloc: &A) {
         // SAFETY: by (1).
         while let Some(block) = unsafe { blocks.pop() } {

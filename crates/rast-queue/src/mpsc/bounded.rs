@@ -22,19 +22,20 @@
 //!
 //! Rules:
 //!
-//! 1. `tail - head <= capacity`; `limit` is a past `head` plus the capacity, so `tail <= limit`
-//!    implies the same.
-//! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`, writes each
-//!    item, and then its state. If the iterator of a batch ends early or panics, the producer
-//!    writes VOID to the slots that are left, because the consumer cannot pass an unwritten slot.
-//! 3. The consumer owns a slot from its load of a state of this round until it publishes a head
-//!    past the slot.
+//! 1. `tail - head <= capacity`. `limit` is an earlier value of `head` plus the capacity, so the
+//!    rule holds while `tail <= limit`.
+//! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`. In each of
+//!    them it writes the item and then the state. If the iterator of a batch ends early or panics,
+//!    the producer writes VOID to the slots that are left, because the consumer cannot pass an
+//!    unwritten slot.
+//! 3. The consumer owns a slot from when it loads the state of the current round until it publishes
+//!    a head past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
 //!    happens before the producer's first. A producer stores `limit` with Release, after it loaded
-//!    that `head` with Acquire.
+//!    the corresponding `head` with Acquire.
 //!
-//! A push is lock-free. `take` is wait-free, but while a producer is suspended between claim and
-//! state, `take` returns `None` although later items are complete.
+//! A push is lock-free. `take` is wait-free. But while a producer is suspended between claiming a
+//! slot and writing its state, `take` returns `None` even if later items are complete.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -211,7 +212,7 @@ fn distance(from: usize, to: usize) -> usize {
 ///
 /// # Panics
 ///
-/// If `capacity` is zero, or more than half of the range of `usize`.
+/// If `capacity` is zero, or more than a quarter of `usize::MAX`.
 #[must_use]
 pub fn queue<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     queue_at(capacity, 0)
@@ -263,8 +264,8 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
 
 /// The pushing half, which any number of threads may share or clone.
 ///
-/// Lock-free, and no method allocates; a batch runs the caller's iterator while it has slots
-/// claimed. The queue cannot be closed: when the consumer is dropped, items stay until the last
+/// Lock-free, and no method allocates. A batch claims its slots before it runs the caller's
+/// iterator. The queue cannot be closed: after the consumer is dropped, items stay until the last
 /// half is dropped.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
@@ -278,13 +279,13 @@ impl<T> Clone for Producer<T> {
     }
 }
 
-// A panic in user code leaves the queue consistent, with whole items only.
+// A panic in user code leaves the queue consistent.
 impl<T> UnwindSafe for Producer<T> {}
 impl<T> RefUnwindSafe for Producer<T> {}
 
 impl<T> Producer<T> {
-    /// Pushes one item with a tag. One compare-exchange, and more only if other threads push at the
-    /// same time.
+    /// Pushes one item with a tag, which [`Consumer::take`] returns too. One compare-exchange, and
+    /// more only if other threads push at the same time.
     ///
     /// # Errors
     ///
@@ -306,10 +307,10 @@ impl<T> Producer<T> {
     }
 
     /// Pushes items of `items` as far as there is room, by one compare-exchange, and returns how
-    /// many. No other item is between them.
+    /// many. The items of one call are adjacent in the queue.
     ///
-    /// The iterator yields at most as many items as there is room for. If it yields fewer than its
-    /// length, or panics, the consumer skips the remaining slots.
+    /// The iterator is called at most once per free slot. If it yields fewer items than its length,
+    /// or panics, the consumer skips the remaining slots.
     ///
     /// # Panics
     ///

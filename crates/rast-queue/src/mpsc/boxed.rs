@@ -79,9 +79,9 @@ impl<T, A: Allocator> Clone for Shared<T, A> {
     fn clone(&self) -> Self {
         // Relaxed: a new handle comes from one that is counted. [MQ17]
         let halves = self.inside().halves.fetch_add(1, Ordering::Relaxed);
-        // Where addresses are small, leaked halves could make their count wrap, and the memory
-        // would be freed while in use. As in `Arc`, half of the range is left, so that no other
-        // thread can wrap the count before this thread aborts the process.
+        // Leaked halves could make their count wrap, and the memory would be freed while in use. As
+        // in `Arc`, half of the range is left, so that no other thread can wrap the count before
+        // this thread aborts the process.
         if halves > HALVES_MAX {
             abort(format_args!("mpsc: the count of the halves overflows"));
         }

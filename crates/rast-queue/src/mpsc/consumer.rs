@@ -60,9 +60,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the items that it takes, each once. One
-    /// swap per take, and none per item. Never allocates; per block of items it frees or recycles
-    /// one block.
+    /// Wait-free, except that a take reverses the list of the taken items. One swap per take, and
+    /// none per item. Never allocates; frees or recycles one block per block of items.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a
@@ -74,8 +73,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops all queued items, in the order of their pushes.
     ///
-    /// One swap, and a walk over the items that reverses their list; they are about to be read
-    /// anyway. Dropping the batch drops the items left in it.
+    /// One swap, and a walk over the items that reverses their list. Dropping the batch drops the
+    /// items left in it.
     #[inline]
     pub fn take_all(&mut self) -> Batch<'_, T, A> {
         // SAFETY: as in `pop`.
@@ -85,9 +84,9 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
-    /// A call pops at most the items that were queued at its start. If `each` panics, it owns the
-    /// item that it was called with, the items before are popped, and the items after stay queued.
-    /// One swap, if fewer than `max` items were taken before.
+    /// A call pops at most the items that were queued at its start. If `each` panics, the items
+    /// that it was called with are popped, and the others stay queued. One swap, if fewer than
+    /// `max` items were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -107,9 +106,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
-    /// early or panics, the items that it did not consume stay queued. One swap, if fewer than
-    /// `max` items were taken before.
+    /// If `out` stops early or panics, the items that it did not consume stay queued. One swap, if
+    /// fewer than `max` items were taken before.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -178,8 +176,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Returns whether the queue is empty, and all producers were dropped or the queue is closed.
     /// Then no later pop returns an item. Wait-free.
     pub fn is_finished(&self) -> bool {
-        // The order matters: the check that follows finds the items that were pushed before the
-        // last producer was dropped.
+        // In this order, the second check finds the items that were pushed before the last producer
+        // was dropped.
         (self.shared.is_alone() || self.is_closed()) && self.is_empty()
     }
 

@@ -28,9 +28,9 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// [`Queued`](PushError::Queued).
 ///
 /// Linearizable, first in, first out. A push is lock-free: one compare-exchange, and a swap if
-/// several pointers to the node can exist. A take is one swap, then a walk over the nodes taken, to
-/// reverse their order. A suspended producer delays no other thread; while the thread with the
-/// [`Consumer`] is suspended, no other thread can consume. No operation allocates.
+/// several pointers to the node can exist. A take is one swap and then a walk over the taken nodes,
+/// which reverses their order. A suspended producer delays no other thread. While the thread with
+/// the [`Consumer`] is suspended, no other thread can consume. No operation allocates.
 ///
 /// ```
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -196,17 +196,17 @@ impl<P: Pointer> Queue<P> {
 
     /// Pushes a node at the back; returns whether it is the first push since the last take.
     ///
-    /// Of all pushes between two takes exactly the first returns `true`. If the consumer sleeps
-    /// only after it found the queue empty, only this push needs to wake it. Lock-free; one
-    /// compare-exchange, and a swap for a node that is shared.
+    /// A take is the consumer's swap that removes all queued nodes. Of all pushes between two takes
+    /// exactly the first returns `true`. If the consumer sleeps only after it found the queue
+    /// empty, only this push needs to wake it. Lock-free; one compare-exchange, and a swap if
+    /// several pointers to the node can exist.
     ///
     /// # Errors
     ///
     /// [`PushError::Closed`] if the queue is closed. [`PushError::Queued`] if the node is already
-    /// in this or another queue, or another thread is pushing it, which requires a pointer that can
-    /// be cloned. A push that fails with `Queued` happens before the pop of the node. So if a
-    /// thread records an event and then pushes the node, the thread that pops the node finds the
-    /// event.
+    /// in this or another queue, or another thread is pushing it. `Queued` can occur only with a
+    /// pointer that can be cloned. A push that fails with `Queued` happens before the pop of the
+    /// node. So the thread that pops the node sees what the pushing thread did before its push.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};
@@ -241,12 +241,12 @@ impl<P: Pointer> Queue<P> {
         }
     }
 
-    /// Pushes all `nodes` at the back, in their order and with nothing in between; returns whether
-    /// the queue was empty before.
+    /// Pushes all `nodes` at the back, in their order; returns whether the queue was empty before.
+    /// The nodes of one call are adjacent in the queue.
     ///
     /// Lock-free. One compare-exchange for all nodes, after the iterator has ended. If it yields no
-    /// node, the result is `Ok(false)`. The pointers must be the only ones to their nodes, since a
-    /// node that is queued elsewhere would break the chain.
+    /// node, the result is `Ok(false)`. No second pointer to a node may exist, since a node that is
+    /// already in a queue would break the chain.
     ///
     /// # Panics
     ///
@@ -300,10 +300,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes and then gets `None` may leave its node to the thread that has the
-    /// right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
-    /// its `Consumer`, as in the example. That check finds the node. A `Consumer` that is leaked
-    /// with `mem::forget` keeps the right for ever.
+    /// A thread that pushes a node and then gets `None` need not consume it, if every consuming
+    /// thread checks [`is_empty`](Self::is_empty) after it has dropped its `Consumer`, as in the
+    /// example: that check finds the node. A `Consumer` that is leaked with `mem::forget` keeps the
+    /// right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -465,8 +465,8 @@ impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
 impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the nodes that it takes, each once. One
-    /// swap per take, and none per node.
+    /// Wait-free, except that a take reverses the list of the taken nodes. One swap per take, and
+    /// none per node.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes
@@ -478,8 +478,8 @@ impl<P: Pointer> Consumer<'_, P> {
 
     /// Pops all queued nodes, in the order of their pushes.
     ///
-    /// One swap, and a walk over the nodes that reverses their list; they are about to be read
-    /// anyway. The batch does not borrow the queue; dropping it drops its nodes.
+    /// One swap, and a walk over the nodes that reverses their list. The batch does not borrow the
+    /// queue; dropping it drops its nodes.
     #[inline]
     pub fn take_all(&mut self) -> Batch<P> {
         // SAFETY: as in `pop`.
@@ -543,8 +543,8 @@ impl<P: Pointer> fmt::Debug for Consumer<'_, P> {
 
 /// An iterator over nodes that were taken, oldest first; dropping it drops the rest.
 ///
-/// It is invariant, because a type and its subtype may implement `Node` with different fields as
-/// the link.
+/// It is invariant in `P`, because a type and its subtype may implement `Node` with different
+/// fields as the link.
 ///
 /// ```compile_fail,E0308
 /// use rast_queue::mpsc::{Link, intrusive::Batch};

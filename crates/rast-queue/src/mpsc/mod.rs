@@ -1,18 +1,18 @@
-//! Many producers, one consumer: the front queue of a task scheduler.
+//! Queues for many producers and one consumer, such as the front queue of a task scheduler.
 //!
-//! A push is one compare-exchange. It returns whether it is the first push since the last take, so
-//! that exactly one producer wakes the consumer. The consumer takes all queued items by one swap,
-//! in the order of the pushes. A suspended producer delays no other thread; a suspended consumer
-//! delays no producer.
+//! A push is one compare-exchange. The consumer takes all queued items by one swap, in the order of
+//! the pushes. A push returns whether it is the first since the last take, so exactly one producer
+//! wakes the consumer. A suspended producer delays no other thread; a suspended consumer delays no
+//! producer.
 //!
 //! Two types use the same protocol:
 //!
 //! | type | nodes | producers | consumer |
 //! | --- | --- | --- | --- |
 //! | [`queue`] | the queue's own, in recycled blocks | one clone of [`Producer`] per thread | one [`Consumer`] |
-//! | [`intrusive::Queue`] | yours, with a [`Link`] inside | any thread, by shared reference | a guard that one thread has at a time |
+//! | [`intrusive::Queue`] | yours, with a [`Link`] inside | any thread, by shared reference | [`intrusive::Consumer`], which one thread has at a time |
 //!
-//! [`bounded`] is a different queue: a ring of slots. A producer of it needs no memory of its own.
+//! [`bounded`] is a different queue: a ring of slots. Its producers have no memory of their own.
 //!
 //! No operation waits. To sleep, use a [`Parker`](crate::primitive::Parker) beside the queue.
 //! Unpark the consumer when a push returns `true`, and after the last producer was dropped:
@@ -46,7 +46,7 @@
 //! # }
 //! ```
 //!
-//! The argument is in `docs/algorithms/queue-mpsc.md`.
+//! The correctness argument is in `docs/algorithms/queue-mpsc.md`.
 
 mod block;
 pub mod bounded;

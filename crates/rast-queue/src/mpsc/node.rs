@@ -12,8 +12,8 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 /// The link of a node in an [`intrusive::Queue`](super::intrusive::Queue): a field of the user's
 /// type.
 ///
-/// Two words. It does not name the queue that the node is in. It does not keep the node from
-/// moving, because the queue owns a queued node.
+/// Its size is two words. It does not record which queue the node is in. A node that is not queued
+/// may be moved; a queued node is owned by the queue.
 ///
 /// ```
 /// use rast_queue::mpsc::Link;
@@ -102,7 +102,7 @@ impl core::fmt::Debug for Link {
 ///    node, derived from its argument.
 /// 2. [`node`](Self::node) is its inverse.
 /// 3. Neither function reads or writes the node. While another pointer can reach the node, nothing
-///    else writes or swaps that link.
+///    except the queue writes or swaps that link.
 pub unsafe trait Node {
     /// The address of the link of the node at `node`.
     ///
@@ -186,7 +186,7 @@ macro_rules! impl_node {
 
 /// A pointer that owns a node and can be converted to a raw address.
 ///
-/// There are implementations for `Box`, `Arc`, the two pinned, and `&'static` references.
+/// Implemented for `Box` and `Arc`, for both of them pinned, and for `&'static` references.
 ///
 /// # Safety
 ///

@@ -14,8 +14,8 @@ use crate::{Closed, TryPushError};
 ///
 /// It owns one block of nodes (4 KiB for small items, from its first push on), so pushes take `&mut
 /// self` and one thread at a time uses it. When it is dropped, the next producer reuses the block.
-/// Producers reuse the blocks that the consumer has emptied; up to 1 MiB of them is kept, and the
-/// rest is freed.
+/// Producers also reuse the blocks that the consumer has emptied. At most 1 MiB of emptied blocks
+/// is kept; further ones are freed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -76,14 +76,14 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item at the back; returns whether it is the first push since the last take.
     ///
-    /// Of all pushes between two takes exactly the first returns `true`. If the consumer sleeps
-    /// only after it found the queue empty, only this push needs to wake it. Lock-free; one
-    /// compare-exchange. Once per block (about 250 small items) it reuses a block that the consumer
-    /// has emptied, or allocates one.
+    /// A take is the consumer's swap that removes all queued items. Of all pushes between two takes
+    /// exactly the first returns `true`. If the consumer sleeps only after it found the queue
+    /// empty, only this push needs to wake it. Lock-free; one compare-exchange. Once per block
+    /// (about 250 small items) it reuses a block that the consumer has emptied, or allocates one.
     ///
     /// # Panics
     ///
-    /// Never; it calls `handle_alloc_error` on lack of memory, as std's collections do.
+    /// Never; it calls `handle_alloc_error` on lack of memory.
     ///
     /// # Errors
     ///
@@ -130,8 +130,8 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes all `items` at the back, in their order and with nothing in between; returns whether
-    /// the queue was empty before.
+    /// Pushes all `items` at the back, in their order; returns whether the queue was empty before.
+    /// The items of one call are adjacent in the queue.
     ///
     /// Lock-free. One compare-exchange for all items, after the iterator has ended. If it yields no
     /// item, the result is `Ok(false)`.
@@ -245,7 +245,7 @@ fn no_memory<T>() -> ! {
 }
 
 impl<T, A: Allocator> Clone for Producer<T, A> {
-    /// Makes another producer of the same queue, which allocates at its first push at the earliest.
+    /// Makes another producer of the same queue. Does not allocate before its first push.
     ///
     /// Aborts, as `Arc` does, when there are more than `isize::MAX` halves, including leaked ones.
     fn clone(&self) -> Self {
@@ -274,8 +274,8 @@ impl<T, A: Allocator> fmt::Debug for Producer<T, A> {
     }
 }
 
-/// A chain under construction, newest first. Until it is pushed it owns the blocks that it filled;
-/// `used` of each still has the value from before the chain.
+/// A chain under construction, newest first. It owns the blocks that it filled until it is pushed;
+/// until then their `used` is unchanged.
 struct Chain<'a, T, A: Allocator> {
     producer: &'a mut Producer<T, A>,
     newest: *mut RawLink,

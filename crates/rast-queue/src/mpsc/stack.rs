@@ -1,5 +1,5 @@
-//! The links of both queue types: a [`LinkStack`] that producers push onto, and the consumer's
-//! list.
+//! The linked nodes of both queue types: a [`LinkStack`] that producers push onto, and the list
+//! that the consumer has taken from it.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top
@@ -13,8 +13,9 @@
 //! 2. Only the consumer takes and closes.
 //!
 //! The design is the front queue of the task scheduler (Shpilevoy, "Task scheduling"), to which we
-//! added the close. A consumer never pauses before it takes. In measurements a pause that lets more
-//! items arrive delayed a burst far more than it improved the throughput (`docs/performance.md`).
+//! added the close. A consumer never pauses before it takes. Such a pause would let more items
+//! arrive, but in measurements it delayed a burst far more than it improved the throughput
+//! (`docs/performance.md`).
 
 use core::ptr::{self, NonNull};
 
@@ -43,7 +44,7 @@ impl RawLink {
     }
 }
 
-/// The link beneath `link`.
+/// The link after `link`.
 ///
 /// # Safety
 ///
@@ -59,7 +60,7 @@ pub(super) unsafe fn next(link: NonNull<RawLink>) -> *mut RawLink {
     next.node()
 }
 
-/// Lays `link` upon `beneath`.
+/// Makes `beneath` the link after `link`.
 ///
 /// # Safety
 ///
@@ -70,7 +71,7 @@ pub(super) unsafe fn set_next(link: NonNull<RawLink>, beneath: *mut RawLink) {
     unsafe { set_link(link, Link::to(beneath)) };
 }
 
-/// As [`set_next`], for what may be at an address.
+/// As [`set_next`], for a typed link.
 ///
 /// # Safety
 ///
@@ -194,7 +195,7 @@ impl Inbox {
     #[inline(always)]
     pub(super) unsafe fn pop(&mut self, stack: &Stack) -> Option<NonNull<RawLink>> {
         if self.fifo.is_empty() {
-            // SAFETY: as ours.
+            // SAFETY: as for this function.
             unsafe { self.refill_slow(stack) };
         }
         // SAFETY: by (2).
@@ -204,7 +205,7 @@ impl Inbox {
     #[cold]
     #[inline(never)]
     unsafe fn refill_slow(&mut self, stack: &Stack) {
-        // SAFETY: as ours.
+        // SAFETY: as for this function.
         unsafe { self.take_all(stack) };
     }
 

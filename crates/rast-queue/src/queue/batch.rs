@@ -11,12 +11,12 @@ use super::push::Refusal;
 use crate::Closed;
 use crate::alloc::Allocator;
 
-/// Number of items that are collected before their tickets are claimed, so that no user code runs
+/// Number of items that are collected before their tickets are claimed: no user code may run
 /// between the claim and the write of the slot.
 const GATHERED: usize = 32;
 
-/// Size in bytes from which items are pushed one by one, because a batch would use much stack and
-/// save little time.
+/// Size in bytes from which items are pushed one by one: a batch would use much stack and save
+/// little.
 const LARGE: usize = 256;
 
 impl<T, A: Allocator> Queue<T, A> {
@@ -24,15 +24,16 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// Up to 32 items are collected from the iterator and then pushed with one claim, so a batch is
     /// cheaper than single pushes. Items of 256 bytes or more are pushed one by one. Items of other
-    /// producers may be queued between them. Each waiter is woken as soon as there is an item for
-    /// it. Lock-free as [`push`](Self::push) is; calls `handle_alloc_error` on lack of memory.
+    /// producers may come between those of a batch. Each waiter is woken as soon as there is an
+    /// item for it. Lock-free as [`push`](Self::push) is; calls `handle_alloc_error` on lack of
+    /// memory.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), and if the iterator panics. The items that it had yielded are then
-    /// pushed, unless the queue is closed, and waiters are woken for them. After a panic of a waker
-    /// or of the allocator the iterator is not called again. If the allocator panics, the item that
-    /// needed memory and the collected items after it are dropped.
+    /// As [`push`](Self::push), and if the iterator panics. In that case the items that it had
+    /// yielded are pushed, unless the queue is closed, and waiters are woken for them. After a
+    /// panic of a waker or of the allocator the iterator is not called again. If the allocator
+    /// panics, the item that needed memory and the collected items after it are dropped.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does. One claim
-    /// covers as many items as the segment has slots left.
+    /// takes as many slots as the items need and the current segment has left.
     ///
     /// # Panics
     ///

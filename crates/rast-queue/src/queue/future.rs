@@ -1,5 +1,5 @@
 //! Waiting for an item as a future or a stream, for any runtime. Tasks use the same wait list as
-//! threads. `wait.rs` describes what becomes of a wake-up.
+//! threads. `wait.rs` describes which check consumes a wake-up.
 
 use core::fmt;
 use core::mem;
@@ -14,17 +14,17 @@ use crate::alloc::{Allocator, Global};
 /// A future of the next item, or of `None` if the queue is closed and empty; made by
 /// [`Queue::pop_async`].
 ///
-/// If it is dropped before it is ready, it leaves the wait list and passes a wake-up that it
-/// received to the next waiter. Any task may poll it at any time. The task that polled last is
-/// woken; if the task changes, the future enters the wait list anew.
+/// If the future is dropped before it is ready, it leaves the wait list and passes a wake-up that
+/// it received to the next waiter. Any task may poll it at any time. A push wakes the task that
+/// polled last; if the task changes, the future enters the wait list anew.
 ///
 /// A pushing thread that is suspended before it calls the waker delays this future, as it delays a
 /// thread in [`Queue::pop_wait`].
 ///
-/// If it is leaked with `mem::forget` while it waits, the wake-up of a later push is lost: the item
-/// stays queued until the next pop or wake-up. Its entry in the wait list stays taken until the
-/// queue is dropped, and keeps the waker if no push calls it. A future that is woken and then
-/// neither polled nor dropped loses its wake-up in the same way.
+/// If the future is leaked with `mem::forget` while it waits, the wake-up of a later push is lost:
+/// the item stays queued until the next pop or wake-up. Its entry in the wait list stays taken
+/// until the queue is dropped, and keeps the waker unless a push calls it. A future that is woken
+/// and then neither polled nor dropped loses its wake-up in the same way.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
     queue: &'a Queue<T, A>,

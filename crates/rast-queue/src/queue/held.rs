@@ -20,7 +20,7 @@ impl Held {
         Self(panic)
     }
 
-    /// Keeps the first panic of two, and drops the later one. The panic hook has run for both.
+    /// Keeps the first of two panics. The panic hook has run for both.
     pub(super) fn or(mut self, mut later: Self) -> Self {
         // If both hold a panic, the drop of `later` discards its own.
         let first = self.0.take();
@@ -39,8 +39,8 @@ impl Held {
 
 #[cfg(feature = "std")]
 impl Drop for Held {
-    /// Discards the panic. This happens while another panic unwinds, for instance an allocator's in
-    /// a batch.
+    /// Discards the panic, because another one already unwinds, for instance an allocator's in a
+    /// batch.
     fn drop(&mut self) {
         if let Some(panic) = self.0.take() {
             discard(panic);

@@ -12,8 +12,8 @@ popping_iterators!(Queue);
 impl<T, A: Allocator> Queue<T, A> {
     /// Returns an iterator that pops until it first finds the queue empty.
     ///
-    /// Other threads may push and pop meanwhile. While producers are faster it may never end; bound
-    /// it with `take`. If it is dropped early, the other items stay queued.
+    /// While producers are faster it may never end; bound it with `take`. If it is dropped early,
+    /// the other items stay queued.
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();

@@ -1,16 +1,17 @@
 //! An unbounded, lock-free, first-in first-out queue for any number of producers and consumers,
 //! which stores its items inline in segments.
 //!
-//! Two words, `head` and `tail`, each hold the address of a segment and an index. A
-//! compare-exchange that increments the index claims a ticket, which is one slot. A producer claims
-//! on `tail` and fills the slot; a consumer claims on `head` and moves the item out. A consumer
-//! whose slot is not filled waits a bounded time, then gives the ticket up by a compare-exchange on
-//! the slot. The producer finds that out when it fills the slot, keeps its item and claims again.
-//! So no thread waits for a thread that is suspended.
+//! Two words, `head` and `tail`, each hold the address of a segment and an index. A thread claims a
+//! ticket, which is one slot, by a compare-exchange that increments the index. A producer claims on
+//! `tail` and fills the slot; a consumer claims on `head` and moves the item out. A consumer whose
+//! slot is not filled waits a bounded time and then gives its ticket up by a compare-exchange on
+//! the slot. The producer notices this when it fills the slot. It then keeps its item and claims
+//! again. So no thread waits for a suspended thread.
 //!
-//! A segment is reclaimed by reference counts. A claim with an index past the slots is a pin, and
-//! the index itself counts these claims. Once both words have moved to other segments, the thread
-//! that releases the last pin sweeps the slots. The argument is in `docs/algorithms/queue.md`.
+//! A segment is reclaimed by reference counts. A claim with an index past the last slot is no
+//! ticket but a reference, called a pin, and the index counts the pins. Once both words have moved
+//! to other segments, the thread that releases the last pin clears the slots (the sweep). The
+//! argument is in `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
@@ -21,17 +22,17 @@
 //!   └───────────┘       └───────────┘         └───────────┘
 //! ```
 //!
-//! The reference counts are those of the original RAST design, 2.4 and 3.2, kept per segment as in
-//! "A Lock-free, Linearizable, Unbounded queue" (LOO). `docs/algorithms/queue.md` lists what we
-//! changed and why.
+//! The reference counts are those of sections 2.4 and 3.2 of the original RAST design, kept per
+//! segment as in the paper "A Lock-free, Linearizable, Unbounded queue" (LOO).
+//! `docs/algorithms/queue.md` lists what we changed and why.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
-//! | `bound`, a cached end of the items | consumers that check both words, or find that it was stale | consumers |
+//! | `bound`: a cached index up to which producers have claimed tickets | consumers that check both words, or find that it was stale | consumers |
 //! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
-//! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same |
+//! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same threads |
 //! | `slots`, `alloc` | no thread | all |
 
 #[macro_use]
@@ -83,11 +84,10 @@ pub use wait_model::{Waiter, Waiters};
 
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
-/// Lock-free: no thread waits for a thread that is suspended, except a waiter that the suspended
-/// thread was about to wake. There is one limit: if [`MOST_PINS`](Self::MOST_PINS) / 2 threads or
-/// more are at the end of the same segment of one queue at once, further threads may wait there
-/// until one of them has continued. [`is_lock_free`](Self::is_lock_free) lists the targets on which
-/// the queue is lock-free.
+/// Lock-free: no thread waits for a suspended thread, except a waiter that the suspended thread was
+/// about to wake. The limit is [`MOST_PINS`](Self::MOST_PINS) / 2 threads at the end of one segment
+/// at once: further threads may wait there until one of them has continued.
+/// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
 /// push. Memory comes from `A`, in segments of
@@ -96,8 +96,8 @@ pub use wait_model::{Waiter, Waiters};
 /// except that one empty segment is kept for reuse. A thread that is suspended for ever keeps at
 /// most one segment from being freed.
 ///
-/// Waiting costs a push nothing while no thread waits: a push finds the flag for waiters in the
-/// word that it changes anyway.
+/// A push has no extra cost for waiting consumers while there are none: the flag for them is in the
+/// word that each push changes anyway.
 ///
 /// ```
 /// use rast_queue::Queue;
@@ -195,7 +195,7 @@ macro_rules! constructor {
 }
 
 impl<T> Queue<T> {
-    /// Number of slots in each segment by default.
+    /// Default number of slots in a segment.
     ///
     /// A segment of `u64` items is then 16 KiB. (In a model it has 2 slots.) Large segments keep
     /// producers and consumers on different cache lines and spread the cost of a new segment.
@@ -205,16 +205,17 @@ impl<T> Queue<T> {
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
     /// Maximum number of claims past the end of one segment that `head` or `tail` can count. A
-    /// thread makes at most two of them, so at least half as many threads must be at the end of one
-    /// segment at once before another thread has to wait there.
+    /// thread makes at most two such claims, so another thread waits at the end of a segment only
+    /// if at least half this number of threads are there at once.
     pub const MOST_PINS: usize = MOST_PINS;
 
     /// Returns whether the operations are lock-free on this machine.
     ///
-    /// They are lock-free where one instruction can change a pointer and a count. These are 32-bit
-    /// targets with 64-bit atomics and all 64-bit targets with two exceptions: Android on aarch64,
-    /// and builds that force the double word on a processor without a 128-bit compare-exchange. On
-    /// other targets each operation takes a short lock inside [`AtomicTaggedPtr`].
+    /// They are lock-free where one instruction can change a pointer and a count: on 32-bit targets
+    /// with 64-bit atomics, and on 64-bit targets with two exceptions. These are Android on
+    /// aarch64, and builds that force a double word (see [`AtomicTaggedPtr`]) on a processor
+    /// without a 128-bit compare-exchange. Elsewhere each operation takes a short lock inside
+    /// [`AtomicTaggedPtr`].
     ///
     /// ```
     /// assert!(rast_queue::Queue::<u8>::is_lock_free());
@@ -325,8 +326,9 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Returns whether the queue is closed and empty. Then no item appears in it, except one that
-    /// is put back after a panic (see [`pop_batch`](Self::pop_batch)). Lock-free, some loads.
+    /// Returns whether the queue is closed and empty. After `true` no item appears in it, except
+    /// one that is put back after a panic (see [`pop_batch`](Self::pop_batch)). Lock-free, some
+    /// loads.
     ///
     /// ```
     /// let queue = rast_queue::Queue::new();

@@ -1,23 +1,23 @@
 //! Decides when a consumer pauses before it checks for more items.
 //!
 //! A consumer that is faster than the producer finds one or two items at each check. Each check
-//! moves the cache line of `tail` away from the producer, and each item is read from a line that
-//! the producer is still writing. Both sides then run at the speed of the line transfers. If the
-//! consumer pauses before it checks again, the producer gets ahead, and one check finds many items.
+//! takes the cache line of `tail` away from the producer, and each item is read from a line that
+//! the producer is still writing. So the time to transfer a line limits both sides. If the consumer
+//! pauses before it checks again, the producer gets ahead, and one check finds many items.
 //!
 //! ```text
 //!   look: 2 items ──► handed out ──► pause ──► look: 12 items ──► handed out ──► pause ──► …
 //!                     at once
 //! ```
 //!
-//! 1. The pause is before a check and never between a check and the pops of the items that it
-//!    found. So it delays no known item.
+//! 1. The pause is before a check, never between a check and the pops of the items that it found.
+//!    So it delays no item that the consumer knows of.
 //! 2. After a check that found [`MANY`] items or more there is no pause.
 //! 3. If producers claimed at least [`GAIN`] tickets during a pause, the next check pauses again.
 //!    If not, the next pause is 2, 4, 8, … checks later, at most two to the power of
-//!    [`SKIPS_MOST_POWER`]. So a thread that pushes and pops alternately pauses at few checks.
+//!    [`SKIPS_MOST_POWER`]. So a thread that pushes and pops alternately rarely pauses.
 //!
-//! All fields are hints: a lost or stale update moves a pause to another check.
+//! All fields are hints: a lost or stale update only moves a pause to another check.
 
 use crate::primitive::sync::atomic::{AtomicU32, Ordering};
 

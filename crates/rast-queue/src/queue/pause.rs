@@ -1,4 +1,5 @@
-//! How long the operations of the queue pause. Every pause is bounded, and a model does not pause.
+//! How long the operations of the queue pause. Every pause is bounded; in a model (a test under
+//! loom or shuttle) there is none.
 //!
 //! The numbers are from the measurements in docs/performance.md.
 
@@ -11,16 +12,14 @@ pub(super) const IS_MODEL: bool = cfg!(any(rast_loom, rast_shuttle));
 const CLAIM_PAUSE_FIRST: u32 = 16;
 /// Maximum number of pause instructions after a lost claim.
 const CLAIM_PAUSE_MOST: u32 = 256;
-/// Number of lost claims that are followed by a pause; after them a thread tries again without
-/// pauses.
+/// Number of lost claims that are followed by a pause; further ones are not.
 pub(super) const CLAIM_TRIES: u32 = if IS_MODEL { 1 } else { 12 };
 
-/// Number of loads of the state of a slot whose ticket a producer has claimed, with a pause
-/// instruction before each, before the consumer gives the ticket up.
+/// Number of times that a consumer loads the state of a slot, with a pause instruction before each
+/// load, before it gives the ticket up.
 pub(super) const PATIENCE: u32 = if IS_MODEL { 0 } else { 64 };
 
-/// Number of tickets that consumers leave between themselves and the producers if enough items are
-/// queued.
+/// Number of tickets that consumers keep behind the producers if enough items are queued.
 pub(super) const DISTANCE: usize = if IS_MODEL { 0 } else { 64 };
 /// Maximum number of tickets that a batch claims by the hint alone.
 pub(super) const MOST_BY_HINT: usize = 64;

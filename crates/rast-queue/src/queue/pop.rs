@@ -32,7 +32,7 @@ enum Look<T> {
 
 /// Which of the available tickets a check lets the caller claim.
 enum Share<T> {
-    /// All, or if there are many, all except those that producers may still be filling.
+    /// All, or if there are many, all except the last ones, which producers may still be filling.
     KeptAway,
     /// All if `tail` still is this word, none otherwise. For a batch that already has items.
     AllSince(Word<T>),
@@ -259,8 +259,9 @@ impl<T, A: Allocator> Queue<T, A> {
             .store(word.with_count(index as u64), Ordering::Relaxed);
     }
 
-    /// Retries a claim that lost to another consumer, as `contend_tail_slow` does. No producer may
-    /// have claimed the ticket, because a lost compare-exchange is not followed by a check.
+    /// Retries a claim that lost to another consumer, as `contend_tail_slow` does. It does not
+    /// check again whether a producer has claimed the new ticket, so the ticket may have no
+    /// producer.
     #[cold]
     #[inline(never)]
     fn contend_head_slow(&self, mut seen: Word<T>) -> Option<Word<T>> {
@@ -402,16 +403,15 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// It ends after `max` items, or when it finds the queue empty, or when it has popped some
     /// items and finds that producers are still pushing. If it returns 0 for a `max` above 0, the
-    /// queue was empty. Items are claimed in batches, so a slow `each` keeps up to a segment of
-    /// items from other consumers.
+    /// queue was empty. Items are claimed in batches of up to a segment. While `each` runs, other
+    /// consumers cannot pop the rest of the batch.
     ///
     /// Lock-free; one read-modify-write per batch.
     ///
     /// # Panics
     ///
-    /// If `each` panics. It owns the item that it was called with. The other items of the batch are
-    /// pushed back to the queue, at the back and in order, even if the queue is closed. (That push
-    /// aborts on lack of memory.)
+    /// If `each` panics. The items of the batch that it was not called with are pushed to the back
+    /// of the queue, in order, even if the queue is closed. (That push aborts on lack of memory.)
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();
@@ -514,9 +514,9 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. They were
-    /// claimed because of a stale bound. If the batch kept them, they would get the items that the
-    /// closure pushes, and no other consumer could pop those.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. The batch
+    /// claimed them because of a stale bound. If the batch kept them, they would get the items that
+    /// the closure pushes, and no other consumer could pop those.
     ///
     /// Afterwards each ticket of the batch has a producer, except the ticket of a batch of one,
     /// which [`Queue::take`] may give up.

@@ -50,8 +50,8 @@ impl<T, A: Allocator> Queue<T, A> {
     /// Pushes one item at the back.
     ///
     /// Lock-free, with the limit in the docs of the type. Two read-modify-writes without
-    /// contention. Once per segment it links the next segment, which is the spare one or is
-    /// allocated. If threads or tasks wait, it wakes one.
+    /// contention. Once per segment it links the next segment, either the spare one or a new one.
+    /// If threads or tasks wait, it wakes one.
     ///
     /// # Panics
     ///
@@ -59,10 +59,10 @@ impl<T, A: Allocator> Queue<T, A> {
     ///   [`TaggedPtr`](crate::primitive::TaggedPtr)). The item is leaked.
     /// - If a segment would be larger than `isize::MAX` bytes. The item is dropped.
     /// - If the waker of a task that it wakes panics. The item is in the queue, or leaked if the
-    ///   queue is closed. The other tasks and threads that were due are woken.
+    ///   queue is closed. All tasks and threads that it had to wake are woken.
     /// - If the allocator panics. The item is in the queue or leaked.
     ///
-    /// On lack of memory it calls `handle_alloc_error`, as std's collections do.
+    /// On lack of memory it calls `handle_alloc_error`.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push), except for the size of a segment.
+    /// As [`push`](Self::push), except that a segment which is too large is an error.
     ///
     /// # Errors
     ///

@@ -1,47 +1,44 @@
-//! Waiting for an item: a wait list beside the queue, and a flag in `tail` that says that it may
-//! have waiters.
+//! Waiting for an item: a wait list beside the queue, and a flag WAITING in `tail`, which is set if
+//! the list may have waiters.
 //!
 //! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and checks the queue
-//! again before it sleeps. Every push also changes `tail` by a read-modify-write, and these have
-//! one modification order:
+//! again before it sleeps. Every push also changes `tail` by a read-modify-write, and these changes
+//! have one order:
 //!
-//! - If the claim of the push is first, the waiter's second check finds the ticket, and the waiter
-//!   does not sleep.
-//! - If the waiter's change is first, the claim loads the flag. The waiter's entry in the list
+//! - If the push claims its ticket first, the waiter's second check finds the ticket, and the
+//!   waiter does not sleep.
+//! - If the waiter sets the flag first, the claim loads the flag. The waiter's entry in the list
 //!   happens before that, so the push finds a waiter to wake once its item is queued.
 //!
 //! So no thread sleeps while there is a queued item for which no waiter was woken. A push to a
-//! queue without waiters pays nothing for this, not even a load.
+//! queue without waiters has no extra cost, not even a load.
 //!
 //! # Clearing the flag
 //!
-//! The flag stays set when the last waiter leaves. A push that loads the flag and finds no waiter
-//! clears the flag. It changes `live` of the wait list from 0 to CLEARING, clears the flag, and
-//! subtracts CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are
-//! three cases:
+//! The flag stays set when the last waiter leaves. The next push that finds the flag but no waiter
+//! clears it: it changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
+//! CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are three
+//! cases:
 //!
-//! - The waiter is counted first. Then the change from 0 fails while it waits, and no thread clears
-//!   the flag.
-//! - CLEARING was set and subtracted first. Then the flag is cleared before the waiter sets it.
-//! - CLEARING is set when the waiter is counted. Then the flag may be cleared after the waiter sets
+//! - The waiter is added first. Then `live` is not 0, so no thread clears the flag while it waits.
+//! - CLEARING is set and subtracted first. Then the flag is cleared before the waiter sets it.
+//! - The waiter is added while CLEARING is set. Then the flag may be cleared after the waiter sets
 //!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If the clearing
 //!   thread is suspended, the waiter does not rely on the flag: a thread sleeps for at most [`NAP`]
 //!   and enters again, and a task wakes itself.
 //!
-//! # What becomes of a wake-up
+//! # Which check consumes a wake-up
 //!
-//! A wake-up asks a waiter to check the queue. It is consumed by a check that begins after the
-//! waiter has removed the wake-up from its entry, even if this check finds nothing: then another
-//! thread popped the item. A wake-up that a waiter finds when it leaves after its check may be for
-//! a later item, so the waiter passes it to the next waiter. So a task that is polled without a
-//! wake-up consumes no wake-up of others, and a wake-up that arrives while the task pops an item is
-//! passed on.
+//! A wake-up asks a waiter to check the queue. The waiter first removes the wake-up from its entry.
+//! The next check that it begins consumes the wake-up, even if the check finds nothing, because
+//! then another thread has popped the item. A wake-up that arrives after the check began may be for
+//! a later item. A waiter that finds such a wake-up when it leaves passes it to the next waiter.
 //!
 //! # Suspended threads
 //!
 //! No operation of the wait list waits for another thread. A thread that is suspended in one delays
-//! only the wake-up that it carries. A waiter that finds the queue closed wakes the waiters that
-//! the closing thread has not woken yet.
+//! only the wake-up that it was about to give. A waiter that finds the queue closed wakes the
+//! waiters that the closing thread has not woken yet.
 
 use core::error::Error;
 use core::fmt;
@@ -98,20 +95,20 @@ impl Wake {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pops an item, waiting until there is one; `None` when the queue is closed and empty.
     ///
-    /// Blocking; `strategy` says how it waits. Pushes wake waiters in round-robin order of their
-    /// entries in the wait list, so about in the order in which they began to wait. If another
-    /// thread pops the item first, the woken thread waits again.
+    /// Blocking; `strategy` says how it waits. Pushes wake waiters round-robin by their places in
+    /// the wait list, so roughly in the order in which they began to wait. If another thread pops
+    /// the item first, the woken thread waits again.
     ///
-    /// A pushing thread that is suspended between the removal of a waiter from the list and its
-    /// wake-up delays that waiter until it resumes. If no other thread waits or pops, items that
+    /// A push removes a waiter from the list and then wakes it. A pushing thread that is suspended
+    /// in between delays that waiter until it resumes. If no other thread waits or pops, items that
     /// are pushed meanwhile stay queued for as long. [`pop_timeout`](Self::pop_timeout) bounds this
     /// delay.
     ///
-    /// Entering, leaving and waking are lock-free. Each costs a few read-modify-writes. Entering
-    /// and waking also cost at worst one load for every 64 places of the wait list. Without a race
-    /// the list has fewer places than twice the greatest number of waiters at one time plus 64. It
-    /// allocates when there are more waiters than ever before, and keeps the memory until the queue
-    /// is dropped.
+    /// Entering and leaving the list and waking are lock-free. Each costs a few read-modify-writes.
+    /// Entering and waking also cost at worst one load for every 64 places of the list. Without a
+    /// race the list has fewer places than 64 plus twice the greatest number of waiters at one
+    /// time. It allocates when there are more waiters than ever before, and keeps the memory until
+    /// the queue is dropped.
     ///
     /// It sleeps by `std::thread::park`, so it may consume the thread's park token, or leave one
     /// set.
@@ -156,8 +153,8 @@ impl<T, A: Allocator> Queue<T, A> {
         self.pop_until(strategy, Instant::now().checked_add(timeout))
     }
 
-    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest. Blocking, bounded by
-    /// `deadline`, as [`pop_timeout`](Self::pop_timeout) is.
+    /// As [`pop_wait`](Self::pop_wait), until `deadline` at the latest, also if another thread is
+    /// suspended.
     ///
     /// # Errors
     ///

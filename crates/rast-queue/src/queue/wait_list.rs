@@ -1,11 +1,10 @@
-//! The wait list: a table with an entry, here called a place, for each waiter. It is changed
-//! without a lock.
+//! The wait list: a lock-free table with an entry, here called a place, for each waiter.
 //!
-//! A place has two bits. The waiter sets TAKEN, and the last thread that uses the place clears it:
-//! the waiter or its waker. WAITING is set until another thread wakes the waiter or the waiter
-//! leaves; the read-modify-write that clears WAITING decides between these two. So one
-//! read-modify-write cancels a waiter whose time is up. A thread that is suspended at any step
-//! keeps one place and, if it is waking a waiter, that one wake-up.
+//! A place has two bits. The waiter sets TAKEN; the last thread that uses the place, either the
+//! waiter or its waker, clears it. WAITING is set until another thread wakes the waiter or the
+//! waiter leaves. The read-modify-write that clears WAITING decides which of the two happened, so a
+//! waiter whose time is up leaves with one read-modify-write. A thread that is suspended at any
+//! step keeps one place and, if it is waking a waiter, that one wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -16,21 +15,21 @@
 //!   └───┘
 //! ```
 //!
-//! A chunk is allocated when a search has found each place taken, and freed with the queue. So the
+//! A search that finds each place taken allocates a chunk, which is freed with the queue. So the
 //! memory grows with the greatest number of waiters at one time, not with how often they come and
 //! go. Without a race there are fewer places than twice that number plus 64. A search may miss a
-//! place that is freed behind it, and so allocate a chunk that is needed only later. A thread that
-//! loses the race to allocate a chunk searches again.
+//! place that is freed behind it, and so allocate a chunk that is needed only later. If two threads
+//! allocate the same chunk, the loser searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken
-//! last. So at most one round of other waiters overtakes a waiter.
+//! last. So a waiter is overtaken by at most one round of other waiters.
 //!
 //! Both searches check a group of 64 places with one load. A search takes one or two loads unless
 //! the places are nearly all taken or nearly all free; with 10,000 waiters it takes at most 255.
 //!
-//! `live` counts the waiters whose bit WAITING is set or about to be set. It also says whether a
-//! thread is clearing the flag in `tail`.
+//! `live` counts the waiters whose bit WAITING is set or about to be set. Its lowest bit, CLEARING,
+//! is set while a thread clears the flag in `tail`.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
@@ -39,8 +38,8 @@
 //! | `chunks` | entering threads, once each | all |
 //! | TAKEN | the waiter; its waker, if the waiter has left before | entering threads |
 //! | WAITING | the waiter; the waking thread | the same |
-//! | `wake` | the waiter before it sets WAITING, then the thread that clears WAITING | - |
-//! | `done` | the waking thread and the waiter after a wake-up: the later one frees the place | the same |
+//! | `wake`: how to wake the waiter | the waiter before it sets WAITING, then the thread that clears WAITING | - |
+//! | `done` | the waking thread, and the waiter after a wake-up; the later of them frees the place | the same threads |
 
 use core::ptr;
 use core::task::Waker;
@@ -283,8 +282,8 @@ impl WaitList {
         self.live.fetch_sub(CLEARING, Ordering::AcqRel);
     }
 
-    /// Returns whether there is no waiter. A hint, except that it counts each waiter whose entry
-    /// happens before this.
+    /// Returns whether there is no waiter. A hint, but it sees each waiter whose entry happens
+    /// before this.
     pub(super) fn is_idle(&self) -> bool {
         // Relaxed: if the caller has loaded a waiter's flag, the waiter's count happens before
         // this. [QW14]
@@ -378,8 +377,8 @@ impl WaitList {
         }
     }
 
-    /// Calls `ask` for the groups of the first `chunks`, from the place `from` round to it again,
-    /// until `ask` returns a place. The mask has the bits of the places to search.
+    /// Calls `ask` for each group of the first `chunks`, once around from the place `from`, until
+    /// `ask` returns a place. The mask has the bits of the places to search.
     fn find(
         &self,
         chunks: usize,

@@ -8,9 +8,10 @@
 //!       └────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
-//! A claim adds one. If the index of the claim is below the number of slots, the claim is a ticket,
-//! and otherwise a pin. Because the flags are higher bits than any index, the one comparison `count
-//! < slots` checks that there is a slot, that the queue is open, and that no thread waits.
+//! A claim adds one. If the index before the addition is below the number of slots, the claim is a
+//! ticket for that slot; otherwise it is a pin. The flags are higher bits than any index. So the
+//! one comparison `count < slots` checks that there is a slot, that the queue is open, and that no
+//! thread waits.
 
 use super::segment::Segment;
 use crate::primitive::sync::atomic::Ordering;
@@ -31,10 +32,10 @@ const INDEX: u64 = WAITING - 1;
 pub(super) const MOST_SLOTS: usize = (INDEX as usize).div_ceil(4);
 
 /// Maximum number of pins that a word counts, so that the index stays below the flags. A thread
-/// that finds this many waits before it pins.
+/// that finds so many pins waits before it takes one.
 ///
-/// A thread accounts for one pin in `tail`, and for at most two in `head` during one use of a
-/// segment: see "Progress" in `docs/algorithms/queue.md`.
+/// A thread has at most one pin in `tail`, and two in `head` during one use of a segment: see
+/// "Progress" in `docs/algorithms/queue.md`.
 pub(super) const MOST_PINS: usize = INDEX as usize - MOST_SLOTS;
 
 /// Returns the index of a word.

@@ -17,10 +17,10 @@ const PAUSE_LAST: u32 = 256;
 /// A popping half of a queue for many consumers; [`Producer::consumer`](super::Producer::consumer)
 /// and `clone` make more.
 ///
-/// Pops take `&mut self`, so each thread needs a consumer of its own, which is `Send`. All methods
-/// are lock-free: a thread that is suspended anywhere in one delays no other thread. None
-/// allocates, except that [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer
-/// pops items in the order of the pushes.
+/// Pops take `&mut self`, so each thread needs its own consumer. All methods are lock-free: a
+/// suspended thread delays no other thread. None allocates, except that
+/// [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer pops items in the order
+/// of the pushes.
 ///
 /// A consumer keeps the block from which it popped last. It releases the block when it reaches
 /// another one, when it finds the queue empty after the end of the block, or when it is dropped.
@@ -91,7 +91,7 @@ unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 // methods with `&mut self` change, and make new consumers, which are Send; they access no item.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Sync for Consumer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -138,9 +138,9 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` items, passes each to `each`, and returns how many.
     ///
     /// Each item is claimed just before its call of `each`, so a slow closure keeps no other item
-    /// from other consumers; [`pop_into`](Self::pop_into) claims many at once. A call pops at most
-    /// the number of items that were queued at its start. If `each` panics, it owns the item that
-    /// it was called with, the items before are popped, and the items after stay queued.
+    /// from other consumers. ([`pop_into`](Self::pop_into) claims many at once.) A call pops at
+    /// most the number of items that were queued at its start. If `each` panics, the items that it
+    /// was called with are popped, and the others stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spmc::queue();
@@ -246,8 +246,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// consumer returns an item.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // The order matters: a tail that is loaded after the producer was found dropped is its
-        // last.
+        // In this order, because a tail loaded after the producer was dropped is its last.
         self.is_closed() && self.is_empty()
     }
 
@@ -288,8 +287,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// How many items are queued now, but at most `max`; finds nothing in the way of `pop`, with
-    /// its fence and its detaching.
+    /// Returns how many items are queued, at most `max`. If none is, it fences and detaches as
+    /// `pop` does.
     fn standing(&mut self, max: usize) -> usize {
         let stand = self.len();
         if stand > 0 || max == 0 {
@@ -302,7 +301,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         max.min((self.tail - self.head) as usize)
     }
 
-    /// Brings `limit` above `head`, by a look at the tail or by going to a later block; false if
+    /// Raises `limit` above `head`: loads the tail, or goes to a later block. Returns `false` if
     /// the queue is empty.
     #[cold]
     #[inline(never)]
@@ -344,8 +343,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.end = self.base + self.handle.block_slots() as u64;
         self.slots = Block::slots(block);
         self.block = Some(block);
-        // The block was made the front by one who saw a head at or past its base; with that seen,
-        // so is such a head.
+        // The thread that made this block the front had seen a head at or past its base, so this
+        // load sees one too.
         self.head = self.handle.load_head();
         debug_assert!(self.head >= self.base, "spmc: rule 2");
     }

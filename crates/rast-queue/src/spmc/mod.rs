@@ -2,15 +2,15 @@
 //! ready queue.
 //!
 //! The producer writes items into the slots of a block and publishes them, one or many, by one
-//! store of its index. A consumer claims them by a compare-exchange on the consumers' index, and
+//! store of its index. A consumer claims items by a compare-exchange on the consumers' index, and
 //! moves them out of the block that it is attached to. There is no state per slot, no lock and no
-//! wait. Reference counts show at once that a block is used up; the producer then reuses it, or it
-//! is freed.
+//! wait. Blocks have reference counts: as soon as a block is used up, it is freed or kept for the
+//! producer.
 //!
 //! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
-//! consumer locks a mutex at the end of each block, and blocks are never freed. Here the front of
-//! the list is a counted pointer, by the multi-counters of the original RAST design, 2.3, and no
-//! thread waits.
+//! consumer locks a mutex at the end of each block, and blocks are never freed. Here the pointer to
+//! the front block contains a count of the consumers attached there, as in the multi-counters of
+//! the original RAST design, 2.3, and no thread waits.
 //!
 //! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the
@@ -65,8 +65,8 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 
 /// Makes a queue that takes all its memory from `alloc`.
 ///
-/// Lack of memory aborts, as in std. Consumers free blocks on their threads, so the halves are
-/// `Send` only if `alloc` is `Send` and `Sync`.
+/// Aborts on lack of memory. Consumers free blocks on their threads, so the halves are `Send` only
+/// if `alloc` is `Send` and `Sync`.
 ///
 /// If the address of a block does not fit beside a count in one word, its allocation panics and
 /// names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).

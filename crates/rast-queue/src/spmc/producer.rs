@@ -81,7 +81,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // halves share are atomic, and by the rules of the queue no two halves access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -106,8 +106,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes one item, and publishes it with all that is pending.
     ///
-    /// Wait-free, except for the allocator; one atomic store.
-    /// Lack of memory aborts, as in std; see [`try_push`](Self::try_push).
+    /// Wait-free, except for the allocator; one atomic store. Aborts on lack of memory; see
+    /// [`try_push`](Self::try_push).
     #[inline]
     pub fn push(&mut self, item: T) {
         self.push_pending(item);
@@ -129,8 +129,8 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Writes one item that no consumer sees before the next [`publish`](Self::publish) or push.
     ///
-    /// Wait-free, except for the allocator; no atomic operation.
-    /// Lack of memory aborts, as in std; see [`try_push_pending`](Self::try_push_pending).
+    /// Wait-free, except for the allocator; no atomic operation. Aborts on lack of memory; see
+    /// [`try_push_pending`](Self::try_push_pending).
     #[inline]
     pub fn push_pending(&mut self, item: T) {
         if self.written == self.capacity {
@@ -156,19 +156,19 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Publishes what is pending, all of it by one store, and returns whether consumers may be
-    /// waiting for it.
+    /// Publishes all pending items by one store, and returns whether consumers may be waiting for
+    /// them.
     ///
-    /// It returns `true` if items were pushed since the last `publish`, and right after the store
-    /// every older item was claimed, so that the queue has become non-empty. Pushes and batches
-    /// publish too but return no such hint, so their items count here. On `false` there are no new
-    /// items, or an older item was still queued, and the consumer that pops that item will also
-    /// find the new ones.
+    /// It returns `true` if items were pushed since the last `publish` and, right after the store,
+    /// all older items were claimed: the queue was empty before. Items that pushes and batches
+    /// published count as well, because those calls return no such hint. After `false` there are no
+    /// new items, or an older item was still queued, and the consumer that pops the older item will
+    /// also find the new ones.
     ///
-    /// So it is enough to wake a consumer on `true`, if each push and batch is followed by a
-    /// `publish` before the producer rests. No consumer is missed whose pop or `is_empty` found
-    /// nothing before this publication. The drop of the producer publishes and closes without a
-    /// hint: wake all consumers then.
+    /// So consumers need to be woken only on `true`, if the producer calls `publish` between its
+    /// last push or batch and its own sleep. This misses no consumer whose pop or `is_empty` found
+    /// nothing before the publication. Dropping the producer publishes and closes without a hint,
+    /// so wake all consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///
@@ -242,7 +242,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Takes blocks from the allocator until the next `count` pushes need none.
+    /// Allocates blocks until the next `count` pushes need none.
     ///
     /// # Errors
     ///

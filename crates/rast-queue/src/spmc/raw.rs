@@ -1,8 +1,8 @@
 //! The memory that the halves share: two indices, a counted pointer to the front block, the chain
 //! of blocks, and which halves are dropped.
 //!
-//! All atomic operations of the queue are in this file. All of its unsafe code is in this file or
-//! directly calls into it. The rules that the comments name are in `docs/algorithms/queue-spmc.md`.
+//! All atomic operations of the queue are in this file, and all of its unsafe code is here or calls
+//! into it. The rules that the comments name are in `docs/algorithms/queue-spmc.md`.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -313,7 +313,7 @@ impl<T, A: Allocator> Handle<T, A> {
     /// Allocates the shared words and a first block from `alloc`; counts the producer and one
     /// consumer.
     pub(super) fn new(slots: usize, alloc: A) -> Result<(Self, NonNull<Block<T>>), AllocError> {
-        // First, because it panics if a block is too large, or its address too wide.
+        // First, because it may panic.
         let block = allocate_block::<T, A>(slots, &alloc)?;
         let shared = match alloc.allocate(Layout::new::<Shared<T, A>>()) {
             Ok(memory) => memory.cast::<Shared<T, A>>(),

@@ -17,7 +17,7 @@ use crate::alloc::{Allocator, Global};
 ///
 /// A consumer that keeps up with its producer reads the cache lines that the producer is about to
 /// write, which slows both. So the consumer pauses in two cases, if it has popped at least 64 items
-/// since the last such pause of the same case:
+/// since its last pause of the same case:
 ///
 /// - A `pop` that finds the ring empty pauses once, for 4 to 64 spin hints (10 ns each where it was
 ///   measured), and checks again.
@@ -25,7 +25,7 @@ use crate::alloc::{Allocator, Global};
 ///   items and fewer than a quarter of the capacity, pauses for 16 spin hints. It repeats this
 ///   while each pause brings 16 items, at most eight times.
 ///
-/// If a pause brings few items, because the producer is slow, done, or on the same thread, the next
+/// A pause brings few items if the producer is slow, done, or on the same thread. Then the next
 /// pause comes after twice as many items, up to 65,536. `peek`, `len` and `is_empty` never pause.
 ///
 /// ```
@@ -82,7 +82,7 @@ pub struct Consumer<T, A: Allocator = Global> {
 // rules of the block they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send> Send for Consumer<T, A> {}
 
-// A panic in user code leaves the ring consistent, after a whole number of items.
+// A panic in user code leaves the ring consistent.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -118,8 +118,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(item)
     }
 
-    /// Moves the oldest item out and keeps its slot until [`release`](Self::release), or the next
-    /// pop.
+    /// Moves the oldest item out. Its slot returns to the producer with [`release`](Self::release)
+    /// or the next pop.
     ///
     /// Use it to pop items one by one and release their slots together. It never pauses.
     ///
@@ -140,11 +140,11 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.read_next() })
     }
 
-    /// Pops up to `max` of the queued items, passes each to `each`, publishes once, and returns how
-    /// many.
+    /// Pops up to `max` of the queued items, passes each to `each`, returns the slots to the
+    /// producer by one store, and returns how many items it popped.
     ///
-    /// A call pops at most the items that were queued at its start. If `each` panics, it owns the
-    /// item that it was called with, the items before are popped, and the items after stay queued.
+    /// A call pops at most the items that were queued at its start. If `each` panics, the items
+    /// that it was called with are popped, and the others stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);
@@ -165,8 +165,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` of the queued items to the end of `out`, publishes once, and returns how
     /// many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
-    /// early or panics, the items that it did not consume stay queued.
+    /// If `out` stops early or panics, the items that it did not consume stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let mut items = self.read_chunk(max).into_iter();
@@ -217,8 +216,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len() == 0 && self.len() == 0
     }
 
-    /// Returns how many items were taken so far, wrapping: the index of the next one, as
-    /// [`Producer::index`](super::Producer::index) counts.
+    /// Returns how many items were taken so far, wrapping: the
+    /// [`Producer::index`](super::Producer::index) of the next one.
     #[inline(always)]
     #[must_use]
     pub fn index(&self) -> usize {
@@ -244,8 +243,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// returns an item.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        // The order matters: an index that is loaded after the producer was found dropped is its
-        // last.
+        // In this order, because an index loaded after the producer was dropped is its last.
         self.is_closed() && self.is_empty()
     }
 
@@ -326,15 +324,15 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.head.set(self.head.get().wrapping_add(count));
     }
 
-    /// Moves the head back by the last `left` of the items that `skip` went past, and pops the
-    /// `given` items before them.
+    /// Ends a `skip` of `given + left` items: the first `given` are popped, and the head moves back
+    /// by the last `left`.
     ///
     /// Publishes nothing if `given` is zero, so that a check of an empty ring does not write the
     /// cache line of the head.
     ///
     /// # Safety
     ///
-    /// `skip` went past `given + left` items, of which the first were moved out and the others stay
+    /// `skip` went past `given + left` items. The first `given` were moved out, and the others stay
     /// queued.
     #[inline(always)]
     pub(super) unsafe fn settle(&self, given: usize, left: usize) {
@@ -381,7 +379,7 @@ fn is_before(head: usize, due: usize) -> bool {
     head.wrapping_sub(due) > usize::MAX / 2
 }
 
-/// All arguments are passed in registers, so that the caller can keep the consumer in registers.
+/// Arguments in registers let the caller keep the consumer in registers.
 #[cold]
 #[inline(never)]
 fn gather_slow<T, A>(block: Block<T, A>, head: usize, pace: Pace) -> (usize, Pace) {

@@ -8,8 +8,8 @@
 //! The ring is Lamport's, with the two refinements that measured best. Each half caches the index
 //! that the other half publishes, and reloads it only when the cached value says "full" or "empty".
 //! A batch publishes its index once. Indices use all values of `usize` and wrap; the low bits of an
-//! index are its slot, so capacities are powers of two. A half executes no read-modify-write except
-//! when it is dropped.
+//! index select its slot, so capacities are powers of two. A half executes no read-modify-write
+//! except when it is dropped.
 //!
 //! ```text
 //!            one allocation from A
@@ -94,8 +94,7 @@ use raw::Block;
 ///
 /// # Panics
 ///
-/// If the capacity, rounded up, or its size in bytes overflows.
-/// Aborts on lack of memory, as std's collections do.
+/// If the capacity, rounded up, or its size in bytes overflows. Aborts on lack of memory.
 #[must_use]
 pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     ring_in(capacity, Global)

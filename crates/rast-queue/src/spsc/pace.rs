@@ -10,15 +10,15 @@
 //! The number of items that are queued after a pause determines the next pause, because reading the
 //! clock would cost more:
 //!
-//! | queued after the pause | the next pause | comes when the head has moved by |
+//! | queued after the pause | length of the next pause | items popped before it |
 //! | --- | --- | --- |
-//! | fewer than 16: the producer is slow, gone, or on this thread | is of 16 spin hints | twice as many items as last time, 65,536 at most |
-//! | less than an eighth of the capacity | is twice as long, 64 hints at most | 64 items |
-//! | up to a half | is as long | 64 items |
-//! | more than a half | is half as long, 4 hints at least | 64 items |
+//! | fewer than 16: the producer is slow, gone, or on this thread | 16 spin hints | twice as many as last time, 65,536 at most |
+//! | less than an eighth of the capacity | twice this one, 64 hints at most | 64 |
+//! | up to a half | as this one | 64 |
+//! | more than a half | half of this one, 4 hints at least | 64 |
 //!
-//! So a stream for which pauses do not pay has ten pauses, and then one in 65,536 items. The
-//! figures behind the numbers are in `docs/performance.md`.
+//! So if no pause brings items, there are ten pauses, and then one in 65,536 items. The
+//! measurements are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 

@@ -25,9 +25,9 @@ const MOST: usize = 16;
 /// wait-free. No method allocates or executes an atomic read-modify-write. Dropping the producer
 /// closes the ring; the consumer can still pop all pushed items.
 ///
-/// The half is four words, with its own index and a cached copy of the other half's. If one struct
-/// contains two halves that two threads use, they share a cache line: pad them, or better, keep
-/// each half with its owner.
+/// A half is four words, among them its own index and a cached copy of the other half's index. If
+/// one struct contains two halves that two threads use, they share a cache line. Pad them, or
+/// better, keep each half with its thread.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -77,7 +77,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // rules of the block they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send> Send for Producer<T, A> {}
 
-// A panic in user code leaves the ring consistent, after a whole number of items.
+// A panic in user code leaves the ring consistent.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -117,7 +117,7 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Writes an item that the consumer cannot pop before [`publish`](Self::publish) or the next
+    /// Writes an item that the consumer cannot pop before the next [`publish`](Self::publish) or
     /// push.
     ///
     /// Use it to write several items one by one and publish them together.
@@ -232,8 +232,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.block.capacity()
     }
 
-    /// Returns whether the consumer was dropped. Pushes then still succeed until the ring is full;
-    /// the items are dropped with the producer.
+    /// Returns whether the consumer was dropped. Pushes then succeed until the ring is full; the
+    /// items are dropped with the producer.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.block.other_is_gone(Side::Producer)
@@ -279,8 +279,8 @@ impl<T, A: Allocator> Producer<T, A> {
     };
 
     /// Prefetches as many lines of slots as `len` items fill, after the lines that were prefetched
-    /// before, so that the tail finds them in the cache. Skips lines that are not free according to
-    /// the cached head, which shows `room` free slots after the tail.
+    /// before. Skips lines that are not free according to the cached head, which shows `room` free
+    /// slots after the tail.
     #[inline(always)]
     pub(super) fn prefetch(&self, room: usize, len: usize) {
         let Some(ahead) = AHEAD.checked_mul(Self::LINE) else {
@@ -319,8 +319,8 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish();
     }
 
-    /// Returns how many items were pushed or staged so far, wrapping: the index of the next one.
-    /// [`Consumer::index`](super::Consumer::index) of the same item is equal.
+    /// Returns how many items were pushed or staged so far, wrapping. This is the index of the next
+    /// item, and equals the [`Consumer::index`](super::Consumer::index) of that item.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);

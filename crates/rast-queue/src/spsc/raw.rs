@@ -1,8 +1,8 @@
 //! The block that both halves of a ring share: two published indices, the slots, and which halves
 //! are dropped.
 //!
-//! All atomic operations of the ring are in this file. All of its unsafe code is in this file or
-//! directly calls into it.
+//! All atomic operations of the ring are in this file, and all of its unsafe code is here or calls
+//! into it.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -167,10 +167,10 @@ impl<T> Span<T> {
 
     /// Borrows the slots to write them, whether they hold items or not.
     ///
-    /// The length of the first slice is made `opaque` to the compiler from `VECTOR` on. So a loop
-    /// over a small batch of constant size is vectorised instead of unrolled. A smaller batch has
-    /// no vectors, and is fastest unrolled. The second slice is used once per round of the ring,
-    /// where an unrolled loop suffices.
+    /// From `VECTOR` slots on, `opaque` hides the length of the first slice from the compiler, so
+    /// that a loop over a batch of constant size is vectorised instead of unrolled. A smaller batch
+    /// fills no vector and is fastest unrolled. The second slice is used once per round of the
+    /// ring, where an unrolled loop suffices.
     ///
     /// # Safety
     ///
@@ -462,11 +462,12 @@ impl<T, A: Allocator> Block<T, A> {
         })
     }
 
-    /// Ends the use of this handle by `side`, whose own index is `own`. The second half to end
+    /// Ends the use of this handle by `side`, whose own index is `own`. The half that ends second
     /// drops the queued items and frees the block.
     ///
-    /// Only the read-modify-write is inlined, and `end` takes a copy of the handle. A half whose
-    /// address is passed to no function can be kept in registers, even in loops that may unwind.
+    /// Only the read-modify-write is inlined, and `end` takes a copy of the handle. So no function
+    /// gets the address of a half, and the half can be kept in registers, even in loops that may
+    /// unwind.
     ///
     /// # Safety
     ///

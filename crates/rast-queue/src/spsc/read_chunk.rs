@@ -34,8 +34,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 /// Borrowed items of a ring, to be read or popped; made by [`Consumer::read_chunk`].
 ///
 /// The items are one slice, or two where the ring wraps. Only the methods below pop items. A chunk
-/// that is dropped or leaked pops nothing, so it is also a way to read many items without popping
-/// them.
+/// that is dropped or leaked pops nothing, so a chunk can also be used to read items without
+/// popping them.
 ///
 /// | to | use |
 /// | --- | --- |
@@ -194,11 +194,11 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 
 /// Moves the items of a [`ReadChunk`] out.
 ///
-/// When it is dropped, the items that it yielded are popped at once, and the others stay queued. If
-/// it is leaked, the items that it did not yield are leaked too. The slots of the chunk return to
-/// the producer with the next item that is popped, so a full ring whose chunk had all items stays
-/// full. `for_each`, `fold` and the adapters that use them are the fastest: they run as two plain
-/// loops.
+/// When it is dropped, the items that it yielded are popped, and the others stay queued. If it is
+/// leaked, the items that it did not yield are leaked too. The slots of the chunk then return to
+/// the producer with the next item that is popped, so if the chunk had all items of a full ring,
+/// the ring stays full. `for_each`, `fold` and the adapters that use them are the fastest: they run
+/// as two plain loops.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);

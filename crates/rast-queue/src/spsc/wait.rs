@@ -1,18 +1,18 @@
-//! Decides when a batch waits as it reloads the producer's index, so that the producer gets ahead.
+//! Decides when a batch that reloads the producer's index waits, so that the producer gets ahead.
 //!
 //! The pause of `pace` at an empty ring comes too late for batches: they pop the few queued items,
 //! check again, and rarely find the ring empty. So a batch that must reload the index and finds few
 //! items waits for more, in steps, as long as each step brings many.
 //!
-//! A batch that finds enough items by the cached index pays nothing for this. The number of items
-//! that a wait brings determines the next wait, because reading the clock would cost more:
+//! A batch that finds enough items by the cached index never waits. The number of items that a wait
+//! brings determines the next wait, because reading the clock would cost more:
 //!
-//! | the wait | the next one comes when the head has moved by |
+//! | this wait | items popped before the next one |
 //! | --- | --- |
-//! | brought 16 items in one of its steps | 64 items, at the next such check |
-//! | did not: the producer is slow, gone, or on this thread | twice as many items as last time, 65,536 at most |
+//! | brought 16 items in one of its steps | 64 |
+//! | did not: the producer is slow, gone, or on this thread | twice as many as last time, 65,536 at most |
 //!
-//! So a stream for which waits do not pay has ten waits of one step, and then one in 65,536 items.
+//! So if no wait brings items, there are ten waits of one step, and then one in 65,536 items.
 
 use crate::primitive::hint::spin_loop;
 
@@ -56,7 +56,8 @@ impl Wait {
     }
 
     /// Waits while too few items for a ring of `capacity` are queued and each step brings many.
-    /// `standing` is the number that was queued, and `look` returns the number that is queued now.
+    /// `standing` is the number of items that were queued, and `look` returns the number that is
+    /// queued now.
     ///
     /// Returns the number of queued items at the last check, and the new state.
     pub(super) fn run(

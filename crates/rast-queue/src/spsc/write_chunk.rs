@@ -119,10 +119,10 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// how many.
     ///
     /// The iterator yields at most as many items as there are slots; pass it by `&mut` to use it
-    /// afterwards. If it panics, the items that it had yielded are pushed. If the standard library
-    /// trusts the iterator's length, as for a range, a vector, or a `map` over these, the loop does
-    /// not check for the end at each item, and can be vectorised. An iterator that is passed by
-    /// value is dropped after the push.
+    /// afterwards. If it panics, the items that it had yielded are pushed. An iterator that is
+    /// passed by value is dropped after the push. For an iterator whose length the standard library
+    /// trusts, such as a range, a vector, or a `map` over these, the loop does not check for the
+    /// end at each item, and can be vectorised.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -231,7 +231,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     ///
     /// # Safety
     ///
-    /// 1. The first `count` slots hold values, written by way of this chunk.
+    /// 1. The first `count` slots hold values, which were written through this chunk.
     #[inline]
     pub unsafe fn commit(self, count: usize) {
         assert!(
@@ -249,7 +249,7 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     ///
     /// # Safety
     ///
-    /// 1. All slots hold values, written by way of this chunk.
+    /// 1. All slots hold values, which were written through this chunk.
     #[inline]
     pub unsafe fn commit_all(self) {
         let len = self.len();
@@ -301,7 +301,8 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
     }
 }
 
-/// Borrowed slots of a ring that are initialised, to be changed: the safe form of a [`WriteChunk`].
+/// Borrowed slots of a ring with initialised values, to be changed: the safe form of a
+/// [`WriteChunk`].
 ///
 /// Values that are not committed are dropped with the chunk. A chunk that is leaked leaks its
 /// values and pushes nothing.

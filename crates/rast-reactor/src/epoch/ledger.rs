@@ -14,24 +14,28 @@
 //!
 //! Rules:
 //!
-//! 1. A reactor runs tasks only while the low bit of its `at` is clear, and a transaction that it
-//!    opens sees all commits up to its `at`.
-//! 2. Before a reactor runs a task after a park, it applies every commit that it finds after the
-//!    fence that follows the change of `at`.
-//! 3. `pins` is lowered before `at` becomes larger than the commit that it pins.
+//! 1. A reactor runs tasks only while it is not parked. A transaction that it opens sees all
+//!    commits up to its `at`.
+//! 2. To end a park, a reactor changes `at`, executes a fence, and applies every commit that it
+//!    then finds. Only afterwards it runs a task.
+//! 3. Before `at` becomes larger than the commit that an open transaction sees, `pins` is lowered
+//!    to that commit.
 //! 4. The owner loads `at` before `pins`.
-//! 5. A node is freed when the number in every `at` is above its own, parked or not.
+//! 5. A node is freed when the number in every `at`, parked or not, is above the node's number.
 //!
-//! A commit n has *passed* a reactor if its `at` is parked or at least n, and its `pins` at least
-//! n. Then no transaction there, open or later, reads what n replaced:
+//! A commit n has *passed* a reactor if the owner finds the reactor's `at` parked or at least n,
+//! and its `pins` at least n. Then no transaction on that reactor, open or later, reads what n
+//! replaced:
 //!
-//! - If `at` is n or more, a later transaction sees n by rule 1. An earlier one that is still open
-//!   and does not see n was open when `at` became n. So `pins` was below n by rule 3, and the owner
-//!   loads that or a later value by rule 4. A later value means that the transaction has ended.
+//! - If `at` is n or more, a later transaction sees n by rule 1. If an open transaction does not
+//!   see n, it was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner
+//!   loads this value of `pins` or a later one, and a later one of n or more means that the
+//!   transaction has ended.
 //! - If `at` is parked, there are two fences: the owner's, between the publication of n and its
 //!   load of `at`, and the reactor's, between the end of its park and its check of the nodes. If
-//!   the owner's is first, the reactor finds n and applies it before a task runs. If the reactor's
-//!   is first, the owner loads an `at` that is no longer parked. So a parked reactor need not wake.
+//!   the owner's fence is first, the reactor finds n and applies it before it runs a task. If the
+//!   reactor's fence is first, the owner does not find `at` parked. So the owner need not wake a
+//!   parked reactor.
 
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
@@ -312,7 +316,7 @@ pub struct Follower<C> {
     reactor: usize,
     node: *const Node<C>,
     number: u64,
-    /// The reactor's epochs of commits that were applied after the oldest open transaction started.
+    /// The reactor's epochs of commits applied since the oldest open transaction started.
     later: VecDeque<(u64, u64)>,
     /// The values published last: `at` and `pins`.
     told: (u64, u64),
@@ -509,8 +513,8 @@ impl<C> Reader<C> {
     }
 }
 
-/// The fence between what a thread has published and what it loads next. A reactor then loads
-/// whether an owner waits; an owner that is about to sleep loads the progress of the reactors.
+/// The fence between what a thread has published and what it loads next: a reactor, whether an
+/// owner waits; an owner that is about to sleep, the progress of the reactors.
 fn announced() {
     // SeqCst: pairs with itself on another thread, and with GE3; of two threads that publish and
     // then load, at least one sees what the other published. [GE8]
@@ -519,8 +523,8 @@ fn announced() {
 
 impl<C> Drop for Reader<C> {
     fn drop(&mut self) {
-        // The transactions of this reactor are gone, because they keep it alive. No owner is woken,
-        // so the request flags of sleeping owners are left for other reactors.
+        // The transactions of this reactor have ended, because they keep it alive. No owner is
+        // woken, so the requests of sleeping owners are left for other reactors.
         for follower in &mut self.followers {
             follower.publish(None, State::Left);
         }

@@ -58,8 +58,8 @@ impl Garbage {
 /// Items that a list has room for whatever it holds.
 pub(crate) const SMALL: usize = 256;
 
-/// Frees most of the memory of a list that has become short. Its room is then twice its length, so
-/// the cost is constant per removed item.
+/// Frees most of the memory of a list that has become short. Its capacity is then twice its length,
+/// so the cost per removed item is constant.
 pub(crate) fn shorten<T>(list: &mut VecDeque<T>) {
     if list.capacity() > 8 * list.len() + SMALL {
         list.shrink_to(2 * list.len());

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   oldest ◄──► ... ◄──► unreported ◄──► ... ◄──► newest      links are places in one table
-//!   └─ its epoch is the least     └─ the first of those that were not open for too long yet
+//!   └─ its epoch is the least     └─ the oldest that was not reported as too long
 //! ```
 //!
 //! Most transactions are closed before the next one is opened, and before the poll that opened them
-//! ends. So the newest one, `fresh`, is not linked: its epoch and its source line are in cells, and
-//! its place, `spare`, is reserved. Opening and closing it are a few plain stores. It is linked
-//! when a further one is opened, or when the list is searched. A transaction learns its task and
-//! its time when a poll ends that has left it open.
+//! ends. So the newest one, `fresh`, is not in the list: its epoch and its source line are in
+//! cells, and its place in the table, `spare`, is reserved. Opening and closing it are a few plain
+//! stores. It is linked when a further one is opened, or when the list is searched. The task and
+//! the time of a transaction are recorded when a poll ends that has left it open.
 
 use core::cell::{Cell, RefCell};
 use core::panic::Location;
@@ -74,7 +74,7 @@ pub struct LongRead<'a> {
     pub open: Duration,
 }
 
-/// What is told of a transaction.
+/// What is reported of a transaction.
 pub(crate) struct Overdue {
     pub(crate) origin: Option<Origin>,
     pub(crate) line: &'static Location<'static>,
@@ -150,7 +150,7 @@ impl Transactions {
         self.linked.borrow().oldest().or(fresh)
     }
 
-    /// Notes the task of those that its poll has left open.
+    /// Records the task of the transactions that its poll has left open.
     #[inline]
     pub(crate) fn left_open(&self, origin: &Origin, now: impl FnOnce() -> Instant) {
         if self.fresh.get().is_some() || self.is_unnoted.get() {
@@ -262,7 +262,7 @@ impl Linked {
         oldest.map(|oldest| oldest.epoch)
     }
 
-    /// Notes the task of those that have none, and since when they are open.
+    /// Records the task and the time of the transactions without one.
     fn left_open(&mut self, origin: Option<&Origin>, now: Instant) {
         let mut at = self.newest;
         while let Some(record) = self.records.get_mut(at as usize)
@@ -284,7 +284,7 @@ impl Linked {
 
     fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
         let (_, open) = self.unreported(now)?;
-        // A nanosecond more, since a transaction of just the limit is none.
+        // A nanosecond more, because only a transaction beyond the limit is overdue.
         let left = limit.checked_sub(open);
         Some(left.map_or(Duration::ZERO, |left| {
             left.saturating_add(Duration::from_nanos(1))

@@ -1,4 +1,4 @@
-//! Memory that an operation owns while the kernel reads or writes it.
+//! Memory that an operation owns.
 
 use core::fmt;
 use core::ops::{Bound, RangeBounds};
@@ -46,8 +46,8 @@ pub unsafe trait Buffer: 'static {
 /// # Safety
 ///
 /// 1. The first [`capacity`](Self::capacity) bytes from [`as_mut_ptr`](Self::as_mut_ptr) on may be
-///    written until the value is dropped or changed; nothing else uses them while the value is
-///    only moved.
+///    written until the value is dropped or changed. Until then nothing else uses them, even if the
+///    value is moved.
 /// 2. As rules 2 and 3 of [`Buffer`]; both pointers are the same address.
 pub unsafe trait BufferMut: Buffer {
     /// Where the memory begins.
@@ -145,7 +145,7 @@ unsafe impl<const N: usize> Buffer for &'static [u8; N] {
     }
 }
 
-/// A part of a buffer: an operation reads or writes no other part of it.
+/// A part of a buffer. An operation on it reads or writes only this part.
 ///
 /// ```
 /// use rast_reactor::io::Buffer;

@@ -6,8 +6,8 @@
 //!   free ──a receive takes it──► chunk of the user ──dropped──► free
 //! ```
 //!
-//! With io_uring the kernel takes free chunks from a ring; with readiness they are in a list. If
-//! none is free, a chunk has memory of its own, so a task that keeps all chunks delays no other.
+//! With io_uring the kernel takes free chunks from a ring; with readiness they are in a list. If no
+//! chunk is free, a receive allocates memory, so a task that keeps all chunks delays no other task.
 
 use core::cell::RefCell;
 use core::fmt;

@@ -8,7 +8,7 @@ use core::cell::RefCell;
 
 use crate::primitive::Random;
 
-/// Faults that a driver injects into operations, for tests of what uses them. None by default.
+/// Faults that a driver injects into I/O operations, to test code that uses them. None by default.
 ///
 /// Each rate is out of 1,000 attempts. The same seed and sequence of attempts give the same faults.
 ///
@@ -89,15 +89,15 @@ impl Faults {
         self
     }
 
-    /// Reads, writes and accepts that are cancelled in flight, though none asked for it, and are
-    /// begun again. At most 900. The readiness driver has no operations in flight.
+    /// Reads, writes and accepts that are cancelled in flight and begun again. At most 900. The
+    /// readiness driver has no operations in flight.
     pub fn cancelled(mut self, per_mille: u16) -> Self {
         self.cancelled = per_mille.min(900);
         self
     }
 
-    /// How many entries the submission queue has, and half of what the completion queue has: with
-    /// few of them, completions overflow.
+    /// Sets the length of the submission queue; the completion queue is twice as long. With few
+    /// entries, completions overflow.
     pub fn entries(mut self, entries: u32) -> Self {
         self.entries = Some(entries.max(1));
         self

@@ -59,8 +59,8 @@ enum Kind {
 
 /// A file, read and written at offsets in bytes.
 ///
-/// With readiness its operations are tasks of the background pool by
-/// [`Policy::High`](crate::Policy::High); where the pool is full, or has ended, they fail.
+/// With the readiness driver its operations are tasks of the background pool with
+/// [`Policy::High`](crate::Policy::High). If the pool is full or has ended, they fail.
 ///
 /// ```
 /// use rast_reactor::{Reactors, io::OpenOptions};
@@ -115,7 +115,7 @@ impl File {
             Kind::Pool { file, io } => {
                 let len = buffer.capacity();
                 let read = move |file: &std::fs::File, buffer: &mut B, len: usize| {
-                    // The system reads into initialised memory alone, by std's face.
+                    // std's methods read only into initialised memory.
                     let begin = buffer.as_mut_ptr();
                     // SAFETY: the buffer has so many bytes.
                     unsafe { begin.write_bytes(0, len) };
@@ -221,7 +221,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// Refuses an offset that the system cannot count; the greatest number means another thing to it.
+/// Refuses an offset that the system cannot count; its greatest number has another meaning.
 fn check(at: u64, begin: usize) -> io::Result<()> {
     match at.checked_add(begin as u64) {
         Some(at) if i64::try_from(at).is_ok() => Ok(()),

@@ -7,16 +7,17 @@
 //!                                                                   its queue still has
 //! ```
 //!
-//! The program is a BPF program, which chooses the socket of a new connection (`steer.rs`).
+//! The program is a BPF program in the kernel, which chooses the socket of a new connection
+//! (`steer.rs`).
 //!
-//! Each reactor counts its active requests. A count above `high` closes the reactor to new
-//! connections (it is turned away), and a count below `low` opens it again. A reactor that is
-//! turned away still accepts what its queue has, while another one is open. If all are turned away,
-//! none of them accepts, and connections wait in the queues.
+//! Each reactor counts its active requests. When the count exceeds `high`, new connections are
+//! turned away from the reactor until the count is below `low`. Meanwhile the reactor still accepts
+//! the connections in the queue of its own socket, as long as another reactor is open. If no
+//! reactor is open, none accepts, and connections wait in the queues.
 //!
-//! The original RAST design closes the socket of a reactor that has too many requests. The kernel
-//! resets the connections in the queue of a closed socket. Here a socket stays open as long as the
-//! group: if its listener is dropped, another reactor accepts from this socket too.
+//! The original RAST design closes the socket of a reactor that has too many requests, and the
+//! kernel then resets the connections in its queue. Here a socket stays open as long as the group.
+//! If its listener is dropped, another reactor accepts from it too.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -62,8 +63,8 @@ const ROW: usize = 16;
 /// until it has fewer than `low`: see [`Watermarks`] and [`Requests`]. In the meantime it accepts
 /// only the connections that its own socket has already queued; where the listeners share one
 /// socket, it accepts none. If all reactors are turned away, none accepts. Then up to 4,096
-/// connections ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the system
-/// says so.
+/// connections ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the
+/// system's limit is lower.
 ///
 /// The sockets are closed with the last clone and the last listener, which resets the connections
 /// that were not accepted. Nothing else resets a queued connection: when a listener is dropped,
@@ -149,8 +150,8 @@ impl ListenerGroup {
         let is_steered = !builder.is_shared && steer::is_served();
         #[cfg(not(target_os = "linux"))]
         let is_steered = false;
-        // Bound without sharing: a port of another group is an error, and would mix the numbers of
-        // the sockets.
+        // Bound without sharing, so that a port of another group is an error: it would mix the
+        // numbers of the sockets.
         let first = bound(address, false)?;
         let local = first.local_addr()?.as_socket();
         let address = local.ok_or_else(|| io::Error::other("an address of another family"))?;
@@ -195,8 +196,8 @@ impl ListenerGroup {
 
     /// Makes the listener of the calling reactor.
     ///
-    /// It listens on a socket that a dropped listener has left, or on a new one. A reactor needs
-    /// one listener; several of them count their requests separately.
+    /// It uses the socket of a dropped listener, or a new one. A reactor needs one listener.
+    /// Several listeners of a reactor count their requests separately.
     ///
     /// # Errors
     ///
@@ -249,7 +250,7 @@ pub struct GroupBuilder {
 
 impl GroupBuilder {
     /// How many connections wait in the queue of each socket, at most: 4,096 by default. The system
-    /// may have a lower bound, on Linux `net.core.somaxconn`. Connections beyond are refused or
+    /// may have a lower limit, on Linux `net.core.somaxconn`. Further connections are refused or
     /// wait in the client's system.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections;
@@ -290,8 +291,8 @@ impl Own {
 /// A socket of the group, in the driver of a reactor.
 enum Accepting {
     Ready(TcpListener),
-    /// Accepts when the ring says that the socket can be read: an accept by the ring that is given
-    /// up may have a connection, which would be lost.
+    /// Accepts when the ring reports that the socket can be read. An accept operation of the ring
+    /// could complete after its cancellation, and its connection would be lost.
     #[cfg(target_os = "linux")]
     Ring(Rc<Ring>, Rc<OwnedFd>),
 }
@@ -342,7 +343,7 @@ pub struct GroupListener {
 impl GroupListener {
     /// Waits for a connection.
     ///
-    /// Waits also while every listener of the group is turned away. Dropping the future loses no
+    /// It waits also while no listener of the group is open. Dropping the future loses no
     /// connection. After 16 connections in a row, and after each one while the reactor is turned
     /// away, other tasks run first.
     ///

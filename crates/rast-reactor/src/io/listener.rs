@@ -49,8 +49,8 @@ impl Accepts for executor::UnixListener {
     }
 }
 
-/// How long a listener accepts nothing after the system lacked descriptors or memory. Without it, a
-/// loop that goes on after errors would keep its core busy until descriptors are closed.
+/// How long a listener accepts nothing after the system lacked descriptors or memory. Otherwise a
+/// loop that continues after errors would keep its core busy.
 const REST: Nanos = Nanos::from_millis(10);
 
 /// The socket of a listener.
@@ -177,8 +177,8 @@ macro_rules! family {
 
             /// Waits for a connection.
             ///
-            /// Any number of tasks may wait. If the future is dropped, a connection that comes
-            /// before its cancellation is closed.
+            /// Any number of tasks may wait. If the future is dropped, a connection that arrives
+            /// before the cancellation takes effect is closed.
             ///
             /// # Errors
             ///
@@ -189,7 +189,7 @@ macro_rules! family {
                 Ok($stream(stream, PhantomData))
             }
 
-            /// Accepts connections one after the other: with io_uring, by one operation for all of
+            /// Accepts connections one after the other. With io_uring one operation accepts all of
             /// them.
             ///
             /// That operation accepts up to about 64 connections in advance. If this is dropped,

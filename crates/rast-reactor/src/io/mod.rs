@@ -6,9 +6,9 @@
 //!                            files are read by the background pool
 //! ```
 //!
-//! An operation owns its buffer and returns it with its result. Dropping its future requests its
-//! cancellation; the driver keeps the buffer until the kernel is done with it. Dropping a read
-//! loses no bytes. A connection that arrives for a dropped accept is closed.
+//! An operation owns its buffer and returns it with its result. If its future is dropped, the
+//! driver cancels the operation and keeps the buffer until the kernel is done with it. Dropping a
+//! read loses no bytes. A connection that arrives for a dropped accept is closed.
 //!
 //! A socket belongs to the reactor on whose thread it was made, and stays there.
 //!

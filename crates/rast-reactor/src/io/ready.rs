@@ -1,5 +1,5 @@
-//! Streams by readiness: the thread reads and writes by calls of its own, so a future that is
-//! dropped leaves nothing behind.
+//! Streams by readiness: the thread itself reads and writes, so a dropped future leaves nothing
+//! behind.
 
 use std::io;
 use std_alloc::rc::Rc;
@@ -77,8 +77,7 @@ fn fail(io: &Io, attempt: Attempt) -> io::Result<()> {
     }
 }
 
-/// Makes an attempt shorter by chance, if that was asked for. An injected fault of another kind
-/// comes with the attempt itself.
+/// Makes an attempt shorter by chance, if faults were asked for.
 fn shorten(io: &Io, attempt: Attempt, len: usize) -> usize {
     let mut short = len;
     io.strike(attempt, &mut short);

@@ -156,9 +156,9 @@ impl Shared {
 
     /// Steers new connections to the open seats, or to all that have a listener if none is open.
     ///
-    /// Called under the lock, so that the last program is that of the last state. The kernel took
-    /// a program before. If it has no memory for another one, the last one stays until the next
-    /// change: connections then come to a reactor that is turned away, or not to one that is open.
+    /// Called under the lock, so that the last program is that of the last state. If the kernel has
+    /// no memory for the new program, the old one stays until the next change. Until then
+    /// connections may come to a reactor that is turned away, or not come to one that is open.
     #[cfg(target_os = "linux")]
     fn steer(&self, state: &State) {
         if !self.is_steered {
@@ -178,8 +178,8 @@ impl Shared {
     fn steer(&self, _: &State) {}
 }
 
-/// A future that waits for a change of its group. Dropping it removes its waker, so that a group
-/// that does not change keeps no task alive that has given its accept up.
+/// A future that waits for a change of its group. Dropping it removes its waker, so that the group
+/// keeps no abandoned task alive.
 pub(super) struct Watching<'a> {
     shared: &'a Shared,
     /// In the list of the group.

@@ -1,8 +1,8 @@
 //! Which sockets of an SO_REUSEPORT group get new connections: a classic BPF program.
 //!
-//! The kernel runs the program for each new connection, and its result is the number of a socket
-//! in the order in which the sockets of the group began to listen. A result beyond the group makes
-//! the kernel choose by a hash of the addresses.
+//! The kernel runs the program for each new connection. Its result is the index of a socket, in the
+//! order in which the sockets of the group began to listen. If there is no socket with this index,
+//! the kernel chooses by a hash of the addresses.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

@@ -118,12 +118,12 @@ pub(crate) type Stays = PhantomData<*const ()>;
 macro_rules! stream {
     ($stream:ty) => {
         impl $stream {
-            /// Reads at least one byte into `buffer`, from its start; 0 means that the other end
-            /// has closed, or that the buffer has no room. The length of a vector is then the
-            /// number of bytes read.
+            /// Reads at least one byte into `buffer`, from its start, and returns how many. 0 means
+            /// that the other end has closed, or that the buffer has no room. The length of a
+            /// vector is set to the number of bytes read.
             ///
-            /// Dropping the future loses no bytes, because the next read returns the bytes that it
-            /// has read.
+            /// Dropping the future loses no bytes: the next read returns those that the dropped
+            /// read has received.
             ///
             /// # Errors
             ///
@@ -149,8 +149,8 @@ macro_rules! stream {
 
             /// The next bytes, in memory of the reactor; `None` if the other end has closed.
             ///
-            /// A waiting connection holds no memory for chunks. With io_uring one operation
-            /// receives all chunks from then on. Dropping the future loses no bytes.
+            /// A connection that waits for data holds no memory for chunks. With io_uring one
+            /// operation receives all chunks from then on. Dropping the future loses no bytes.
             ///
             /// # Errors
             ///

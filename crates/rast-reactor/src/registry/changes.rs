@@ -269,8 +269,8 @@ fn seal<T: Resource>(
 /// Changes to resources of one owner, which become visible together.
 ///
 /// They see the resources as of the moment they began, and copy a resource when they first change
-/// it. Nothing is visible before [`commit`](Self::commit); dropping them undoes all. If another
-/// commit has changed one of the resources since they began, the commit is rejected.
+/// it. Nothing is visible before [`commit`](Self::commit); dropping them discards all changes. If
+/// another commit has meanwhile changed one of the same resources, this commit is rejected.
 ///
 /// A panic of user code in one of these calls leaves the changes as they were before the call.
 ///
@@ -312,8 +312,8 @@ fn seal<T: Resource>(
 #[must_use = "changes do nothing before they are committed"]
 pub struct Changes {
     replica: Rc<Replica>,
-    /// The transaction, and the last commit that it sees. Empty from a rejected commit until it is
-    /// next used, because changes that wait for room must keep no memory.
+    /// The transaction, and the last commit that it sees. Empty from a rejected commit until the
+    /// next use, so that changes that wait for room keep no memory.
     read: OnceCell<(Read, u64)>,
     line: &'static Location<'static>,
     /// By table.
@@ -357,8 +357,8 @@ impl Changes {
         self.read.get().map_or(0, |&(_, since)| since)
     }
 
-    /// The transaction that the changes read: resources without these changes. After a rejected
-    /// commit, the next call begins a new transaction.
+    /// The transaction that the changes began with: it sees the resources without these changes.
+    /// After a rejected commit, the next call begins a new transaction.
     ///
     /// # Panics
     ///
@@ -420,7 +420,8 @@ impl Changes {
     ///
     /// # Panics
     ///
-    /// If no reactor owns the type; if `bytes` panics; if there are 2^32 resources of the type.
+    /// If no reactor owns the type; if [`Resource::bytes`] panics; if there are 2^32 resources of
+    /// the type.
     pub fn add<T: Resource>(&mut self, value: T) -> Result<Id<T>, Refused<T>> {
         match self.owned::<T>() {
             Ok((_, place)) => Ok(self.enter(place, None, value)),
@@ -432,8 +433,8 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// With the key and the resource: [`Refusal::NotOwner`]; [`Refusal::Taken`] if a resource that
-    /// these changes do not remove has the key.
+    /// With the key and the resource: [`Refusal::NotOwner`]; [`Refusal::Taken`] if another resource
+    /// has the key and these changes do not remove it.
     ///
     /// # Panics
     ///
@@ -569,8 +570,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Removes a resource. Its id and its key then name no resource. Resources that it names, such
-    /// as its children, stay.
+    /// Removes a resource. Its id and its key then name no resource. Resources to which it refers,
+    /// such as its children, stay.
     ///
     /// # Errors
     ///
@@ -617,15 +618,16 @@ impl Changes {
         Ok(())
     }
 
-    /// Commits the changes. All of them are visible on this reactor at once, and on each other
-    /// reactor from its next turn on. Commits of one owner become visible in their order.
+    /// Commits the changes. They are visible on this reactor at once, and on each other reactor
+    /// from its next turn on, always all together. Commits of one owner become visible in their
+    /// order.
     ///
     /// The returned future waits until all reactors have applied the commit; the commit takes
-    /// effect without it. This reactor destroys replaced resources in a later turn, when no
-    /// transaction of any reactor sees them. Empty changes make a commit too.
+    /// effect even if the future is dropped. This reactor destroys replaced resources in a later
+    /// turn, when no transaction of any reactor sees them. Empty changes make a commit too.
     ///
-    /// Lock-free: it waits for no reactor. Cost: two allocations and one more for each type, and a
-    /// scan of a word for each reactor.
+    /// Lock-free: it waits for no reactor. Cost: two allocations, one more per changed type, and a
+    /// load of a word per reactor.
     ///
     /// # Errors
     ///

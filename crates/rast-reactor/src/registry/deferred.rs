@@ -20,9 +20,9 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 }
 
 /// Calls `action` on this reactor when every read transaction that is open now, on any reactor, has
-/// ended. It is for memory and other things that resources name and the program frees itself. The
-/// call is ordered with commits: it also waits for transactions that a reactor opens before it has
-/// applied all earlier commits.
+/// ended. Use it to free memory and other things to which resources refer. The call is ordered with
+/// commits: it also waits for transactions that a reactor opens before it has applied all earlier
+/// commits.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
 /// runs when the last reactor that may read has stopped, on its thread.

@@ -1,13 +1,14 @@
-//! Resources that one reactor changes and all read.
+//! Resources that one reactor changes and all reactors read.
 //!
-//! Each type of [`Resource`] has one owner reactor, given by [`Resources::own`]. The owner
-//! [changes](change) copies and [commits](Changes::commit) them together. Every reactor has its own
-//! tables, so a [`read()`] accesses memory of its own thread, without a fence. The resources
-//! themselves are shared and never change after their commit. The owner destroys a replaced
-//! resource when no open transaction of any reactor sees it.
+//! Each type of [`Resource`] has one owner reactor, set by [`Resources::own`]. The owner
+//! [changes](change) copies of resources and [commits](Changes::commit) them together. Every
+//! reactor has its own tables of pointers, so a [`read()`] searches memory of its own thread,
+//! without a fence. The resources themselves are shared and never change after their commit. The
+//! owner destroys a replaced resource when no open transaction of any reactor sees it.
 //!
-//! An [`Id`] names a resource, and stays the same when the resource changes. A parent names its
-//! children by the id of a list, [`Children`], so a change of a child copies nothing else.
+//! An [`Id`] names a resource, and stays the same when the resource changes. A parent contains the
+//! id of a list, [`Children`], which contains the ids of its children. So a change of a child
+//! copies neither the list nor the parent.
 //!
 //! ```
 //! use rast_reactor::registry::{Resource, Resources, change, read};

@@ -21,8 +21,7 @@ use crate::epoch::{Erased, Garbage, Retired, Writer};
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
 
-/// A parked reactor that is this many commits behind is woken, so that the nodes of the commits can
-/// be freed.
+/// A parked reactor that is this many commits behind is woken, so that their nodes can be freed.
 const LAG: u64 = 1024;
 /// A parked reactor that is behind at all is woken when the nodes have this many bytes.
 const NODES_MAX: usize = 1 << 20;
@@ -405,9 +404,9 @@ fn wake_all(wakers: impl Iterator<Item = Waker>) {
 /// Waits until a commit is applied by all reactors; made by
 /// [`Changes::commit`](crate::registry::Changes::commit).
 ///
-/// The commit is already published, so dropping this future does not undo it. A reactor that is
-/// parked or has stopped counts as having applied the commit, because it applies it before it runs
-/// another task. A reactor that is blocked in a poll does not.
+/// The commit is already published, so dropping this future does not undo it. A reactor that has
+/// stopped, or is parked, counts as having applied the commit: a parked reactor applies it before
+/// it runs another task. A reactor that is blocked in a poll does not count.
 #[must_use = "await it to know that all reactors have applied the commit, or drop it"]
 #[derive(Debug)]
 pub struct Committed {

@@ -17,9 +17,9 @@ pub(super) const OUTSIDE: &str =
 /// A read transaction: all resources as they were when it was opened.
 ///
 /// It sees each commit whole or not at all. It may be kept across awaits, and does not see commits
-/// that are applied meanwhile. Resources that it sees are not destroyed on any reactor while it is
-/// open, so a long transaction keeps the memory of replaced resources. A transaction that is open
-/// for over a second is counted, and passed to
+/// that are applied meanwhile. Resources that it sees are not destroyed while it is open, so a long
+/// transaction keeps the memory of replaced resources. A transaction that is open for over a second
+/// is counted, and reported to
 /// [`Resources::on_long_read`](crate::registry::Resources::on_long_read) if that is set.
 ///
 /// It is not `Send`:
@@ -95,7 +95,7 @@ impl Read {
         self.epoch
     }
 
-    /// The resources of one type. It saves the search for the type in each read.
+    /// Returns the resources of one type. Reads through it do not search for the type again.
     ///
     /// # Panics
     ///
@@ -109,11 +109,12 @@ impl Read {
         }
     }
 
-    /// A resource by its id; `None` if it was deleted before the transaction began, or added later.
+    /// Returns a resource by its id; `None` if it was deleted before the transaction began, or
+    /// added later.
     ///
     /// Wait-free. Cost: two comparisons, the load of the slot, and the load of the resource. A map
-    /// is searched if the index of the id is far above the others, because most were deleted, or if
-    /// a commit has changed a resource of the type since this transaction began.
+    /// is searched as well if a commit has changed a resource of the type since this transaction
+    /// began, or if the id has a high index and most resources with lower indices were deleted.
     ///
     /// # Panics
     ///
@@ -127,7 +128,7 @@ impl Read {
     /// A resource by its key, with its id.
     ///
     /// Cost: a hash and a search in a map of this reactor. If the first key with this hash is
-    /// another key, a list of all keys with the hash.
+    /// another key, all keys with the hash are copied into a list.
     ///
     /// # Panics
     ///
@@ -205,8 +206,7 @@ impl<'a, T: Resource> View<'a, T> {
     }
 
     /// All resources, in no particular order. Cost: a scan of the table, whose length is a small
-    /// multiple of the number of resources, and a list of the indices that are far above the
-    /// others, if there are any.
+    /// multiple of the number of resources, and a list of far higher indices, if there are any.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &'a T)> + use<'a, T> {
         let (table, epoch) = (self.table, self.epoch);
         table.indices(epoch).filter_map(move |index| {

@@ -8,11 +8,11 @@
 //!
 //! Rules:
 //!
-//! 1. Between `park` and `unpark` no transaction is opened. If user code that runs in a sleeping
-//!    driver, such as a waker, opens one, `open` ends the park first.
-//! 2. After `leave` no transaction is opened and no commit is applied, because owners free the
-//!    resources that the reactor would read. Only `Changes` in a thread-local can try to open one
-//!    then.
+//! 1. Between `park` and `unpark` no transaction is opened. If user code that the driver runs
+//!    during its sleep, such as a waker, opens one, `open` ends the park first.
+//! 2. After `leave`, at the end of the reactor, no transaction is opened and no commit is applied,
+//!    because owners free the resources that the reactor would read. Only `Changes` in a
+//!    thread-local can try to open a transaction then.
 
 use core::any::TypeId;
 use core::cell::{Cell, RefCell};

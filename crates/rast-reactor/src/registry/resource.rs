@@ -6,7 +6,8 @@ use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use std_alloc::vec::Vec;
 
-/// A type of resources: each has one owner reactor, and every reactor reads it.
+/// A type of resources. Each such type has one owner reactor, and every reactor reads its
+/// resources.
 ///
 /// ```
 /// use rast_reactor::registry::Resource;
@@ -48,8 +49,8 @@ pub enum NoKey {}
 
 /// The stable name of a resource: it stays the same when the resource changes.
 ///
-/// A deleted id never names a resource again. An id from another set of reactors may name another
-/// resource of the type.
+/// The id of a deleted resource never names a resource again. An id from other
+/// [`Reactors`](crate::Reactors) may name another resource of the type.
 ///
 /// ```
 /// use rast_reactor::registry::Id;
@@ -80,8 +81,8 @@ impl<T> Id<T> {
         (u64::from(self.generation) << 32) | u64::from(self.index)
     }
 
-    /// Returns the id of a number from [`to_bits`](Self::to_bits). Any other number gives an id
-    /// that names no resource, or another resource of the type.
+    /// Returns the id of a number from [`to_bits`](Self::to_bits). Other numbers give ids that name
+    /// no resource or another one.
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self::new(bits as u32, (bits >> 32) as u32)
@@ -129,11 +130,11 @@ impl<T> fmt::Debug for Id<T> {
     }
 }
 
-/// A list of children: a resource of its own, which a parent names by its id.
+/// A list of children. It is a resource itself, and its parent contains its id.
 ///
-/// It has stable ids, so a change of a child copies neither the list nor the parent. Adding or
-/// removing a child copies only the list. A deleted child may still be listed: `get` of its id then
-/// returns `None`, and `children` skips it. Deleting a parent or a list does not delete the
+/// Ids are stable, so a change of a child copies neither the list nor the parent. Adding or
+/// removing a child copies only the list. A deleted child may still be in the list: `get` of its id
+/// then returns `None`, and `children` skips it. Deleting a parent or a list does not delete the
 /// children.
 ///
 /// ```

@@ -35,7 +35,7 @@ struct Kind {
     estate: fn() -> Box<dyn AnyEstate>,
 }
 
-/// The types of resources of some reactors, their owners, and their limits: for
+/// The types of resources of a set of reactors, with their owners and limits; the argument of
 /// [`Builder::resources`](crate::Builder::resources).
 ///
 /// ```
@@ -110,8 +110,7 @@ impl Resources {
     }
 
     /// Sets a callback that gets each long transaction once, on its thread and between polls. Its
-    /// panics, also those of its destructor, are contained. By default long transactions are only
-    /// counted.
+    /// panics are contained. By default long transactions are only counted.
     pub fn on_long_read(mut self, report: impl Fn(&LongRead<'_>) + Send + Sync + 'static) -> Self {
         let report = Quiet::new(report);
         let report = move |read: &LongRead<'_>| (*report)(read);

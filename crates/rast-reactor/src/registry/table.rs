@@ -14,19 +14,20 @@
 //!
 //! Rules:
 //!
-//! 1. No user code runs during an access to the `UnsafeCell` with the table: a lookup copies a
-//!    pointer out and compares the key after the access. So no commit is applied during an access.
-//! 2. Applying a commit reads no values or keys, because the owner may have freed them: hashes are
-//!    copied, and a key is found by its address.
-//! 3. A key belongs to one id from its insertion to its removal. So a transaction sees a key
-//!    exactly if it sees the id, and only removed keys are kept for older transactions.
+//! 1. No user code runs during an access to the `UnsafeCell` with the table, so no commit is
+//!    applied during an access. A lookup copies a pointer out and compares the key, which is user
+//!    code, after the access.
+//! 2. Applying a commit reads no values or keys, because the owner may have freed them. The commit
+//!    contains the hashes, and a key is found by its address.
+//! 3. A key belongs to one id from its insertion to its removal. So a transaction sees a key if and
+//!    only if it sees the id, and only removed keys must be kept for older transactions.
 //!
 //! If no commit after the transaction's epoch has changed this type, a read by id costs a
 //! comparison of epochs, a bounds check, a comparison of generations, and the load of the value.
 //!
-//! If several keys have the same hash, the first one is compared alone. If it is another key,
-//! pointers to all of them are copied into a list before any is compared, because a comparison runs
-//! user code.
+//! If several keys have the same hash, the first key is compared alone. If it is not the wanted
+//! key, pointers to all these keys are copied into a list before the next comparison, because of
+//! rule 1.
 
 use core::any::Any;
 use core::borrow::Borrow;

@@ -48,7 +48,8 @@ impl Limits {
 pub(crate) struct Settings {
     /// The port on 127.0.0.1; zero takes a free one.
     pub(crate) port: u16,
-    /// Worker threads of the graph.
+    /// Worker threads of the graph. The default leaves one processor to the network of the system
+    /// and to clients; the demonstration, whose balancer needs two workers, takes all processors.
     pub(crate) workers: usize,
     /// The limits.
     pub(crate) limits: Limits,
@@ -80,10 +81,9 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             port: 6380,
-            workers: cores.min(WORKERS),
+            workers: (cores() - 1).clamp(1, WORKERS),
             limits: Limits {
                 connections: 1024,
                 frame: 8 << 20,
@@ -100,6 +100,11 @@ impl Default for Settings {
     }
 }
 
+/// Processors that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Asked {
@@ -113,6 +118,7 @@ pub(crate) enum Asked {
 pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
     let mut settings = Settings::default();
     let mut port = None;
+    let mut workers = None;
     let mut demo = false;
     let mut seconds = None;
     let mut clients = None;
@@ -132,7 +138,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
         match flag.as_str() {
             "--help" | "-h" => return Ok(Asked::Help(help())),
             "--port" | "-p" => port = Some(number(&flag, &value()?, 0, u16::MAX)?),
-            "--workers" => settings.workers = number(&flag, &value()?, 1, WORKERS)?,
+            "--workers" => workers = Some(number(&flag, &value()?, 1, WORKERS)?),
             "--max-connections" => limits.connections = number(&flag, &value()?, 1, 1 << 20)?,
             "--max-frame" => limits.frame = size(&flag, &value()?, 1 << 10, 1 << 30)?,
             "--max-backlog" => limits.backlog = size(&flag, &value()?, 1 << 10, 1 << 32)?,
@@ -164,6 +170,9 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<Asked, Str
     }
     if !demo && (seconds.is_some() || clients.is_some()) {
         return Err("--seconds and --clients belong to --demo".to_owned());
+    }
+    if let Some(workers) = workers.or(demo.then(|| cores().min(WORKERS))) {
+        settings.workers = workers;
     }
     if let Some(port) = port.or(demo.then_some(0)) {
         settings.port = port;
@@ -334,6 +343,10 @@ mod tests {
         assert_eq!((settings.port, settings.workers), (0, 3));
         assert_eq!(settings.limits.memory, 64 << 20);
         assert!(settings.demo.is_none());
+        let default = Settings::default().workers;
+        assert!(default == 1 || default < cores(), "one is left");
+        let demonstration = given("--demo").expect("well-formed").workers;
+        assert_eq!(demonstration, cores().min(WORKERS));
         let demo = given("--demo --seconds 2")
             .expect("well-formed")
             .demo

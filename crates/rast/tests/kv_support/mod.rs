@@ -28,9 +28,10 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 }
 
 impl Kv {
-    /// Starts `kv` on a free port.
+    /// Starts `kv` on a free port, with two workers if the arguments do not say otherwise.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let program = Program::start("kv", &[&["--port", "0"], arguments].concat());
+        let first = ["--port", "0", "--workers", "2"];
+        let program = Program::start("kv", &[&first, arguments].concat());
         let address = program.address;
         Self {
             program,

@@ -60,7 +60,7 @@ pub struct Consumer<T, A: Allocator = Global> {
 // both halves access are atomic, and by the rules of the segments they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Consumer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Consumer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Consumer<T, A> {}
 
@@ -101,8 +101,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
-    /// A call pops at most the items that were queued at its start. If `each` panics, it owns the
-    /// item that it was called with, the items before are popped, and the items after stay queued.
+    /// A call pops at most the items that were queued at its start. If `each` panics, the items
+    /// that it was called with are popped, and the others stay queued.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -140,8 +140,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// `out` is a `Vec`, a `VecDeque` or any other collection that implements `Extend`. If it stops
-    /// early or panics, the items that it did not consume stay queued.
+    /// If `out` stops early or panics, the items that it did not consume stay queued.
     #[inline]
     pub fn pop_into<E: Extend<T>>(&mut self, out: &mut E, max: usize) -> usize {
         let first = self.head;
@@ -212,8 +211,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     #[inline]
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        // The order matters: a count that is loaded after the producer was found dropped is its
-        // last.
+        // In this order, because a count loaded after the producer was dropped is its last.
         self.is_closed() && self.is_empty()
     }
 

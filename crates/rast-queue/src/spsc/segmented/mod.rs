@@ -5,8 +5,8 @@
 //! publishes the number of items that it pushed, as in the [ring](super::ring). That store also
 //! publishes the links, which are plain words. A consumer that has emptied a segment stores it in
 //! the `spare` word, from which the producer gets its next segment. If `spare` is occupied, the
-//! consumer frees the segment. So a queue whose consumer keeps up allocates nothing, and a queue
-//! whose consumer falls behind frees its memory as the consumer catches up.
+//! consumer frees the segment. So while the consumer keeps up, nothing is allocated, and after it
+//! has fallen behind, memory is freed as it catches up.
 //!
 //! ```text
 //!    one allocation from A                           one allocation from A each
@@ -27,7 +27,7 @@
 //! | field | written by | read by | when |
 //! | --- | --- | --- | --- |
 //! | header `tail` | producer | consumer | after the slots before it are written and their segments linked |
-//! | header `head` | consumer | producer | after items are moved out; for `len` alone |
+//! | header `head` | consumer | producer, only for `len` | after items are moved out |
 //! | header `spare` | consumer if it is null, producer if it is not | both | once per segment |
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | header `left`: the consumer's place when it was dropped | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
@@ -43,9 +43,8 @@
 //!    segment only for an item in the next one. So between two calls an empty queue has at most two
 //!    segments: the one that both halves use, and the spare.
 //! 4. A half adds each item to its own count before user code runs again. A batch stores its place
-//!    and publishes its count at the end of each segment and at the end of the batch, also if a
-//!    panic ends it. `push_batch` also publishes the first item of a new segment.
-//! 5. The half that is dropped second drops the queued items and frees everything.
+//!    and publishes its count at the end of each segment and at its own end, even if a panic ends
+//!    it. `push_batch` also publishes the first item of a new segment.
 //!
 //! The argument for each rule, and what each ordering is for, is in
 //! `docs/algorithms/queue-spsc.md`.
@@ -92,8 +91,7 @@ pub const MAX_SEGMENT_SLOTS: usize = 1 << 16;
 ///
 /// # Panics
 ///
-/// If the size of a segment overflows.
-/// Aborts on lack of memory, as std's collections do.
+/// If the size of a segment overflows. Aborts on lack of memory.
 #[must_use]
 pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
     queue_in(DEFAULT_SEGMENT_SLOTS, Global)

@@ -67,7 +67,7 @@ pub struct Producer<T, A: Allocator = Global> {
 // both halves access are atomic, and by the rules of the segments they never access a slot at once.
 unsafe impl<T: Send, A: Allocator + Send + Sync> Send for Producer<T, A> {}
 
-// A panic in user code leaves the queue consistent, after a whole number of items.
+// A panic in user code leaves the queue consistent.
 impl<T, A: Allocator> UnwindSafe for Producer<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Producer<T, A> {}
 
@@ -85,7 +85,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item; aborts on lack of memory, as std's collections do.
+    /// Pushes one item; aborts on lack of memory.
     ///
     /// Wait-free except for the allocator: one atomic load and one store, and once per segment a
     /// new segment.
@@ -129,8 +129,8 @@ impl<T, A: Allocator> Producer<T, A> {
     /// others.
     ///
     /// Ends early if the consumer was dropped, which is checked once per segment. Pass the iterator
-    /// by `&mut` to keep the items that it did not yield; otherwise they are dropped with it. If
-    /// the iterator panics, the items that it had yielded are pushed. Aborts on lack of memory.
+    /// by `&mut` to keep the items that it did not yield. If the iterator panics, the items that it
+    /// had yielded are pushed. Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();
@@ -161,8 +161,7 @@ impl<T, A: Allocator> Producer<T, A> {
 
     /// Pushes copies of all of `items`, publishes them once per segment, and returns how many.
     ///
-    /// It pushes fewer only if the consumer was dropped, which is checked once per segment. Aborts
-    /// on lack of memory.
+    /// It pushes fewer only if the consumer was dropped. Aborts on lack of memory.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::segmented::queue();

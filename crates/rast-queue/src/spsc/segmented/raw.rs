@@ -1,8 +1,8 @@
 //! The memory that both halves of a segmented queue share: two published counts, a spare segment,
 //! which halves are dropped, and the segments.
 //!
-//! All atomic operations of the queue are in this file. All of its unsafe code is in this file or
-//! directly calls into it.
+//! All atomic operations of the queue are in this file, and all of its unsafe code is here or calls
+//! into it.
 
 use core::alloc::LayoutError;
 use core::cell::Cell;

@@ -6,8 +6,8 @@
 //!   task ──start──► entry ─┘   (one call)                 └─► abandoned: cleaned up
 //! ```
 //!
-//! An executor that sleeps after each turn makes one system call, which submits the turn's entries
-//! and waits. A busy executor submits every second turn.
+//! An executor that sleeps after each turn makes one system call per turn, which submits the turn's
+//! entries and waits. A busy executor submits at every second turn.
 
 mod connect;
 mod file;

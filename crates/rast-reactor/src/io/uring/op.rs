@@ -150,8 +150,8 @@ pub(crate) async fn wait(ring: &Ring, key: Option<Key>) -> Option<Done> {
     poll_fn(|cx| waits.poll(cx)).await
 }
 
-/// A future that waits for a result. Dropping it removes its waker, so an operation without results
-/// keeps no tasks alive that once waited for it.
+/// A future that waits for a result. Dropping it removes its waker, so that the operation keeps no
+/// abandoned task alive.
 struct Waits<'a> {
     ring: &'a Ring,
     key: Key,

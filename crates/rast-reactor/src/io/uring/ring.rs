@@ -2,13 +2,13 @@
 //!
 //! Rules:
 //!
-//! 1. The memory of an operation lives until its last completion: its future owns it, or its slot
-//!    if the future was dropped. Closing the ring cancels operations in flight and waits for them;
-//!    one that does not end in time is leaked with its memory.
+//! 1. The memory of an operation lives until its last completion. Its future owns the memory, or
+//!    its slot if the future was dropped. Closing the ring cancels operations in flight and waits
+//!    for them; an operation that does not end in time is leaked with its memory.
 //! 2. A slot keeps its descriptor open until the last completion, so no other file can get the
 //!    number that the entry names.
-//! 3. No code of the user runs while the ring is borrowed: wakers are cloned before, wakers are
-//!    woken and values dropped afterwards, and panics of the latter two are contained.
+//! 3. No user code runs while the ring is borrowed. Wakers are cloned before the borrow; wakers are
+//!    woken and values dropped after it, and panics of these two are contained.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -41,8 +41,8 @@ const CANCEL: u64 = u64::MAX;
 /// The completion of the read of the bell's event.
 const BELL: u64 = u64::MAX - 1;
 
-/// Results of one operation that are kept; one that has more is cancelled, and begun again when
-/// they were taken.
+/// Maximum number of kept results of one operation; one that has more is cancelled, and begun again
+/// when they were taken.
 const RESULTS: usize = 64;
 
 /// How long the end of a ring waits for operations that were cancelled.
@@ -83,7 +83,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring and has the kernel do nothing through it, which shows that it is permitted.
+    /// Makes a ring and runs an empty operation through it, which shows that the system permits
+    /// io_uring.
     ///
     /// # Errors
     ///
@@ -393,8 +394,8 @@ impl Ring {
         };
         if let Err(error) = entered {
             match error.raw_os_error() {
-                // The time is up, or a signal came; or the kernel has no room: what it did not
-                // take is still in the queue, and a later turn passes it on.
+                // The time is up, a signal came, or the kernel has no room: a later turn submits
+                // what it did not take.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {}
                 _ => panic!("io_uring_enter: {error}; the ring is used by its thread alone"),
             }

@@ -20,9 +20,9 @@
 //! | `results` | completions | results not taken yet |
 //!
 //! A free slot keeps the memory of its lists for the next operation. When far fewer operations are
-//! left than slots, most free slots are freed. From then on the lowest indices are taken first, so
-//! that the table can shrink to the last operation. A new slot begins at the greatest generation
-//! of the freed slots (modulo 2^32), so a stale `user_data` finds no operation.
+//! left than slots, most free slots are freed. From then on the lowest free indices are taken
+//! first, so that the table can shrink to the highest index in use. A new slot begins at the
+//! greatest generation of the freed slots (modulo 2^32), so a stale `user_data` finds no operation.
 
 use core::any::Any;
 use core::task::Waker;
@@ -105,7 +105,7 @@ pub(crate) struct Slots {
     made: usize,
     /// The generation of a slot that is made.
     floor: u32,
-    /// So many more operations end before the next look at where the table can end.
+    /// How many more operations end before the next check whether the table can shrink.
     looks_in: usize,
     /// At this index and above there is no free slot.
     high: usize,
@@ -196,8 +196,8 @@ impl Slots {
         }
     }
 
-    /// Ends the table after its last slot, and has the lowest indices taken first. Cost: a look at
-    /// each index, for which a quarter as many operations have ended since the last time.
+    /// Ends the table after its last slot, and has the lowest indices taken first. Cost: linear in
+    /// the table, after a quarter as many operations.
     #[cold]
     fn end_table(&mut self) {
         let last = self.slots.iter().rposition(Option::is_some);

@@ -5,7 +5,8 @@
 //! nothing, as with readiness.
 //!
 //! A stream that receives chunks has one operation in flight for all of them, which completes once
-//! for each chunk until it is cancelled or finds no buffer. From then on every read takes chunks.
+//! for each chunk until it is cancelled or finds no buffer. From the first chunk on, every read
+//! takes chunks.
 
 use core::cell::{Cell, RefCell};
 use core::ptr::null_mut;
