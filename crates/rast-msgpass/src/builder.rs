@@ -156,10 +156,11 @@ impl<G: Graph> Builder<G> {
     ///
     /// What a handler sends is on its way when it has returned, except if the queue to the receiver
     /// is full: on an `unbounded` edge, or on an edge with inboxes that other senders have filled.
-    /// Messages for which there is no room wait in the sender. They leave between two of its turns,
-    /// once the receiver has made room, at most one [capacity](crate::EdgeInfo::capacity) at a
-    /// time. So a handler must not block until its receiver has handled messages of such an edge,
-    /// unless the queue holds all that are on their way.
+    /// Messages for which there is no room wait in the sender. They leave between two of its
+    /// handlers, once the receiver has made room, at most one
+    /// [capacity](crate::EdgeInfo::capacity) at a time. So a handler must not block until its
+    /// receiver has handled messages of such an edge, unless the queue holds all that are on their
+    /// way. An answer always has room: its client returns a slot, with a fence, per answer.
     ///
     /// A drain and a stop wait for the handler that is running, so one that never returns keeps the
     /// graph from its end. A resharding waits for no handler of `P`: these workers take no part in

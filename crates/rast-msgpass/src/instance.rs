@@ -36,6 +36,7 @@ use crate::inlet::Inlet;
 use crate::instance_core::{Answering, Core};
 use crate::load::Load;
 use crate::outlet::ROOM;
+use crate::own::{OwnSlice, own_slice};
 use crate::policy::{Factory, Life};
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
@@ -171,7 +172,7 @@ impl Rhythm {
 
 /// Makes the inputs of inlets, given the number of inputs of each and whether it is `high`, and
 /// lists the `high` ones.
-fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
+fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
     let (mut inputs, mut high) = (Vec::new(), Vec::new());
     for (inlet, &(count, is_high)) in inlets.iter().enumerate() {
         for at in 0..count {
@@ -186,30 +187,20 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
             });
         }
     }
-    (inputs.into(), high.into())
+    (own_slice(inputs), high.into())
 }
 
-/// An instance of processor `P`.
+/// An instance of processor `P`, on cache lines of its own. In this order, because
+/// [`turn_of_one`](Self::turn_of_one) accesses the fields up to the first ones of `core` only, and
+/// the processor.
+#[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
-    core: Core,
-    /// `None` while it waits for its restart.
-    processor: Option<P>,
-    ins: Box<[Receiving<G, P>]>,
-    inputs: Box<[Input]>,
-    /// The inputs of `high` edges.
-    high: Box<[u32]>,
+    ins: OwnSlice<Receiving<G, P>>,
+    inputs: OwnSlice<Input>,
     /// Inputs that may have messages; it has room for all.
     ready: Stack,
-    /// Inputs that had a share of the current turn; it has room for all.
-    served: Stack,
-    /// The inlets of the turn; it has room for all.
-    touched: Stack,
     rhythm: Rhythm,
-    next: Next,
     batch: Batch,
-    watch: Watch,
-    /// The number of flushes requested, and done.
-    flushes: (u64, u64),
     /// Whether the last turn left nothing to do except the messages that its notes name: see
     /// [`turn_of_one`](Self::turn_of_one).
     is_calm: bool,
@@ -222,8 +213,21 @@ pub(crate) struct Instance<G, P> {
     is_called: bool,
     /// Whether `on_start` was called and `on_stop` was not.
     has_begun: bool,
+    next: Next,
+    core: Core,
+    /// The inputs of `high` edges.
+    high: Box<[u32]>,
+    /// Inputs that had a share of the current turn; it has room for all.
+    served: Stack,
+    /// The inlets of the turn; it has room for all.
+    touched: Stack,
+    watch: Watch,
+    /// The number of flushes requested, and done.
+    flushes: (u64, u64),
     /// Makes its replacement.
     factory: Option<Factory<P>>,
+    /// `None` while it waits for its restart.
+    processor: Option<P>,
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
@@ -259,7 +263,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             inputs,
             high,
             touched: Stack::new(ins.len()),
-            ins: ins.into(),
+            ins: own_slice(ins),
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
@@ -370,7 +374,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     self.look_at_time(cx);
                 }
             }
-            if self.core.is_gated {
+            if self.must_look() {
                 self.look(cx);
             }
         }
@@ -414,9 +418,22 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.publish_early(cx);
     }
 
+    /// Returns `true` if the outlets are to be checked for room before the next handler: one of
+    /// them gates, or the handler may block and one of them keeps messages.
+    #[inline]
+    fn must_look(&self) -> bool {
+        self.core.is_gated || (self.core.keeps && self.rhythm.is_prompt)
+    }
+
     /// Checks the outlets for room. What that moved is published before the next handler, if it
     /// may block.
+    ///
+    /// An answer has room then. Its client returned a slot before the credit, and the fence of
+    /// [`Waiting::enter`](crate::waiting::Waiting::enter) shows that to this thread.
     fn look(&mut self, cx: &mut WorkerCx<'_>) {
+        if self.rhythm.is_prompt {
+            self.core.wait(cx);
+        }
         self.core.look();
         if self.rhythm.is_prompt {
             self.flush(cx);
@@ -500,7 +517,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if !self.core.is_running() || self.watch.is_over {
                 return left;
             }
-            if self.core.is_gated {
+            if self.must_look() {
                 self.look(cx);
             }
             if all.is_empty {
@@ -620,7 +637,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             let given_up = ins.inlet.give_up(&mut self.core, None);
             self.core.stats.received[inlet].add_after(given_up.handled());
         }
-        for out in &mut self.core.outs {
+        for out in self.core.outs.iter_mut() {
             out.abandon();
         }
         self.cancel_timers();

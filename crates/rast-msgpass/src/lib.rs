@@ -178,6 +178,7 @@ mod clock;
 mod counter;
 mod ending;
 mod load;
+mod own;
 mod panics;
 mod sampling;
 mod stack;

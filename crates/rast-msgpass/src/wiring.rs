@@ -33,6 +33,7 @@ use crate::instance_core::Core;
 use crate::load::Route;
 use crate::outbox::{self, Outbox};
 use crate::outlet::{self, Out, Receivers, Way};
+use crate::own::own_vec;
 use crate::policy::Factory;
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
@@ -234,7 +235,7 @@ impl Wiring {
                     pace: self.pace(id, ring.capacity(), burst.max(1)),
                     ring,
                 };
-                let source = |rings: Vec<_>| Source::Rings(rings.into_iter().map(ring).collect());
+                let source = |rings: Vec<_>| Source::Rings(own_vec(rings.into_iter().map(ring)));
                 (
                     ways.into_iter().map(|rings| way(rings, burst)).collect(),
                     rings.into_iter().map(source).collect(),
@@ -269,7 +270,7 @@ impl Wiring {
                     ways.into_iter().map(way).collect(),
                     rings
                         .into_iter()
-                        .map(Source::AnswerRings)
+                        .map(|rings| Source::AnswerRings(own_vec(rings)))
                         .collect::<Vec<_>>(),
                 )
             }
@@ -305,11 +306,18 @@ impl Wiring {
         }
     }
 
-    /// Returns when a receiver of an edge returns slots: if its handlers may block, each one before
-    /// the handler of its message.
+    /// Returns when a receiver of an edge returns slots: each one before the handler of its
+    /// message, if that handler may block, or if the edge carries answers of handlers that may
+    /// block.
+    ///
+    /// In the second case the client returns the slot of an answer before the credit of its
+    /// request. So each request that a server has reserves a slot that is free, and the server
+    /// keeps no answer back while a handler blocks (see `Instance::look`).
     fn pace(&self, id: usize, capacity: usize, burst: usize) -> Pace {
-        let to = self.shared.edges[id].to.processor();
-        match to.is_some_and(|to| self.shared.blocking[to]) {
+        let info = &self.shared.edges[id];
+        let blocks = |end: End| end.processor().is_some_and(|at| self.shared.blocking[at]);
+        let answers = matches!(info.kind, EdgeKind::Reply { .. });
+        match blocks(info.to) || (answers && blocks(info.from)) {
             true => Pace::new(1, 1),
             false => Pace::new(capacity, burst),
         }
