@@ -552,6 +552,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             }
         }
         intake.settle(input, Some(cx));
+        if let Source::AnswerRings(rings) = &intake.source {
+            cx.expect_at(rings[input].next_writes());
+        }
     }
 }
 
@@ -656,6 +659,10 @@ where
                 let place = &self.intake.place;
                 let ring = &mut rings[input];
                 core.sender = input;
+                // Once per batch, so that the sender keeps the line of its index while it sends
+                // more. A message that this load does not show is published later, and its sender
+                // wakes the instance after that.
+                ring.ring.len();
                 loop {
                     let Some(message) = ring.ring.take() else {
                         all.is_empty = true;
@@ -668,7 +675,7 @@ where
                     let kept = &mut self.intake.kept;
                     Self::handle(message, kept, place, processor, core, cx);
                     // An empty ring is most often the reason to end.
-                    all.is_empty = ring.ring.is_empty();
+                    all.is_empty = !ring.ring.has_seen_item();
                     if all.is_empty || all.taken() >= max || core.is_paused() {
                         break;
                     }
@@ -676,6 +683,7 @@ where
                 if ring.settle() {
                     place.wake_sender(input, cx);
                 }
+                cx.expect_at(ring.ring.next_writes());
             }
             _ => {
                 let load = load.as_deref_mut();

@@ -204,6 +204,9 @@ pub(crate) struct Instance<G, P> {
     /// Whether the last turn left nothing to do except the messages that its notes name: see
     /// [`turn_of_one`](Self::turn_of_one).
     is_calm: bool,
+    /// As `is_calm`, except that the processor wants a ping in each turn: see
+    /// [`turn_of_ping`](Self::turn_of_ping).
+    is_pinging: bool,
     /// Whether the next turn must check everything.
     is_new: bool,
     /// Whether a turn is in progress. The next turn finds it set only if a panic outside a handler
@@ -277,6 +280,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             watch: Watch::default(),
             flushes: (0, 0),
             is_calm: false,
+            is_pinging: false,
             is_new: true,
             is_in_turn: false,
             is_called: false,
@@ -297,7 +301,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Clears the lists of a turn.
     #[cold]
     fn forget_turn(&mut self) {
-        self.is_calm = false;
+        (self.is_calm, self.is_pinging) = (false, false);
         for list in [&mut self.ready, &mut self.served, &mut self.touched] {
             list.truncate(0);
         }
@@ -620,7 +624,10 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             // A gated thread checks its room in any case.
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
-            None => (self.is_calm, self.is_new, self.is_called) = (false, true, true),
+            None => {
+                (self.is_calm, self.is_pinging) = (false, false);
+                (self.is_new, self.is_called) = (true, true);
+            }
         }
     }
 
@@ -649,7 +656,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
 
     #[cfg(feature = "testing")]
     fn core(&mut self) -> &mut Core {
-        self.is_calm = false;
+        (self.is_calm, self.is_pinging) = (false, false);
         &mut self.core
     }
 

@@ -240,10 +240,12 @@ mod watch;
 
 // 6. Instances, how a graph is made of them, and how it runs.
 mod blocking;
+mod build_error;
 mod builder;
 mod handle;
 mod inlet;
 mod instance;
+mod plan;
 mod runtime;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -251,7 +253,8 @@ mod wiring;
 
 pub use ask::{Answer, AnswerError, Ask, AskError, Reply};
 pub use batch::Batch;
-pub use builder::{BuildError, Builder};
+pub use build_error::BuildError;
+pub use builder::Builder;
 pub use credit::{consistent_replica_of, replica_of};
 pub use cx::{All, Chosen, Cx, Port};
 pub use deaths::Retired;

@@ -168,6 +168,7 @@ impl<'s, C: Controller> Worker<'s, C> {
                 tick,
                 now,
                 notes: Vec::with_capacity(NOTES),
+                lines: [0; 2],
             },
             ready: Ready::new(shared.slots.len()),
             since_reading: 0,
@@ -233,7 +234,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             };
             self.process(shard);
             turns += 1;
-            self.receive();
+            self.receive(RINGS);
         }
         self.local.member.flush();
         self.since_reading += turns.max(1);
@@ -255,8 +256,8 @@ impl<'s, C: Controller> Worker<'s, C> {
             self.poll();
         }
         self.local.member.receive_bits(&mut self.local.notes);
-        self.local.member.receive(usize::MAX, &mut self.local.notes);
         self.hand_over();
+        self.receive(usize::MAX);
         self.ring_alarms();
         has_acquired
     }
