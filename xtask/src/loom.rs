@@ -6,7 +6,8 @@
 use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::Workspace;
-use crate::{Result, programs, weak};
+use crate::programs::{self, Program};
+use crate::{Result, weak};
 
 /// The least number of preemptions that a model explores.
 const BOUND: usize = 2;
@@ -41,10 +42,6 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
     if chosen.is_empty() {
         return Err("no crate among the chosen has a tests/loom.rs".into());
     }
-    let bound = bound()?;
-    let mut table = Vec::new();
-    let mut errors = Vec::new();
-    let mut sum = Tests::default();
     let mut cargo =
         Cmd::cargo().args(["test", "--no-run", "--profile", "models", "--test", "loom"]);
     for krate in &chosen {
@@ -55,8 +52,17 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
             .rustflags("--cfg rast_loom")
             .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom")),
     )?;
+    explore(&programs)
+}
+
+/// Runs every model of `programs`, with its executions and bound.
+pub(crate) fn explore(programs: &[Program]) -> Result<Tests> {
+    let bound = bound()?;
+    let mut table = Vec::new();
+    let mut errors = Vec::new();
+    let mut sum = Tests::default();
     let env = [("LOOM_MAX_PREEMPTIONS", bound.to_string())];
-    for output in programs::run_all(&programs, &env, &["--test-threads=1", "--nocapture"]) {
+    for output in programs::run_all(programs, &env, &["--test-threads=1", "--nocapture"]) {
         let krate = &output.krate;
         let explored = explored(&output.text);
         errors.extend(output.fault.clone());

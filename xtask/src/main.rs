@@ -35,7 +35,7 @@ usage: cargo xtask COMMAND
 commands:
   verify [--quick] [--full] [--strict] [--only STEP]
                                 run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
-                                --full: ten minutes of stress in place of one, and all tests of the packages
+                                --full: more of what takes minutes; CONTRIBUTING.md says what
                                 --strict: a step that was not run counts as failed
                                 --only: this step alone, to repeat one that failed
   layers                        check who names whom among the crates

@@ -5,10 +5,10 @@
 //! present time, because the one old time that an archive gives to every file would make Cargo skip
 //! the build. A file that a manifest leaves out, or a path that leads out of the crate, fails here.
 
+use crate::Result;
 use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, programs};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,9 @@ pub(crate) fn check() -> Result {
         .run()
 }
 
-/// Makes and unpacks every package; runs all tests if `full`, else those of `tests/api.rs` and of
-/// the docs.
+/// Makes and unpacks every package; runs all tests if `full`, else those of the docs.
+///
+/// The step `global` runs the others from the packages.
 pub(crate) fn test(full: bool) -> Result<Tests> {
     let (workspace, tree) = unpack()?;
     if full {
@@ -50,25 +51,9 @@ pub(crate) fn test(full: bool) -> Result<Tests> {
         let tests = cargo("test --no-fail-fast", &tree).env("CARGO_TARGET_DIR", target);
         return tests.without_lines().count();
     }
-    // The step `tests` has run them all. Here they have to find their files. The directory is that
-    // of the other tests, for its builds of the outside crates.
-    let cargo = |line| cargo(line, &tree).env("CARGO_TARGET_DIR", &workspace.target_dir);
-    let results = [
-        programs::test([cargo("test --no-run --test api")], &[], &[]),
-        cargo("test --no-fail-fast --doc").count(),
-    ];
-    let mut sum = Tests::default();
-    let mut errors = Vec::new();
-    for result in results {
-        match result {
-            Ok(tests) => sum += tests,
-            Err(error) => errors.push(error),
-        }
-    }
-    match errors.is_empty() {
-        true => sum.some(),
-        false => Err(errors.join("; ")),
-    }
+    // The directory is that of the other tests, for its builds of the outside crates.
+    let tests = cargo("test --no-fail-fast --doc", &tree);
+    tests.env("CARGO_TARGET_DIR", workspace.target_dir).count()
 }
 
 /// `cargo LINE` for all unpacked packages.
@@ -78,7 +63,7 @@ fn cargo(line: &str, tree: &Path) -> Cmd {
 }
 
 /// Makes and unpacks every package; returns the root of the workspace that they form.
-fn unpack() -> Result<(Workspace, PathBuf)> {
+pub(crate) fn unpack() -> Result<(Workspace, PathBuf)> {
     let root = crate::tree::root();
     let workspace = Workspace::load(root)?;
     let crates: Vec<&Package> = workspace.crates().filter(|krate| krate.publish).collect();

@@ -22,11 +22,20 @@ struct Ran {
 
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
-    run(&crate::packages(args)?).map(|_| true)
+    run(&crate::packages(args)?, None).map(|_| true)
 }
 
-/// Runs the scenarios of `names`, or of every crate when it is empty.
-pub(crate) fn run(names: &[String]) -> Result<Tests> {
+/// The variable for the number of schedules of each scenario.
+const RUNS: &str = "RAST_SHUTTLE_RUNS";
+
+/// Runs the scenarios of `names`, or of every crate when it is empty; each in as many schedules as
+/// the environment says, or else `runs`, or else its default.
+pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
+    let runs = runs.filter(|_| std::env::var_os(RUNS).is_none());
+    let env: Vec<(&str, String)> = runs
+        .map(|runs| (RUNS, runs.to_string()))
+        .into_iter()
+        .collect();
     let workspace = Workspace::load(tree::root())?;
     let chosen: Vec<(&Package, Vec<&str>)> = workspace
         .chosen(names)?
@@ -63,7 +72,7 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
             .rustflags("--cfg rast_shuttle")
             .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle")),
     )?;
-    for output in programs::run_all(&programs, &[], &["--show-output", "--test-threads=1"]) {
+    for output in programs::run_all(&programs, &env, &["--show-output", "--test-threads=1"]) {
         let krate = &output.krate;
         let ran = ran(&output.text);
         errors.extend(output.fault.clone());

@@ -9,6 +9,7 @@
 
 mod lanes;
 mod outcome;
+mod processor;
 mod report;
 mod steps;
 
@@ -17,15 +18,16 @@ pub(crate) use steps::BUILD;
 
 use crate::metadata::Workspace;
 use crate::space::Need;
-use crate::{Result, clients, layers, loom, outside, package, shuttle, space, stall, tidy, tree};
+use crate::{Result, clients, layers, outside, package, space, stall, tidy, tree};
 use lanes::{Dirs, Event};
 use outcome::{judge, said, verdict};
+use report::Line;
 use std::fs::{self, File};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use steps::{cargo, checked, counted};
 
 /// One check.
@@ -121,8 +123,7 @@ const STEPS: &[Step] = &[
     step("redis tools", outside::redis_tools)
         .outside()
         .builds(&["release"]),
-    step("loom", || counted(loom::run(&[]))).builds(&["loom"]),
-    step("weak", steps::weakened).builds(&["loom", "weak"]),
+    step("loom", steps::models).builds(&["loom", "weak"]),
     step("features", steps::features).builds(&["checks"]),
     step("package", || steps::done(package::check())).builds(&[
         "checks",
@@ -135,13 +136,13 @@ const STEPS: &[Step] = &[
         "package-check",
     ]),
     step("rustdoc", steps::rustdoc).builds(&["checks"]),
-    step("shuttle", || counted(shuttle::run(&[]))).builds(&["shuttle"]),
+    step("shuttle", steps::schedules).builds(&["shuttle"]),
     step("address", outside::address)
         .outside()
         .builds(&["sanitizers/address"]),
     step("bench smoke", steps::smoke).builds(&["smoke"]),
     step("stress", steps::stress).builds(&["release"]),
-    step("global", steps::global).builds(&["variants"]),
+    step("global", steps::global).builds(&["package", "package-check", "variants"]),
     step("system segments", steps::system_segments).builds(&["variants"]),
     step("tagged pointer", steps::tagged).builds(&["variants"]),
     step("stall", || counted(stall::run())).builds(&["variants"]),
@@ -203,6 +204,9 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
         return Err(format!("no step `{only}`; there are: {}", names.join(", ")));
     };
     let outcome = judge(step.is_outside, strict, (step.run)());
+    if let Some(line) = processor::line() {
+        println!("{line}");
+    }
     println!("{}", verdict(step.name, &outcome));
     Ok(!matches!(outcome, Outcome::Failed(_)))
 }
@@ -231,27 +235,31 @@ fn all(steps: &[Step], quick: bool, flags: &[&str]) -> Result<bool> {
         .map_or(1, NonZero::get)
         .min(LANES);
     let mut begun = vec![start; steps.len()];
-    let mut results: Vec<Option<(Duration, Outcome)>> = vec![None; steps.len()];
+    let mut results: Vec<Option<Line<'_>>> = steps.iter().map(|_| None).collect();
     let dirs: Vec<Dirs> = steps.iter().map(|step| step.dirs).collect();
     lanes::run(
         &dirs,
         lanes,
         |at| {
-            let (outcome, text) = apart(steps[at].name, &program, flags, &logs)
-                .unwrap_or_else(|error| (Outcome::Failed(error), String::new()));
-            (outcome, text, space::free(&target))
+            let ended = apart(steps[at].name, &program, flags, &logs).unwrap_or_else(Ended::failed);
+            (ended, space::free(&target))
         },
         |event| match event {
             Event::Begun(at) => {
                 begun[at] = Instant::now();
                 println!("-- {} begins", steps[at].name);
             }
-            Event::Ended(at, (outcome, text, free)) => {
+            Event::Ended(at, (ended, free)) => {
                 let time = begun[at].elapsed();
-                print!("{text}");
-                let words = verdict(steps[at].name, &outcome);
+                print!("{}", ended.faults);
+                let words = verdict(steps[at].name, &ended.outcome);
                 println!("{words} [{:.0} s]", time.as_secs_f64());
-                results[at] = Some((time, outcome));
+                results[at] = Some(Line {
+                    name: steps[at].name,
+                    time,
+                    processor: ended.processor,
+                    outcome: ended.outcome,
+                });
                 let free = free.map(|free| (free, steps[at].name));
                 least = least.into_iter().chain(free).min();
                 if is_removing {
@@ -267,13 +275,7 @@ fn all(steps: &[Step], quick: bool, flags: &[&str]) -> Result<bool> {
             space::gib(first.saturating_sub(free))
         );
     }
-    let named = steps.iter().zip(results);
-    let results: Vec<(&str, Duration, Outcome)> = named
-        .filter_map(|(step, result)| {
-            let (time, outcome) = result?;
-            Some((step.name, time, outcome))
-        })
-        .collect();
+    let results: Vec<Line<'_>> = results.into_iter().flatten().collect();
     let (summary, good) = report::summary(&results, start.elapsed());
     print!("{summary}");
     Ok(good && results.len() == steps.len())
@@ -289,9 +291,27 @@ fn unused(dirs: &[Dirs], at: usize, has_ended: impl Fn(usize) -> bool) -> Vec<&'
     .collect()
 }
 
-/// Runs a step as `cargo xtask verify --only STEP`, with its output in a file; returns what matters
-/// of that if the step failed.
-fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<(Outcome, String)> {
+/// What a step that has ended left behind.
+struct Ended {
+    outcome: Outcome,
+    /// Its processor time in seconds, if it said so.
+    processor: Option<f64>,
+    /// The lines of its output that matter if it failed.
+    faults: String,
+}
+
+impl Ended {
+    fn failed(reason: String) -> Ended {
+        Ended {
+            outcome: Outcome::Failed(reason),
+            processor: None,
+            faults: String::new(),
+        }
+    }
+}
+
+/// Runs a step as `cargo xtask verify --only STEP`, with its output in a file.
+fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<Ended> {
     let log = logs.join(format!("{}.log", name.replace(' ', "-")));
     let told = |error: std::io::Error| format!("{}: {error}", log.display());
     let out = File::create(&log).map_err(told)?;
@@ -313,7 +333,7 @@ fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<(Out
         Some(outcome) => outcome,
         None => Outcome::Failed(status.to_string()),
     };
-    let shown = match outcome {
+    let faults = match outcome {
         Outcome::Failed(_) => format!(
             "{}\n(all of it: {})\n",
             report::faults(&text),
@@ -321,7 +341,11 @@ fn apart(name: &str, program: &Path, flags: &[&str], logs: &Path) -> Result<(Out
         ),
         _ => String::new(),
     };
-    Ok((outcome, shown))
+    Ok(Ended {
+        outcome,
+        processor: processor::said(&text),
+        faults,
+    })
 }
 
 #[cfg(test)]
@@ -344,8 +368,11 @@ mod tests {
             unused(&dirs, at(step), |step| !open.contains(&STEPS[step].name))
         };
         assert!(unused_after("fmt", &[]).is_empty());
-        assert_eq!(unused_after("weak", &[]), ["loom", "weak"]);
-        assert_eq!(unused_after("weak", &["loom"]), ["weak"]);
+        assert_eq!(unused_after("loom", &[]), ["loom", "weak"]);
+        assert_eq!(
+            unused_after("global", &["stall"]),
+            ["package", "package-check"]
+        );
         assert_eq!(unused_after("tests", &["clients"]), [""; 0]);
         assert_eq!(unused_after("clients", &["stress"]), ["debug"]);
     }

@@ -7,14 +7,14 @@
 //! test counts for nothing. A run that has to be stopped at the time limit counts for nothing
 //! either.
 
-use crate::Result;
 use crate::cmd::Cmd;
 use crate::count::Tests;
+use crate::metadata::{Package, Workspace};
 use crate::orderings::{Operation, operations};
-use crate::programs::{self, each};
+use crate::programs::{self, Program, each};
 use crate::source::{Source, is_word, item_end};
 use crate::tidy::{Row, is_library, rows};
-use crate::tree;
+use crate::{Result, loom, tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -39,42 +39,17 @@ enum Verdict {
 pub(crate) fn command(label: &str) -> Result<bool> {
     let table = tree::read(tree::root(), "docs/verification.md")?;
     let labels: Vec<String> = if label == "all" {
-        rows(&table)
-            .into_iter()
-            .filter(|row| row.model.is_some())
-            .map(|row| row.label)
-            .collect()
+        all(&table)
     } else {
         vec![label.to_string()]
     };
-    run(&labels)
-}
-
-/// Weakens each label in turn; `Ok(false)` when one was not caught.
-pub(crate) fn run(labels: &[String]) -> Result<bool> {
-    let table = rows(&tree::read(tree::root(), "docs/verification.md")?);
-    let mut chosen = Vec::new();
-    for label in labels {
-        let row = table.iter().find(|row| row.label == *label);
-        chosen.push(row.ok_or(format!(
-            "{label} has no row in docs/verification.md; Relaxed ones need none"
-        ))?);
-    }
-    let found = find(labels)?;
-    let workspace = crate::metadata::Workspace::load(tree::root())?;
-    let copy = Copy {
-        tree: workspace.target_dir.join("weak"),
-        // That of the models, for their builds of the outside crates.
-        target: workspace.target_dir.join("loom"),
-    };
-    copy.make(&found)?;
-    let runners = copy.build(&chosen)?;
+    let copy = Copy::of(&labels)?;
+    let with_model = copy.rows.iter().filter(|row| row.model.is_some());
+    let krates: BTreeSet<&str> = with_model.map(|row| row.krate.as_str()).collect();
+    let runners = runners(copy.build(&krates)?);
     // Each model first with none weak.
-    let models: BTreeSet<Model<'_>> = chosen
-        .iter()
-        .filter_map(|row| Some((row.krate.as_str(), row.model.as_deref()?)))
-        .collect();
-    let models: Vec<Model<'_>> = models.into_iter().collect();
+    let models = copy.rows.iter().filter_map(model_of);
+    let models: Vec<Model<'_>> = models.collect::<BTreeSet<_>>().into_iter().collect();
     let unchanged = each(&models, |&model| {
         match copy.test(&runners, model, "none")? {
             Verdict::Passed => Ok(()),
@@ -82,9 +57,39 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
         }
     });
     let sound: BTreeMap<Model<'_>, Result> = models.into_iter().zip(unchanged).collect();
-    let outcomes = each(&chosen, |row| {
+    Ok(weaken_each(&copy, &runners, |model| sound[&model].clone()))
+}
+
+/// The labels of `table` that a model tests.
+pub(crate) fn all(table: &str) -> Vec<String> {
+    let rows = rows(table).into_iter();
+    let with_model = rows.filter(|row| row.model.is_some());
+    with_model.map(|row| row.label).collect()
+}
+
+/// Runs the models of all crates, as `cargo xtask loom` does, and weakens each label in turn.
+///
+/// The models run in the copy too, with none weak, so that everything is built once.
+pub(crate) fn with_models(labels: &[String]) -> Result<Tests> {
+    let copy = Copy::of(labels)?;
+    let workspace = Workspace::load(tree::root())?;
+    let has_models = |krate: &&Package| krate.has_target("test", "loom");
+    let krates = workspace.crates().filter(has_models);
+    let programs = copy.build(&krates.map(|krate| krate.name.as_str()).collect())?;
+    // Then all of them pass with none weak.
+    let tests = loom::explore(&programs)?;
+    match weaken_each(&copy, &runners(programs), |_| Ok(())) {
+        true => Ok(tests),
+        false => Err("a weakened ordering was not caught".into()),
+    }
+}
+
+/// Weakens each label in turn; `false` when one was not caught. `sound` says whether a model passes
+/// with none weak.
+fn weaken_each(copy: &Copy, runners: &Runners, sound: impl Fn(Model<'_>) -> Result + Sync) -> bool {
+    let outcomes = each(&copy.rows, |row| {
         let label = &row.label;
-        let outcome = one(&copy, &runners, row, &found, &sound);
+        let outcome = one(copy, runners, row, &sound);
         let line = match &outcome {
             Ok(change) => format!(
                 "{label}: caught by {} ({change})",
@@ -101,22 +106,25 @@ pub(crate) fn run(labels: &[String]) -> Result<bool> {
             println!("{line}");
         }
     }
-    Ok(outcomes.iter().all(|(_, caught)| *caught))
+    outcomes.iter().all(|(_, caught)| *caught)
 }
 
 /// A crate and one of its models.
 type Model<'a> = (&'a str, &'a str);
+
+fn model_of(row: &Row) -> Option<Model<'_>> {
+    Some((&row.krate, row.model.as_deref()?))
+}
 
 /// Runs the model of one label; gives what was weakened.
 fn one(
     copy: &Copy,
     runners: &Runners,
     row: &Row,
-    found: &Found,
-    sound: &BTreeMap<Model<'_>, Result>,
+    sound: impl Fn(Model<'_>) -> Result,
 ) -> Result<String> {
-    let model = row.model.as_deref().ok_or("its row names no model")?;
-    let change = match found.changes.get(&row.label) {
+    let model = model_of(row).ok_or("its row names no model")?;
+    let change = match copy.found.changes.get(&row.label) {
         Some(change) => change.clone()?,
         None => {
             return Err(format!(
@@ -125,8 +133,7 @@ fn one(
             ));
         }
     };
-    let model = (row.krate.as_str(), model);
-    sound[&model].clone()?;
+    sound(model)?;
     match copy.test(runners, model, &row.label)? {
         Verdict::Failed => Ok(change),
         Verdict::Passed => Err(format!("`{}` passes with {change}", model.1)),
@@ -234,6 +241,11 @@ fn weaken(source: &Source<'_>, operation: &Operation, label: &str) -> Result<Edi
 /// The program of each crate that runs its models.
 type Runners = BTreeMap<String, PathBuf>;
 
+fn runners(programs: Vec<Program>) -> Runners {
+    let runner = |program: Program| (program.krate, program.path);
+    programs.into_iter().map(runner).collect()
+}
+
 /// Where the copies of the crates are below the copy's root. Not `crates`: Cargo tells builds apart
 /// by the path from the root, and would take those of the copy for those of the tree.
 const CRATES: &str = "weakened";
@@ -242,14 +254,38 @@ const CRATES: &str = "weakened";
 struct Copy {
     tree: PathBuf,
     target: PathBuf,
+    /// The rows of the labels that can be weakened in it.
+    rows: Vec<Row>,
+    found: Found,
 }
 
 impl Copy {
+    /// Makes a copy in which each of `labels` can be weakened.
+    fn of(labels: &[String]) -> Result<Copy> {
+        let table = rows(&tree::read(tree::root(), "docs/verification.md")?);
+        let row = |label: &String| {
+            let row = table.iter().find(|row| row.label == *label);
+            row.cloned().ok_or(format!(
+                "{label} has no row in docs/verification.md; Relaxed ones need none"
+            ))
+        };
+        let target = Workspace::load(tree::root())?.target_dir;
+        let copy = Copy {
+            tree: target.join("weak"),
+            // That of the models, for their builds of the outside crates.
+            target: target.join("loom"),
+            rows: labels.iter().map(row).collect::<Result<_>>()?,
+            found: find(labels)?,
+        };
+        copy.make()?;
+        Ok(copy)
+    }
+
     /// Writes the files that differ from those that are there.
-    fn make(&self, found: &Found) -> Result {
+    fn make(&self) -> Result {
         let root = tree::root();
         let below = |path: &String| path.strip_prefix("crates/").map(str::to_string);
-        let changed = found.files.iter();
+        let changed = self.found.files.iter();
         let changed = changed.filter_map(|(path, text)| Some((below(path)?, text.clone())));
         tree::mirror(
             &root.join("crates"),
@@ -284,20 +320,17 @@ impl Copy {
         let mut command = Cmd::new(runner)
             .dir(&self.tree.join(CRATES).join(krate))
             .env(VARIABLE, label)
-            .env("LOOM_MAX_PREEMPTIONS", crate::loom::bound()?.to_string())
+            .env("LOOM_MAX_PREEMPTIONS", loom::bound()?.to_string())
             .args(["--exact", &full, "--test-threads=1"])
             .into_inner();
         let log = self.tree.join(format!("weak-{krate}-{model}-{label}.log"));
         run_limited(&mut command, &log)
     }
 
-    /// Builds the models of the crates of `rows` and gives the programs that run them.
-    fn build(&self, rows: &[&Row]) -> Result<Runners> {
-        let with_model = rows.iter().filter(|row| row.model.is_some());
-        let krates: BTreeSet<&str> = with_model.map(|row| row.krate.as_str()).collect();
-        let mut runners = Runners::new();
+    /// Builds the models of `krates` and gives the programs that run them.
+    fn build(&self, krates: &BTreeSet<&str>) -> Result<Vec<Program>> {
         if krates.is_empty() {
-            return Ok(runners);
+            return Ok(Vec::new());
         }
         let mut command = Cmd::cargo().dir(&self.tree);
         command = command.args([
@@ -312,13 +345,11 @@ impl Copy {
         for krate in krates {
             command = command.args(["-p", krate]);
         }
-        let command = command
-            .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", &self.target);
-        for program in programs::build(command)? {
-            runners.insert(program.krate, program.path);
-        }
-        Ok(runners)
+        programs::build(
+            command
+                .rustflags("--cfg rast_loom")
+                .env("CARGO_TARGET_DIR", &self.target),
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`RastAlloc`]: the allocator of a whole program, with one heap per thread.
 //! - [`Heap`]: a separate heap for one thread at a time. [`SharedHeap`]: the same for many threads.
 //! - The `Allocator` trait, through which the layers above allocate.
+//! - [`Padded`]: the global allocator with blocks on cache lines of their own.
 //!
 //! # When to use it
 //!
@@ -59,7 +60,7 @@
 //! # Features
 //!
 //! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; depends on `libc` on
-//!   unix. Without `std`: the trait, [`Global`], [`boxed`] and [`vec`](mod@vec).
+//!   unix. Without `std`: the trait, [`Global`], [`Padded`], [`boxed`] and [`vec`](mod@vec).
 //! - `hardened`: ends the process with a message when it detects misuse: a double free, a pointer
 //!   that is no block or belongs to another heap, a layout of another class, a write to the first
 //!   16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both ends of a
@@ -174,6 +175,7 @@ mod thread_heap;
 mod front_end;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod heap;
+mod padded;
 #[cfg(feature = "std")]
 mod rast_alloc;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -207,6 +209,8 @@ pub use {
 #[cfg(all(rast_global_alloc, feature = "std"))]
 #[global_allocator]
 static EVERYWHERE: RastAlloc = RastAlloc;
+
+pub use padded::Padded;
 
 pub use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 pub use allocator_api2::{boxed, vec};

@@ -22,7 +22,7 @@ use crate::figures::Ledger;
 use crate::life::State;
 use crate::marks::Path;
 use crate::mode::Mode;
-use crate::primitive::panics::{drop_each, quietly};
+use crate::primitive::panics::{discard, drop_each, quietly};
 use crate::primitive::sync::Mutex;
 use crate::primitive::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -496,8 +496,9 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                 }
             }
         };
-        // Outside the lock: a waker may own a task that owns a consumer.
-        drop(replaced);
+        // Outside the lock: a waker may own a task that owns a consumer. A panic of its destructor
+        // must not prevent the check below.
+        discard(replaced);
         // SeqCst: pairs with the fences of a put; either the put sees the waker, or the check below
         // sees its mark. [CS21]
         fence(SeqCst);
@@ -509,6 +510,9 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     }
 
     /// Removes the waker of a consumer; returns `false` if it was called, or there was none.
+    ///
+    /// A panic of the waker's destructor is caught: the drop of a consumer calls this, and of two
+    /// panics at once the second one would abort the process.
     pub(crate) fn disarm(&self, consumer: u64) -> bool {
         let taken = {
             let mut wakers = self.wakers.lock();
@@ -519,7 +523,9 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
                 wakers.remove(at)
             })
         };
-        taken.is_some()
+        let is_armed = taken.is_some();
+        discard(taken);
+        is_armed
     }
 }
 

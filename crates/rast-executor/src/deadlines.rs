@@ -15,6 +15,8 @@ use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
+#[cfg(not(any(rast_loom, rast_shuttle)))]
+use rast_timers::ContainedClock;
 use rast_timers::{CalendarStore, Clock, DeadlineStore, Handle, Instant};
 
 use crate::primitive::CachePadded;
@@ -29,8 +31,19 @@ const BATCH: usize = 64;
 /// The clock of an executor.
 pub(crate) type SharedClock = Arc<dyn Clock + Send + Sync>;
 
-/// The clock behind a pointer.
+/// A clock of the program behind a pointer.
+///
+/// It is read between the polls of tasks, while a task is queued and before a sleep. A panic there
+/// would lose tasks or end a worker, so it is caught.
 pub(crate) fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
+    // The models have no clock that panics, and explore each access to an atomic word.
+    #[cfg(not(any(rast_loom, rast_shuttle)))]
+    let clock = ContainedClock::new(clock);
+    crate::primitive::unsized_arc!(clock)
+}
+
+/// A clock of `rast-timers` that does not panic, behind a pointer.
+pub(crate) fn trusted_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
     crate::primitive::unsized_arc!(clock)
 }
 
@@ -49,6 +62,8 @@ pub(crate) struct Timers {
     shards: Box<[CachePadded<Shard>]>,
     /// Time until which the holder of the driver sleeps; 0 if no worker does.
     asleep_until_ns: AtomicU64,
+    /// The latest time at which deadlines were fired.
+    fired_at_ns: AtomicU64,
     /// Set when the executor has ended: no deadline fires any more.
     is_closed: AtomicBool,
     driver: Arc<Sleepers>,
@@ -79,6 +94,7 @@ impl Timers {
             clock,
             shards: (0..shards).map(|_| shard()).collect(),
             asleep_until_ns: AtomicU64::new(0),
+            fired_at_ns: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             driver,
         }
@@ -167,6 +183,13 @@ impl Timers {
         Some(Duration::from_nanos(wait.as_nanos()))
     }
 
+    /// Returns `true` if a thread has fired the deadlines up to this one, so that no store has it.
+    /// The reading of another thread, or one that panicked, may be earlier.
+    pub(crate) fn has_fired(&self, at: Instant) -> bool {
+        // Relaxed: a task that was woken sees the store before its wake-up. [XT15]
+        at.as_nanos() <= self.fired_at_ns.load(Ordering::Relaxed)
+    }
+
     /// Ends the announcement of a sleep.
     pub(crate) fn end_sleep(&self) {
         // Relaxed: a stale value only costs an interruption. [XT8]
@@ -202,6 +225,9 @@ impl Timers {
 
     #[cold]
     fn fire_until(&self, now: Instant, most: usize) -> usize {
+        // Relaxed: the wake-ups below publish it. [XT16]
+        self.fired_at_ns
+            .fetch_max(now.as_nanos(), Ordering::Relaxed);
         let mut count = 0;
         for shard in &self.shards {
             // Relaxed: a hint; the store is read under its lock. [XT10]

@@ -10,7 +10,7 @@ use rast_timers::{ManualClock, Nanos};
 
 use crate::budget;
 use crate::context::refuse_nested;
-use crate::deadlines::shared_clock;
+use crate::deadlines::trusted_clock;
 use crate::driver::ParkerDriver;
 use crate::local::Local;
 
@@ -65,7 +65,7 @@ impl Deterministic {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let clock = ManualClock::new();
-        let shared = shared_clock(clock.clone());
+        let shared = trusted_clock(clock.clone());
         Self {
             // It never sleeps: the clock moves instead.
             local: Rc::new(Local::new(

@@ -11,7 +11,7 @@ use rast_timers::{Clock, MonotonicClock};
 
 use crate::budget;
 use crate::context::{self, Context, OUTSIDE, Place, refuse_nested};
-use crate::deadlines::shared_clock;
+use crate::deadlines::{SharedClock, shared_clock, trusted_clock};
 use crate::driver::{Driver, ParkerDriver};
 use crate::local::{Local, Ready, Shared};
 use crate::primitive::sync::Arc;
@@ -209,7 +209,8 @@ impl LocalExecutor {
     /// Makes an executor with the system's monotonic clock.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_clock(MonotonicClock::new())
+        let clock = trusted_clock(MonotonicClock::new());
+        Self::of(clock, Box::new(ParkerDriver::new()))
     }
 
     /// Makes an executor whose sleeps use `clock`.
@@ -217,18 +218,27 @@ impl LocalExecutor {
     /// When no task is ready, it computes from the clock how long to sleep. If you move a clock
     /// manually, wake the executor too. [`Deterministic`](crate::Deterministic) moves its own
     /// clock.
+    ///
+    /// Panics of the clock are caught, as by [`ContainedClock`](rast_timers::ContainedClock): a
+    /// reading that panics returns an earlier time. The executor reads the clock between polls,
+    /// where a panic would end the process.
     pub fn with_clock(clock: impl Clock + Send + Sync + 'static) -> Self {
         Self::with_driver(clock, ParkerDriver::new())
     }
 
-    /// Makes an executor whose sleeps use `clock`, and whose thread sleeps in `driver`.
+    /// Makes an executor whose sleeps use `clock`, and whose thread sleeps in `driver`. Panics of
+    /// the clock are caught, as by [`with_clock`](Self::with_clock).
     ///
     /// See [`Driver`] for an example.
     pub fn with_driver(
         clock: impl Clock + Send + Sync + 'static,
         driver: impl Driver + 'static,
     ) -> Self {
-        let local = Local::new(shared_clock(clock), budget::DEFAULT, None, Box::new(driver));
+        Self::of(shared_clock(clock), Box::new(driver))
+    }
+
+    fn of(clock: SharedClock, driver: Box<dyn Driver>) -> Self {
+        let local = Local::new(clock, budget::DEFAULT, None, driver);
         Self {
             local: Rc::new(local),
             stays: PhantomData,

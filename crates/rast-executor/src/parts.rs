@@ -7,7 +7,7 @@ use std_alloc::vec::Vec;
 
 use rast_timers::{Instant, ManualClock, Nanos};
 
-use crate::deadlines::{Timers, shared_clock};
+use crate::deadlines::{Timers, trusted_clock};
 use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
 use crate::sleepers::Sleepers;
@@ -65,7 +65,7 @@ impl Deadlines {
         let driver = Arc::new(Sleepers::new(core::slice::from_ref(parker)));
         let clock = ManualClock::new();
         Self {
-            timers: Timers::new(shared_clock(clock.clone()), 1, Arc::clone(&driver)),
+            timers: Timers::new(trusted_clock(clock.clone()), 1, Arc::clone(&driver)),
             clock,
             driver,
         }

@@ -157,8 +157,8 @@ impl Sleep {
         if let Some((_, data, table)) = self.armed
             && (data, table) == address
         {
-            // Either the store has this waker, which is alive, so the address is no other waker's.
-            // Or the store has woken it, and the deadline is past.
+            // The store has this waker, which is alive, so no other waker has its address. If the
+            // store had woken it, the deadline would be past.
             return;
         }
         let waker = waker.clone();
@@ -185,9 +185,16 @@ impl Sleep {
         );
     }
 
+    /// Returns `true` if the deadline is past. A thread may have fired it by a reading that is
+    /// later than that of this thread; it is not armed again then, so it must count as past.
+    fn is_due(&self) -> bool {
+        self.timers.now() >= self.deadline
+            || (self.armed.is_some() && self.timers.has_fired(self.deadline))
+    }
+
     /// As `poll`, without the budget.
     fn poll_due(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if self.timers.now() < self.deadline {
+        if !self.is_due() {
             self.arm(cx.waker());
             return Poll::Pending;
         }

@@ -87,12 +87,17 @@ fn assignment(owners: Vec<WorkerId>, workers: usize) -> Assignment {
     }
 }
 
+/// Number of owners that are compared for each unit of a slice's budget.
+const OWNERS_PER_UNIT: usize = 32;
+
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Copies the loads of used shards from this entry on.
     Loads(usize),
     /// Copies the traffic from this entry on.
     Traffic(usize),
+    /// Copies the owners that have changed, from this shard on.
+    Owners(usize),
     /// Has the other balancer decide.
     Decide,
 }
@@ -107,7 +112,8 @@ pub(crate) struct Reserved {
     stage: Stage,
     /// What the other balancer sees.
     view: LoadView,
-    current: Option<Assignment>,
+    /// The assignment as the other balancer sees it.
+    shown: Assignment,
 }
 
 impl Reserved {
@@ -124,23 +130,31 @@ impl Reserved {
         for (shard, _) in places.pins() {
             view.add_pin(shard, WorkerId(0));
         }
+        // Without a shared worker no decision is made.
+        let owners = std::vec![WorkerId(0); places.dedicated.len()];
+        let shown = assignment(owners, places.shared.max(1));
         Self {
             inner,
             places,
             stage: Stage::Loads(0),
             view,
-            current: None,
+            shown,
         }
     }
 
-    /// Returns an assignment as the other balancer sees it.
-    fn shown(&self, current: &Assignment) -> Assignment {
-        let owners = current.owners().iter().zip(&self.places.dedicated);
-        let owners = owners.map(|(owner, dedicated)| match dedicated {
-            None => *owner,
-            Some(_) => WorkerId(0),
-        });
-        assignment(owners.collect(), self.places.shared)
+    /// Shows the owners of some shards from `next` on to the other balancer; returns the end of
+    /// these shards.
+    fn show(&mut self, current: &Assignment, next: usize, budget: usize) -> usize {
+        let count = budget.saturating_mul(OWNERS_PER_UNIT);
+        let end = current.shards().min(next.saturating_add(count));
+        for at in next..end {
+            let (shard, to) = (ShardId::from_index(at), current.owners()[at]);
+            if self.places.dedicated[at].is_none() && self.shown.owner(shard) != to {
+                let moved = self.shown.apply(&[Move { shard, to }]);
+                debug_assert!(moved.is_ok(), "the shard and the shared worker exist");
+            }
+        }
+        end
     }
 
     /// Returns what an assignment of the other balancer means for all workers.
@@ -151,9 +165,7 @@ impl Reserved {
     }
 
     fn decide(&mut self, budget: usize) -> Decision {
-        let Some(current) = &self.current else {
-            return Decision::Keep;
-        };
+        let current = &self.shown;
         match self.inner.step(&self.view, current, budget) {
             Decision::Adopt(next) => Decision::Adopt(match (next.shards(), next.workers()) {
                 shape if shape == (current.shards(), current.workers()) => self.meant(&next),
@@ -220,12 +232,17 @@ impl Balancer for Reserved {
                         self.view.add_traffic(one.from, one.to, one.per_second);
                     }
                 }
-                self.stage = Stage::Traffic(end);
-                if end == all.len() {
-                    let shown = self.shown(current);
+                self.stage = match end == all.len() {
+                    true => Stage::Owners(0),
+                    false => Stage::Traffic(end),
+                };
+            }
+            Stage::Owners(next) => {
+                let end = self.show(current, next, budget);
+                self.stage = Stage::Owners(end);
+                if end == current.shards() {
                     self.stage = Stage::Decide;
-                    self.inner.begin(&self.view, &shown);
-                    self.current = Some(shown);
+                    self.inner.begin(&self.view, &self.shown);
                 }
             }
             Stage::Decide => return self.decide(budget),
@@ -343,6 +360,44 @@ mod tests {
         let current = places.first();
         let mut balancer = Reserved::new(Box::new(Greedy::new()), places, &[]);
         assert_eq!(decide(&mut balancer, &view, &current), Decision::Keep);
+    }
+
+    /// Notes which assignment it sees, and moves nothing.
+    struct Notes(std::sync::mpsc::Sender<Vec<usize>>);
+
+    impl Balancer for Notes {
+        fn begin(&mut self, _: &LoadView, current: &Assignment) {
+            self.0.send(numbers(current)).expect("the test listens");
+        }
+
+        fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
+            Decision::Keep
+        }
+    }
+
+    #[test]
+    fn owners_are_shown_in_slices() {
+        const SHARDS: usize = 10 * OWNERS_PER_UNIT;
+        let places = Places::new(&[SHARDS, 1], &[(1, 1)], 3);
+        let (sender, seen) = std::sync::mpsc::channel();
+        let mut balancer = Reserved::new(Box::new(Notes(sender)), places.clone(), &[]);
+        let view = LoadView::new(4, SHARDS + 1);
+        let mut current = places.first();
+        for turn in 0..3 {
+            balancer.begin(&view, &current);
+            let slices = (1..).find(|_| balancer.step(&view, &current, 1) != Decision::Pending);
+            // Those of the loads, of the traffic, of the owners, and of the decision.
+            assert_eq!(slices, Some(2 + 11 + 1));
+            // The dedicated shard is shown at worker 0.
+            let mut expected = numbers(&current);
+            expected[SHARDS] = 0;
+            assert_eq!(seen.try_recv(), Ok(expected));
+            let moves: Vec<_> = (turn..SHARDS as u32)
+                .step_by(7)
+                .map(|shard| moved(shard, turn as u16))
+                .collect();
+            current.apply(&moves).expect("they exist");
+        }
     }
 
     #[test]

@@ -274,6 +274,24 @@ pub trait Graph: Sized + 'static {
     const EDGES: &'static [EdgeInfo];
 }
 
+/// The constants of a [`Graph`], for code that is compiled once and not per graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables {
+    pub(crate) name: &'static str,
+    pub(crate) processors: &'static [ProcessorInfo],
+    pub(crate) edges: &'static [EdgeInfo],
+}
+
+impl Tables {
+    pub(crate) const fn of<G: Graph>() -> Self {
+        Self {
+            name: G::NAME,
+            processors: G::PROCESSORS,
+            edges: G::EDGES,
+        }
+    }
+}
+
 /// Returns the indices of the edges that enter a processor of `G`.
 pub fn incoming<G: Graph>(processor: usize) -> impl Iterator<Item = usize> {
     let to = End::Processor(processor);

@@ -22,7 +22,7 @@ use crate::report::{Metrics, Report};
 use crate::runtime::Runtime;
 use crate::sharder::{self, Outcome, ShardId, Sharder};
 use crate::shared::Shared;
-use crate::stages::stages;
+use crate::stages::{Stage, stages};
 use crate::states::States;
 use crate::view::{Notes, View, Viewer};
 use crate::wiring::{Lanes, Outside};
@@ -87,7 +87,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn new(shared: Arc<Shared>, sharder: sharder::Handle, outside: Outside) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, sharder: sharder::Handle, outside: Outside) -> Self {
         *shared.wakes.0.lock() = Some(sharder.clone());
         Self {
             view: Arc::new(View {
@@ -106,38 +106,20 @@ impl Run {
         }
     }
 
-    pub(crate) fn start<G: Graph>(
+    pub(crate) fn start(
         shared: Arc<Shared>,
         sharder: Sharder<Runtime>,
         outside: Outside,
-    ) -> io::Result<Handle<G>> {
+    ) -> io::Result<Self> {
         let mut run = Self::new(shared, sharder.handle(), outside);
         let closing = run.closing();
-        run.thread = Some(thread::spawn_named(
-            format!("rast-{}", G::NAME),
-            move || {
-                closing.shared.enter_thread();
-                let (found, outcome) = run_sharder(sharder);
-                closing.close(found, outcome)
-            },
-        )?);
-        Ok(Handle {
-            run,
-            graph: PhantomData,
-        })
-    }
-
-    /// Makes the handle of a graph whose turns the caller gives.
-    #[cfg(feature = "testing")]
-    pub(crate) fn by_hand<G: Graph>(
-        shared: Arc<Shared>,
-        sharder: sharder::Handle,
-        outside: Outside,
-    ) -> Handle<G> {
-        Handle {
-            run: Self::new(shared, sharder, outside),
-            graph: PhantomData,
-        }
+        let name = format!("rast-{}", run.shared.graph);
+        run.thread = Some(thread::spawn_named(name, move || {
+            closing.shared.enter_thread();
+            let (found, outcome) = run_sharder(sharder);
+            closing.close(found, outcome)
+        })?);
+        Ok(run)
     }
 
     /// Takes the end of a graph whose turns the caller gave.
@@ -203,6 +185,39 @@ impl Run {
     }
 
     /// Says what a drain came to, once the graph has ended.
+    /// Returns the order in which a drain lets processors flush.
+    pub(crate) fn stages(&self) -> Vec<Stage> {
+        stages(self.shared.processors.len(), self.shared.edges)
+    }
+
+    /// Waits until every accepted message was handled, then stops the graph.
+    fn drain(&mut self, deadline: Duration) -> Result<Report, DrainError> {
+        let stages = self.stages();
+        let (mut settled, mut blocked) = (Err(DrainCause::Handler), None);
+        if !self.shared.is_own_thread() {
+            self.shared.ending.note(EndedBy::Drain);
+            let deadline = Instant::now().checked_add(deadline);
+            let parker = Parker::new();
+            let mut pause = || {
+                let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                if !is_late {
+                    parker.park_timeout(LOOK);
+                }
+                !is_late
+            };
+            let mut drain = Drain {
+                view: &self.view,
+                pause: &mut pause,
+            };
+            settled = drain.settle(&stages);
+            if settled.is_err() {
+                blocked = drain.blocked(&stages);
+            }
+        }
+        self.stop(EndedBy::Drain);
+        self.drained(settled, blocked)
+    }
+
     pub(crate) fn drained(
         &self,
         settled: Result<(), DrainCause>,
@@ -312,6 +327,13 @@ impl Drop for Run {
 }
 
 impl<G: Graph> Handle<G> {
+    pub(crate) fn new(run: Run) -> Self {
+        Self {
+            run,
+            graph: PhantomData,
+        }
+    }
+
     /// Returns a sender for the door from ingress to `P` that takes `M`.
     pub fn ingress<P, M>(&self) -> IngressSender<G, P, M>
     where
@@ -465,30 +487,7 @@ impl<G: Graph> Handle<G> {
     /// With `Ok` each message reached its handler. The report says which handlers panicked, and how
     /// many messages left by a lane without a receiver.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
-        let stages = stages::<G>();
-        let (mut settled, mut blocked) = (Err(DrainCause::Handler), None);
-        if !self.run.shared.is_own_thread() {
-            self.run.shared.ending.note(EndedBy::Drain);
-            let deadline = Instant::now().checked_add(deadline);
-            let parker = Parker::new();
-            let mut pause = || {
-                let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-                if !is_late {
-                    parker.park_timeout(LOOK);
-                }
-                !is_late
-            };
-            let mut drain = Drain {
-                view: &self.run.view,
-                pause: &mut pause,
-            };
-            settled = drain.settle(&stages);
-            if settled.is_err() {
-                blocked = drain.blocked(&stages);
-            }
-        }
-        self.run.stop(EndedBy::Drain);
-        self.run.drained(settled, blocked)
+        self.run.drain(deadline)
     }
 }
 

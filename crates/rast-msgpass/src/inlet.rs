@@ -18,6 +18,7 @@ use crate::graph::{Edge, Graph, Node};
 use crate::instance_core::Core;
 use crate::load::Input;
 use crate::outlet::ROOM;
+use crate::own::OwnVec;
 use crate::primitive::panics::contain;
 use crate::primitive::sync::Arc;
 use crate::process::Receive;
@@ -94,10 +95,10 @@ impl Delivered {
 
 /// Where an inlet takes its messages from.
 pub(crate) enum Source<M> {
-    Rings(Vec<Ring<M>>),
+    Rings(OwnVec<Ring<M>>),
     Inbox(bounded::Consumer<M>, Pace),
     /// `None` gives back the credit of a request that got no answer.
-    AnswerRings(Vec<Consumer<Option<M>>>),
+    AnswerRings(OwnVec<Consumer<Option<M>>>),
     AnswerInbox(bounded::Consumer<Option<M>>, Pace),
     Door(Arc<Door<M>>, Pace),
     /// Of an edge that drops the oldest, or with a bound in bytes.
@@ -142,11 +143,14 @@ impl Timing {
     }
 }
 
-/// The receiver's end of one ring.
+/// The receiver's end of one ring, on one cache line.
+#[repr(align(64))]
 pub(crate) struct Ring<M> {
     pub(crate) ring: Consumer<M>,
     pub(crate) pace: Pace,
 }
+
+const _: () = assert!(size_of::<Ring<u64>>() == 64);
 
 impl<M> Ring<M> {
     /// A message was taken. Returns whether its slot, and those that were held, were released and
@@ -182,7 +186,8 @@ pub(crate) struct Intake<M> {
     timing: Option<Timing>,
 }
 
-/// The receiving half of one edge.
+/// The receiving half of one edge, on cache lines of its own.
+#[repr(align(128))]
 pub(crate) struct In<G, F, M> {
     intake: Intake<M>,
     types: PhantomData<fn(G, F, M)>,
@@ -519,7 +524,23 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
     {
         let intake = &mut self.intake;
         loop {
-            let Some(message) = intake.take(input, core, Some(cx)) else {
+            let taken = match &mut intake.source {
+                // Most often, so without a call.
+                Source::Inbox(inbox, pace) if intake.measured.marks.is_none() => {
+                    inbox.take().map(|(sender, message)| {
+                        core.sender = sender as usize;
+                        if pace.take() {
+                            inbox.release();
+                            if pace.release() {
+                                intake.place.wake_senders(Some(cx));
+                            }
+                        }
+                        Some(message)
+                    })
+                }
+                _ => intake.take(input, core, Some(cx)),
+            };
+            let Some(message) = taken else {
                 all.is_empty = true;
                 break;
             };
@@ -546,6 +567,9 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
             }
         }
         intake.settle(input, Some(cx));
+        if let Source::AnswerRings(rings) = &intake.source {
+            cx.expect_at(rings[input].next_writes());
+        }
     }
 }
 
@@ -650,6 +674,10 @@ where
                 let place = &self.intake.place;
                 let ring = &mut rings[input];
                 core.sender = input;
+                // Once per batch, so that the sender keeps the line of its index while it sends
+                // more. A message that this load does not show is published later, and its sender
+                // wakes the instance after that.
+                ring.ring.len();
                 loop {
                     let Some(message) = ring.ring.take() else {
                         all.is_empty = true;
@@ -662,7 +690,7 @@ where
                     let kept = &mut self.intake.kept;
                     Self::handle(message, kept, place, processor, core, cx);
                     // An empty ring is most often the reason to end.
-                    all.is_empty = ring.ring.is_empty();
+                    all.is_empty = !ring.ring.has_seen_item();
                     if all.is_empty || all.taken() >= max || core.is_paused() {
                         break;
                     }
@@ -670,6 +698,7 @@ where
                 if ring.settle() {
                     place.wake_sender(input, cx);
                 }
+                cx.expect_at(ring.ring.next_writes());
             }
             _ => {
                 let load = load.as_deref_mut();

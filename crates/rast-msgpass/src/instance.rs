@@ -36,6 +36,7 @@ use crate::inlet::Inlet;
 use crate::instance_core::{Answering, Core};
 use crate::load::Load;
 use crate::outlet::ROOM;
+use crate::own::{OwnSlice, own_slice};
 use crate::policy::{Factory, Life};
 use crate::primitive::panics::contain;
 use crate::process::{Next, Process};
@@ -171,7 +172,7 @@ impl Rhythm {
 
 /// Makes the inputs of inlets, given the number of inputs of each and whether it is `high`, and
 /// lists the `high` ones.
-fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
+fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
     let (mut inputs, mut high) = (Vec::new(), Vec::new());
     for (inlet, &(count, is_high)) in inlets.iter().enumerate() {
         for at in 0..count {
@@ -186,33 +187,26 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (Box<[Input]>, Box<[u32]>) {
             });
         }
     }
-    (inputs.into(), high.into())
+    (own_slice(inputs), high.into())
 }
 
-/// An instance of processor `P`.
+/// An instance of processor `P`, on cache lines of its own. In this order, because
+/// [`turn_of_one`](Self::turn_of_one) accesses the fields up to the first ones of `core` only, and
+/// the processor.
+#[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
-    core: Core,
-    /// `None` while it waits for its restart.
-    processor: Option<P>,
-    ins: Box<[Receiving<G, P>]>,
-    inputs: Box<[Input]>,
-    /// The inputs of `high` edges.
-    high: Box<[u32]>,
+    ins: OwnSlice<Receiving<G, P>>,
+    inputs: OwnSlice<Input>,
     /// Inputs that may have messages; it has room for all.
     ready: Stack,
-    /// Inputs that had a share of the current turn; it has room for all.
-    served: Stack,
-    /// The inlets of the turn; it has room for all.
-    touched: Stack,
     rhythm: Rhythm,
-    next: Next,
     batch: Batch,
-    watch: Watch,
-    /// The number of flushes requested, and done.
-    flushes: (u64, u64),
     /// Whether the last turn left nothing to do except the messages that its notes name: see
     /// [`turn_of_one`](Self::turn_of_one).
     is_calm: bool,
+    /// As `is_calm`, except that the processor wants a ping in each turn: see
+    /// [`turn_of_ping`](Self::turn_of_ping).
+    is_pinging: bool,
     /// Whether the next turn must check everything.
     is_new: bool,
     /// Whether a turn is in progress. The next turn finds it set only if a panic outside a handler
@@ -222,8 +216,21 @@ pub(crate) struct Instance<G, P> {
     is_called: bool,
     /// Whether `on_start` was called and `on_stop` was not.
     has_begun: bool,
+    next: Next,
+    core: Core,
+    /// The inputs of `high` edges.
+    high: Box<[u32]>,
+    /// Inputs that had a share of the current turn; it has room for all.
+    served: Stack,
+    /// The inlets of the turn; it has room for all.
+    touched: Stack,
+    watch: Watch,
+    /// The number of flushes requested, and done.
+    flushes: (u64, u64),
     /// Makes its replacement.
     factory: Option<Factory<P>>,
+    /// `None` while it waits for its restart.
+    processor: Option<P>,
 }
 
 impl<G: Graph, P: Process<G>> Instance<G, P> {
@@ -259,7 +266,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             inputs,
             high,
             touched: Stack::new(ins.len()),
-            ins: ins.into(),
+            ins: own_slice(ins),
             rhythm: Rhythm {
                 left: 1,
                 chunk: 1,
@@ -273,6 +280,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             watch: Watch::default(),
             flushes: (0, 0),
             is_calm: false,
+            is_pinging: false,
             is_new: true,
             is_in_turn: false,
             is_called: false,
@@ -293,7 +301,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Clears the lists of a turn.
     #[cold]
     fn forget_turn(&mut self) {
-        self.is_calm = false;
+        (self.is_calm, self.is_pinging) = (false, false);
         for list in [&mut self.ready, &mut self.served, &mut self.touched] {
             list.truncate(0);
         }
@@ -370,7 +378,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     self.look_at_time(cx);
                 }
             }
-            if self.core.is_gated {
+            if self.must_look() {
                 self.look(cx);
             }
         }
@@ -414,9 +422,22 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.publish_early(cx);
     }
 
+    /// Returns `true` if the outlets are to be checked for room before the next handler: one of
+    /// them gates, or the handler may block and one of them keeps messages.
+    #[inline]
+    fn must_look(&self) -> bool {
+        self.core.is_gated || (self.core.keeps && self.rhythm.is_prompt)
+    }
+
     /// Checks the outlets for room. What that moved is published before the next handler, if it
     /// may block.
+    ///
+    /// An answer has room then. Its client returned a slot before the credit, and the fence of
+    /// [`Waiting::enter`](crate::waiting::Waiting::enter) shows that to this thread.
     fn look(&mut self, cx: &mut WorkerCx<'_>) {
+        if self.rhythm.is_prompt {
+            self.core.wait(cx);
+        }
         self.core.look();
         if self.rhythm.is_prompt {
             self.flush(cx);
@@ -500,7 +521,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             if !self.core.is_running() || self.watch.is_over {
                 return left;
             }
-            if self.core.is_gated {
+            if self.must_look() {
                 self.look(cx);
             }
             if all.is_empty {
@@ -603,7 +624,10 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             // A gated thread checks its room in any case.
             Some(note) if note & ROOM != 0 => {}
             Some(input) => self.make_ready(input),
-            None => (self.is_calm, self.is_new, self.is_called) = (false, true, true),
+            None => {
+                (self.is_calm, self.is_pinging) = (false, false);
+                (self.is_new, self.is_called) = (true, true);
+            }
         }
     }
 
@@ -620,7 +644,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
             let given_up = ins.inlet.give_up(&mut self.core, None);
             self.core.stats.received[inlet].add_after(given_up.handled());
         }
-        for out in &mut self.core.outs {
+        for out in self.core.outs.iter_mut() {
             out.abandon();
         }
         self.cancel_timers();
@@ -632,7 +656,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
 
     #[cfg(feature = "testing")]
     fn core(&mut self) -> &mut Core {
-        self.is_calm = false;
+        (self.is_calm, self.is_pinging) = (false, false);
         &mut self.core
     }
 

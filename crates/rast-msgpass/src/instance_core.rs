@@ -9,6 +9,7 @@ use crate::ending::{EndedBy, Ending};
 use crate::erased::Erased;
 use crate::graph::{EdgeInfo, EdgeKind, Sends};
 use crate::outlet::{FIRST, GATES, KEEPS, News, Out, REMOTE};
+use crate::own::{OwnSlice, own_slice};
 use crate::policy::{Life, Restarts};
 use crate::primitive::sync::Arc;
 use crate::sends::Waits;
@@ -32,25 +33,34 @@ pub(crate) struct Answering {
     pub(crate) target: usize,
 }
 
-/// The parts of an instance besides the processor and its inlets.
+/// The parts of an instance besides the processor and its inlets. In this order, because most turns
+/// access the fields up to the first one of `timers` only.
+#[repr(C)]
 pub(crate) struct Core {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) stats: Arc<Stats>,
-    /// The same as in `shared`, closer: it is loaded for each message.
-    pub(crate) ending: Arc<Ending>,
-    pub(crate) node: usize,
-    pub(crate) replica: usize,
-    pub(crate) outs: Vec<Erased>,
+    pub(crate) outs: OwnSlice<Erased>,
     /// The outlets written since the last flush.
     pub(crate) written: Stack,
+    /// The same as in `shared`, closer: it is loaded for each message.
+    pub(crate) ending: Arc<Ending>,
+    pub(crate) stats: Arc<Stats>,
     /// The number of the current invocation; bursts are counted per invocation.
     pub(crate) invocation: u64,
     /// The replica that sent the current message.
     pub(crate) sender: usize,
+    pub(crate) replica: usize,
+    /// The instant of a ping that was requested by `Cx::wake_at`.
+    pub(crate) wake_at: Option<Instant>,
     /// Whether an outlet gated the instance at the last check.
     pub(crate) is_gated: bool,
     /// Whether an outlet keeps messages for which there was no room.
     pub(crate) keeps: bool,
+    pub(crate) stop: bool,
+    pub(crate) life: Life,
+    /// Whether an instance may have retired that this one watches.
+    pub(crate) has_deaths: bool,
+    pub(crate) timers: Timers,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) node: usize,
     /// Per inlet: the outlets for whose room it waits.
     pub(crate) waits: Box<[Waits]>,
     /// The inlet whose message is being handled, and its edge, if some inlet does not wait for all
@@ -60,16 +70,9 @@ pub(crate) struct Core {
     pub(crate) request: (u64, usize),
     /// The worker's time when the batch of requests started.
     pub(crate) now: Instant,
-    pub(crate) stop: bool,
-    pub(crate) life: Life,
     pub(crate) restarts: Restarts,
     /// The processors that this one watches, and for each the part of the log that was read.
     pub(crate) watched: Vec<(usize, usize)>,
-    /// Whether an instance may have retired that this one watches.
-    pub(crate) has_deaths: bool,
-    pub(crate) timers: Timers,
-    /// The instant of a ping that was requested by `Cx::wake_at`.
-    pub(crate) wake_at: Option<Instant>,
     /// Restrictions set by a test.
     #[cfg(feature = "testing")]
     pub(crate) trial: Option<Box<crate::trial::Trial>>,
@@ -85,7 +88,7 @@ impl Core {
             ending: Arc::clone(&shared.ending),
             node,
             replica,
-            outs: Vec::new(),
+            outs: own_slice([]),
             written: Stack::new(0),
             invocation: 0,
             sender: 0,
@@ -111,7 +114,7 @@ impl Core {
     pub(crate) fn fit(&mut self, outs: Vec<Erased>, waits: Vec<Waits>) {
         // Twice: after a panic all are in it, and each may be reported once more.
         self.written = Stack::new(2 * outs.len());
-        self.outs = outs;
+        self.outs = own_slice(outs);
         self.waits = waits.into();
     }
 
@@ -207,7 +210,7 @@ impl Core {
     /// Enters the wait lists; the caller must then `look` again.
     #[cold]
     pub(crate) fn wait(&mut self, cx: &mut WorkerCx<'_>) {
-        for out in &mut self.outs {
+        for out in self.outs.iter_mut() {
             out.wait(cx);
         }
     }

@@ -178,6 +178,7 @@ mod clock;
 mod counter;
 mod ending;
 mod load;
+mod own;
 mod panics;
 mod sampling;
 mod stack;
@@ -232,10 +233,12 @@ mod watch;
 
 // 6. Instances, how a graph is made of them, and how it runs.
 mod blocking;
+mod build_error;
 mod builder;
 mod handle;
 mod inlet;
 mod instance;
+mod plan;
 mod runtime;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -243,7 +246,8 @@ mod wiring;
 
 pub use ask::{Answer, AnswerError, Ask, AskError, Reply};
 pub use batch::Batch;
-pub use builder::{BuildError, Builder};
+pub use build_error::BuildError;
+pub use builder::Builder;
 pub use credit::{consistent_replica_of, replica_of};
 pub use cx::{All, Chosen, Cx, Port};
 pub use deaths::Retired;

@@ -74,6 +74,10 @@ const ANY: u8 = 2;
 /// Some messages are measured: each goes to its inbox at once, with a mark.
 const SAMPLED: u8 = 4;
 
+/// Messages to one target that go from behind those that found no room straight to the inbox.
+/// Fewer are chained with others of their target.
+const RUN: usize = 8;
+
 /// A message behind those that found no room.
 struct Late<T> {
     target: u32,
@@ -81,6 +85,29 @@ struct Late<T> {
     sent: u64,
     message: T,
 }
+
+/// The first messages of those that found no room, all to one target.
+struct Run<'a, T> {
+    late: &'a mut VecDeque<Late<T>>,
+    left: usize,
+}
+
+impl<T> Iterator for Run<'_, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.left = self.left.checked_sub(1)?;
+        self.late.pop_front().map(|late| late.message)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T> ExactSizeIterator for Run<'_, T> {}
 
 /// Which messages are measured, and the marks of each inbox.
 pub(crate) struct Measured {
@@ -140,16 +167,23 @@ impl<T> Outbox<T> {
     pub(crate) fn put(&mut self, index: usize, message: T) {
         assert!(index < self.inboxes.len(), "there is no such replica");
         let target = index as u32;
-        if self.state != 0 {
-            let sent = self.measured.as_mut().map(|measured| measured.draw.draw());
-            let late = Late {
+        match self.state {
+            0 => self.chain(target, message),
+            // Only that: nothing is measured, and the target counts.
+            STUCK => self.late.push_back(Late {
                 target,
-                sent: sent.unwrap_or(UNMEASURED),
+                sent: UNMEASURED,
                 message,
-            };
-            return self.put_otherwise(late);
+            }),
+            _ => {
+                let sent = self.measured.as_mut().map(|measured| measured.draw.draw());
+                self.put_otherwise(Late {
+                    target,
+                    sent: sent.unwrap_or(UNMEASURED),
+                    message,
+                });
+            }
         }
-        self.chain(target, message);
     }
 
     /// Puts a message at the end of the chain of its target.
@@ -251,7 +285,7 @@ impl<T> Outbox<T> {
             }
         };
         if pushed.is_ok() {
-            self.written.push(index as u32);
+            self.note_written(index as u32);
         }
         pushed.map_err(Full::into_inner)
     }
@@ -267,10 +301,11 @@ impl<T> Outbox<T> {
             left: len,
         };
         let inbox = &self.inboxes[target as usize];
-        if inbox.push_batch(self.tag, &mut messages) > 0 {
-            self.written.push(target);
-        }
+        let pushed = inbox.push_batch(self.tag, &mut messages);
         let Messages { first, left, .. } = messages;
+        if pushed > 0 {
+            self.note_written(target);
+        }
         self.cut(place, first, last, left);
         if left > 0 {
             self.state |= STUCK;
@@ -341,6 +376,10 @@ impl<T> Outbox<T> {
         self.state &= !STUCK;
         self.send_all();
         while !self.is_stuck() {
+            if let Some((target, run)) = self.first_run() {
+                self.send_run(target, run);
+                continue;
+            }
             let Some(first) = self.late.pop_front() else {
                 return;
             };
@@ -354,6 +393,48 @@ impl<T> Outbox<T> {
             if self.late.is_empty() && !self.is_stuck() {
                 self.send_all();
             }
+        }
+    }
+
+    /// Returns the target of the first messages that found no room, and how many go to it without
+    /// another one in between, at most as many as have room there; `None` if these are few.
+    fn first_run(&self) -> Option<(u32, usize)> {
+        if self.state & ANY != 0 {
+            return None;
+        }
+        let target = self.late.front()?.target;
+        let is_of_run = |late: &&Late<T>| late.target == target && late.sent == UNMEASURED;
+        // One that finds no room shows that.
+        let most = self.inboxes[target as usize].room().max(1);
+        let run = self.late.iter().take(most).take_while(is_of_run).count();
+        (run >= RUN.min(most)).then_some((target, run))
+    }
+
+    /// Moves the first messages that found no room into their inbox, as far as there is room.
+    fn send_run(&mut self, target: u32, run: usize) {
+        // What was sent to this inbox before goes first.
+        self.send_all();
+        if self.is_stuck() {
+            return;
+        }
+        let mut messages = Run {
+            late: &mut self.late,
+            left: run,
+        };
+        let pushed = self.inboxes[target as usize].push_batch(self.tag, &mut messages);
+        if pushed > 0 {
+            self.note_written(target);
+        }
+        if pushed < run {
+            self.state |= STUCK;
+        }
+    }
+
+    /// Records that an inbox got something.
+    #[inline]
+    fn note_written(&mut self, target: u32) {
+        if self.written.last() != Some(&target) {
+            self.written.push(target);
         }
     }
 
@@ -479,6 +560,45 @@ mod tests {
         assert!(!outbox.is_stuck());
         assert_eq!(taken(&mut inboxes[0]), [8]);
         assert_eq!(taken(&mut inboxes[1]), [9, 11]);
+    }
+
+    #[test]
+    fn runs_without_room_keep_their_order() {
+        let (mut outbox, mut inboxes) = outbox(2, 16);
+        // Longer and shorter than a run that goes straight to its inbox.
+        let runs = [
+            (0, 40),
+            (1, 2 * RUN),
+            (0, 3),
+            (1, 1),
+            (0, 1),
+            (1, RUN),
+            (0, RUN),
+        ];
+        let targets = runs.map(|(target, count)| vec![target; count]).concat();
+        for (message, &target) in targets.iter().enumerate() {
+            outbox.put(target, message as u32);
+        }
+        let mut all = [Vec::new(), Vec::new()];
+        outbox.flush(|_| {});
+        while outbox.is_stuck() {
+            for (all, inbox) in all.iter_mut().zip(&mut inboxes) {
+                // Part of it, so that a run finds room for a part of it.
+                all.extend(
+                    (0..5)
+                        .map_while(|_| inbox.take())
+                        .map(|(_, message)| message),
+                );
+                inbox.release();
+            }
+            outbox.look();
+            outbox.flush(|_| {});
+        }
+        for (target, (all, inbox)) in all.iter_mut().zip(&mut inboxes).enumerate() {
+            all.extend(taken(inbox));
+            let sent = (0..targets.len()).filter(|&at| targets[at] == target);
+            assert_eq!(*all, sent.map(|at| at as u32).collect::<Vec<_>>());
+        }
     }
 
     #[test]

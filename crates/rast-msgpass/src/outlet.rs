@@ -22,7 +22,8 @@
 //!    rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has; the answer has a
 //!    reserved slot. An inbox may publish only later that the place of an answer is free again.
-//!    Until then the answer that has reserved this slot next waits at its sender.
+//!    Until then the answer that has reserved this slot next waits at its sender. If handlers of
+//!    the sender may block, the inbox publishes each place at once, before its credit.
 //! 6. The handler of an answer may send requests beyond the credit. The number of slots for answers
 //!    is twice the credit. If a target has few free slots, only its answers are handled, so that
 //!    each handler of an answer can send one request.
@@ -120,9 +121,10 @@ pub(crate) enum Receivers {
     Lanes { lanes: Vec<Arc<Lane>>, slot: usize },
 }
 
-/// The sending half of one edge.
+/// The sending half of one edge, on cache lines of its own. In this order, because a send and a
+/// flush by rings access the fields up to `way` only.
+#[repr(C, align(128))]
 pub(crate) struct Out<M> {
-    way: Way<M>,
     is_bounded: bool,
     /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
@@ -132,10 +134,6 @@ pub(crate) struct Out<M> {
     any: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
-    /// The most messages of an invocation; no bound on an edge that has none.
-    burst: usize,
-    /// The most messages without room; `usize::MAX` on an edge that has no such bound.
-    ceiling: usize,
     invocation: u64,
     used: usize,
     /// Sent and not counted yet.
@@ -143,18 +141,23 @@ pub(crate) struct Out<M> {
     /// Messages that the invocation may send to the only target without another look. They are
     /// in `used` and `uncounted` already.
     granted: usize,
+    /// The most messages of an invocation; no bound on an edge that has none.
+    burst: usize,
+    stats: Arc<Stats>,
+    /// The index among the outlets of the processor.
+    index: usize,
+    receivers: Receivers,
+    way: Way<M>,
+    /// The most messages without room; `usize::MAX` on an edge that has no such bound.
+    ceiling: usize,
     /// On an edge of requests.
     credit: Option<Credit>,
     /// On an edge of answers: the requests that have tickets.
     kept: Option<Kept>,
     info: &'static EdgeInfo,
     edge: usize,
-    /// The index among the outlets of the processor.
-    index: usize,
     shard: usize,
-    stats: Arc<Stats>,
     shared: Arc<Shared>,
-    receivers: Receivers,
     waiting: Arc<Waiting>,
     /// The number of this sender among those of the edge.
     sender: usize,
@@ -349,9 +352,10 @@ impl<M: Send + 'static> Out<M> {
         }
         // An outbox may publish at once, so it is counted before.
         self.stats.sent[self.index].add(1);
+        let was_stuck = outbox.is_stuck();
         outbox.put(index, message);
         self.used += usize::from(self.is_bounded);
-        match self.is_noted && !outbox.is_stuck() {
+        match self.is_noted && (was_stuck || !outbox.is_stuck()) {
             true => 0,
             false => self.news(),
         }

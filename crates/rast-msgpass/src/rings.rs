@@ -7,19 +7,21 @@
 use core::num::NonZeroUsize;
 use std::collections::VecDeque;
 
+use crate::own::{OwnVec, own_vec};
 use crate::primitive::panics::{Payload, contain};
 use crate::queue::{Full, spsc::Producer};
 use crate::sampling::Departures;
 use crate::stack::Stack;
 
-/// The sender's end of one ring.
+/// The sender's end of one ring, on one cache line.
+#[repr(align(64))]
 struct Target<T> {
     ring: Producer<T>,
-    /// What found no room, in order: on an unbounded edge alone.
-    spill: VecDeque<T>,
     /// Bits: see below.
     state: u8,
 }
+
+const _: () = assert!(size_of::<Target<u64>>() == 64);
 
 /// In the list of targets that got something.
 const WRITTEN: u8 = 1;
@@ -30,16 +32,21 @@ const CLOSED: u8 = 4;
 /// Some of its messages are measured. On all targets, or on none.
 const SAMPLED: u8 = 8;
 
-/// The sender's ends of all rings of an edge.
+/// The sender's ends of all rings of an edge. In this order, because most sends access the first
+/// fields only.
+#[repr(C)]
 pub(crate) struct Rings<T> {
-    targets: Vec<Target<T>>,
-    /// The room that every target of a bounded edge needs; zero if none.
-    burst: usize,
-    /// One more: not zero, so a target with that room has some.
+    targets: OwnVec<Target<T>>,
+    /// The room that every target of a bounded edge needs, and one more: not zero, so a target with
+    /// that room has some.
     needs: NonZeroUsize,
     written: Stack,
     /// The targets that lack room. With `any` it is empty until all do.
     low: Vec<u32>,
+    /// The room that every target of a bounded edge needs; zero if none.
+    burst: usize,
+    /// Per target: what found no room, in order. On an unbounded edge alone.
+    spills: Box<[VecDeque<T>]>,
     /// The messages in all spills.
     spilled: usize,
     /// Room at one target is enough.
@@ -59,18 +66,15 @@ impl<T> Rings<T> {
         departures: Vec<Departures>,
     ) -> Self {
         let state = if departures.is_empty() { 0 } else { SAMPLED };
-        let target = |ring| Target {
-            ring,
-            spill: VecDeque::new(),
-            state,
-        };
+        let target = |ring| Target { ring, state };
         Self {
             written: Stack::new(rings.len()),
             low: Vec::with_capacity(rings.len()),
             aside: Vec::with_capacity(if any { rings.len() } else { 0 }),
             any,
             spilled: 0,
-            targets: rings.into_iter().map(target).collect(),
+            spills: rings.iter().map(|_| VecDeque::new()).collect(),
+            targets: own_vec(rings.into_iter().map(target)),
             burst,
             needs: NonZeroUsize::MIN.saturating_add(burst),
             departures: departures.into(),
@@ -120,7 +124,7 @@ impl<T> Rings<T> {
     fn depart(&mut self, index: usize) {
         if let Some(departures) = self.departures.get_mut(index) {
             let target = &self.targets[index];
-            departures.sent(&target.ring, target.spill.len());
+            departures.sent(&target.ring, self.spills[index].len());
         }
     }
 
@@ -202,12 +206,13 @@ impl<T> Rings<T> {
             self.note_low(index);
             return Err(message);
         }
-        let message = match target.spill.is_empty() {
+        let spill = &mut self.spills[index];
+        let message = match spill.is_empty() {
             true => target.ring.stage(message).err(),
             false => Some(Full(message)),
         };
         if let Some(Full(message)) = message {
-            target.spill.push_back(message);
+            spill.push_back(message);
             self.spilled += 1;
         }
         self.note_low(index);
@@ -256,17 +261,18 @@ impl<T> Rings<T> {
         self.low.append(&mut self.aside);
         let (targets, written, burst) = (&mut self.targets, &mut self.written, self.burst);
         let departures = &mut self.departures;
-        let spilled = &mut self.spilled;
+        let (spills, spilled) = (&mut self.spills, &mut self.spilled);
         self.low.retain(|&index| {
             let target = &mut targets[index as usize];
+            let spill = &mut spills[index as usize];
             if target.ring.is_closed() {
                 target.state |= CLOSED;
-                *spilled -= target.spill.len();
-                target.spill.drain(..).for_each(&mut lost);
+                *spilled -= spill.len();
+                spill.drain(..).for_each(&mut lost);
             }
-            while let Some(message) = target.spill.pop_front() {
+            while let Some(message) = spill.pop_front() {
                 if let Err(Full(message)) = target.ring.stage(message) {
-                    target.spill.push_front(message);
+                    spill.push_front(message);
                     break;
                 }
                 *spilled -= 1;
@@ -278,7 +284,7 @@ impl<T> Rings<T> {
                     departures.staged(&target.ring);
                 }
             }
-            let is_low = !target.spill.is_empty() || !target.ring.has_room(burst);
+            let is_low = !spill.is_empty() || !target.ring.has_room(burst);
             target.state &= !LOW;
             if is_low && target.state & CLOSED == 0 {
                 target.state |= LOW;
@@ -359,7 +365,7 @@ impl<T> Rings<T> {
         if target.state & CLOSED != 0 {
             return usize::MAX;
         }
-        let room = match target.spill.is_empty() {
+        let room = match self.spills[index].is_empty() {
             true => target.ring.room(),
             false => 0,
         };
@@ -375,7 +381,7 @@ impl<T> Rings<T> {
     pub(crate) fn has_room(&self, index: usize, count: usize) -> bool {
         let target = &self.targets[index];
         target.state & CLOSED != 0
-            || (target.spill.is_empty() && target.ring.has_room(count))
+            || ((self.spilled == 0 || self.spills[index].is_empty()) && target.ring.has_room(count))
             || target.ring.is_closed()
     }
 
@@ -388,9 +394,9 @@ impl<T> Rings<T> {
         mut fault: impl FnMut(Payload),
     ) -> usize {
         let mut left = 0;
-        for target in &mut self.targets {
+        for (target, spill) in self.targets.iter_mut().zip(&mut self.spills) {
             // One by one: a panic of `lost` loses that message and no other.
-            while let Some(message) = target.spill.pop_front() {
+            while let Some(message) = spill.pop_front() {
                 self.spilled -= 1;
                 lost(message);
             }

@@ -12,7 +12,7 @@ use crate::clock::GraphClock;
 use crate::counter::{Counter, Counters};
 use crate::deaths::Deaths;
 use crate::ending::{EndedBy, Ending};
-use crate::graph::{EdgeInfo, End, Graph, ProcessorInfo};
+use crate::graph::{EdgeInfo, End, ProcessorInfo, Tables};
 use crate::panics;
 use crate::policy::{OnFailure, Policy};
 use crate::primitive::CachePadded;
@@ -188,7 +188,8 @@ const PANICS_KEPT: usize = 256;
 
 impl Shared {
     /// `blocking`: processors whose handlers may block, each with its number of workers.
-    pub(crate) fn new<G: Graph>(
+    pub(crate) fn new(
+        tables: Tables,
         workers: usize,
         policies: Vec<Policy>,
         hooks: Hooks,
@@ -197,21 +198,22 @@ impl Shared {
         blocking: &[(usize, usize)],
     ) -> Arc<Self> {
         let blocks = |node| blocking.iter().any(|&(blocked, _)| blocked == node);
-        let layout = Layout::of_all(G::EDGES, replicas);
-        let mut first = Vec::with_capacity(G::PROCESSORS.len() + 1);
+        let layout = Layout::of_all(tables.edges, replicas);
+        let mut first = Vec::with_capacity(tables.processors.len() + 1);
         let mut stats = Vec::new();
         for (node, &count) in replicas.iter().enumerate() {
             first.push(stats.len());
             let end = End::Processor(node);
-            let asked = (0..G::EDGES.len()).filter(|&edge| G::EDGES[edge].from == end);
-            let asked = asked.map(
-                |edge| match (answers_to(G::EDGES, edge), G::EDGES[edge].to) {
-                    (Some(_), End::Processor(to)) if layout[edge].by_pair => replicas[to],
-                    (answers, _) => usize::from(answers.is_some()),
-                },
-            );
+            let asked = (0..tables.edges.len()).filter(|&edge| tables.edges[edge].from == end);
+            let asked =
+                asked.map(
+                    |edge| match (answers_to(tables.edges, edge), tables.edges[edge].to) {
+                        (Some(_), End::Processor(to)) if layout[edge].by_pair => replicas[to],
+                        (answers, _) => usize::from(answers.is_some()),
+                    },
+                );
             let asked: Vec<usize> = asked.collect();
-            let incoming = G::EDGES.iter().filter(|edge| edge.to == end).count();
+            let incoming = tables.edges.iter().filter(|edge| edge.to == end).count();
             for _ in 0..count {
                 let times = (hooks.one_in > 0).then(|| Times::new(incoming));
                 let counts = Counts::new(&asked, incoming, times);
@@ -219,13 +221,13 @@ impl Shared {
             }
         }
         first.push(stats.len());
-        let instances = replicas.iter().zip(G::PROCESSORS);
+        let instances = replicas.iter().zip(tables.processors);
         let instances =
             instances.flat_map(|(&count, info)| (0..count).map(|replica| (info.name, replica)));
         Arc::new(Self {
-            graph: G::NAME,
-            processors: G::PROCESSORS,
-            edges: G::EDGES,
+            graph: tables.name,
+            processors: tables.processors,
+            edges: tables.edges,
             layout,
             first,
             blocking: (0..replicas.len()).map(blocks).collect(),
@@ -242,13 +244,13 @@ impl Shared {
             faults: Mutex::new(Vec::new()),
             ceilings: Mutex::new(Vec::new()),
             in_hand: AtomicU64::new(0),
-            undelivered: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
-            abandoned: G::EDGES.iter().map(|_| AtomicU64::new(0)).collect(),
-            ending: Arc::new(Ending::new(G::PROCESSORS, G::EDGES)),
+            undelivered: tables.edges.iter().map(|_| AtomicU64::new(0)).collect(),
+            abandoned: tables.edges.iter().map(|_| AtomicU64::new(0)).collect(),
+            ending: Arc::new(Ending::new(tables.processors, tables.edges)),
             calm: Calm::new(workers),
             wakes: Arc::default(),
             threads: Mutex::new(Vec::new()),
-            trace: Trace::new(G::NAME, instances),
+            trace: Trace::new(tables.name, instances),
         })
     }
 

@@ -6,13 +6,15 @@
 
 use core::ops::{Deref, DerefMut};
 
+use crate::own::{OwnBox, own_vec};
+
 /// Numbers that are stored in place.
 const FEW: usize = 4;
 
 #[derive(Debug)]
 enum Room {
     Few([u32; FEW]),
-    Many(Box<[u32]>),
+    Many(OwnBox<u32>),
 }
 
 impl Deref for Room {
@@ -50,7 +52,7 @@ impl Stack {
         Self {
             room: match capacity {
                 ..=FEW => Room::Few([0; FEW]),
-                _ => Room::Many(vec![0; capacity].into()),
+                _ => Room::Many(own_vec((0..capacity).map(|_| 0)).into_boxed_slice()),
             },
             len: 0,
         }

@@ -10,7 +10,7 @@
 //! stage of a component is the length of the longest path to it, so all processors of a stage flush
 //! at once.
 
-use crate::graph::{End, Graph};
+use crate::graph::{EdgeInfo, End};
 
 /// Processors that flush together.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,14 +20,13 @@ pub(crate) struct Stage {
     pub(crate) is_cyclic: bool,
 }
 
-/// Returns the stages of graph `G`.
-pub(crate) fn stages<G: Graph>() -> Vec<Stage> {
-    let edges = G::EDGES.iter();
-    let pairs = edges.filter_map(|edge| match (edge.from, edge.to) {
+/// Returns the stages of a graph of so many processors.
+pub(crate) fn stages(processors: usize, edges: &[EdgeInfo]) -> Vec<Stage> {
+    let pairs = edges.iter().filter_map(|edge| match (edge.from, edge.to) {
         (End::Processor(from), End::Processor(to)) => Some((from, to)),
         _ => None,
     });
-    of(G::PROCESSORS.len(), &pairs.collect::<Vec<_>>())
+    of(processors, &pairs.collect::<Vec<_>>())
 }
 
 fn of(count: usize, edges: &[(usize, usize)]) -> Vec<Stage> {

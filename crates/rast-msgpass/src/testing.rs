@@ -64,6 +64,7 @@
 //! ```
 
 mod alone;
+mod driver;
 mod graph;
 mod outside;
 mod probe;
@@ -71,6 +72,7 @@ mod seed;
 mod stub;
 
 pub use alone::TestCx;
+pub(crate) use driver::Driver;
 pub use graph::TestGraph;
 pub use outside::{Collected, Feed};
 pub use probe::{Passed, Probe};

@@ -163,12 +163,13 @@ struct Kind {
     fire: Box<dyn Any + Send>,
 }
 
-/// The timers of one instance.
+/// The timers of one instance. In this order, because each turn reads the first field.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Timers {
-    kinds: Vec<Kind>,
     /// The first deadline of all; `None` also if it is [`Instant::MAX`], which never comes.
     next: Option<Instant>,
+    kinds: Vec<Kind>,
 }
 
 impl Kind {

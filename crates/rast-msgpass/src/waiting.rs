@@ -37,6 +37,7 @@ const ABSENT: u32 = u32::MAX - 1;
 
 /// The senders of one edge that wait for room, by receiver.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Waiting {
     /// By receiver: the sender that entered last.
     first: Box<[CachePadded<AtomicU32>]>,
@@ -137,12 +138,13 @@ impl Waiting {
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    quarter: u32,
-    due: u32,
-    /// Number of messages taken whose slots were not returned.
-    held: u32,
+    /// A quarter of the capacity, or `u16::MAX` if that is less.
+    quarter: u16,
+    due: u16,
+    /// Number of messages taken whose slots were not returned: at most `quarter`.
+    held: u16,
     /// Number of slots returned since the last check.
-    since: u32,
+    since: u16,
 }
 
 impl Pace {
@@ -150,7 +152,7 @@ impl Pace {
     /// `burst`.
     #[must_use]
     pub fn new(capacity: usize, burst: usize) -> Self {
-        let clamp = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        let clamp = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX);
         let quarter = capacity / 4;
         Self {
             quarter: clamp(quarter),

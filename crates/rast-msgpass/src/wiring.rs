@@ -14,6 +14,7 @@
 //!   From 0..n  inbox 0               inbox 1             outs[0] = one outbox
 //! ```
 
+use core::marker::PhantomData;
 use std::any::Any;
 use std::vec::IntoIter;
 
@@ -32,6 +33,7 @@ use crate::instance_core::Core;
 use crate::load::Route;
 use crate::outbox::{self, Outbox};
 use crate::outlet::{self, Out, Receivers, Way};
+use crate::own::own_vec;
 use crate::policy::Factory;
 use crate::primitive::sync::Arc;
 use crate::process::{Process, Receive};
@@ -46,6 +48,23 @@ use crate::waiting::{Pace, Waiting};
 
 /// Makes an inlet of an edge from what depends on its message alone.
 type Make<M> = fn(Intake<M>) -> Box<dyn Any + Send>;
+
+fn make<G, F, T, M>(intake: Intake<M>) -> Box<dyn Any + Send>
+where
+    G: Node<F> + Node<T>,
+    F: 'static,
+    M: Edge<G, F, T>,
+    T: Receive<G, F, M> + 'static,
+{
+    let inlet: Box<dyn Inlet<G, T>> = Box::new(In::<G, F, M>::new(intake));
+    Box::new(inlet)
+}
+
+/// Returns the index of the processor that an end is.
+fn processor(end: End) -> usize {
+    end.processor()
+        .expect("the compile-time check refuses other ends")
+}
 
 /// What is made for one instance before its processor joins it.
 #[derive(Default)]
@@ -130,6 +149,9 @@ impl Wiring {
 
     /// Makes what one edge needs. Its code is compiled once per edge, so it is short: the rest
     /// depends on the message alone.
+    ///
+    /// The conditions are constants of the edge, so only the branch that it takes is compiled: no
+    /// inlet for an edge to egress, and no outlet for a message that only comes from ingress.
     pub fn edge<G, F, T, M>(&mut self)
     where
         G: Node<F> + Node<T>,
@@ -138,44 +160,32 @@ impl Wiring {
         T: Receive<G, F, M> + 'static,
     {
         let id = <M as Edge<G, F, T>>::ID;
-        let make: Make<M> = |intake| {
-            let inlet: Box<dyn Inlet<G, T>> = Box::new(In::<G, F, M>::new(intake));
-            Box::new(inlet)
-        };
-        self.add_edge::<M>(id, <M as Edge<G, F, T>>::WEIGH, make);
+        self.begin_edge(id);
+        if const { matches!(<G as Node<F>>::END, End::Ingress) } {
+            self.ingress::<M>(id, make::<G, F, T, M>);
+        } else if const { matches!(<G as Node<T>>::END, End::Egress) } {
+            self.egress::<M>(id);
+        } else {
+            self.between::<M>(id, <M as Edge<G, F, T>>::WEIGH, make::<G, F, T, M>);
+        }
     }
 
-    fn add_edge<M: Send + 'static>(
-        &mut self,
-        id: usize,
-        weigh: Option<fn(&M) -> usize>,
-        make: Make<M>,
-    ) {
+    fn begin_edge(&mut self, id: usize) {
         debug_assert_eq!(id, self.outside.doors.len(), "edges are wired in order");
         self.outside.doors.push(None);
         self.outside.closers.push(Vec::new());
         self.outside.lanes.push(Vec::new());
         self.outside.receivers.push(Vec::new());
-        let info = &self.shared.edges[id];
-        match (info.from, info.to) {
-            (End::Processor(from), End::Processor(to)) => {
-                self.between::<M>(id, from, to, weigh, make);
-            }
-            (End::Ingress, End::Processor(to)) => self.ingress::<M>(id, to, make),
-            (End::Processor(from), End::Egress) => self.egress::<M>(id, from),
-            _ => unreachable!("the compile-time check refuses other ends"),
-        }
     }
 
     fn between<M: Send + 'static>(
         &mut self,
         id: usize,
-        from: usize,
-        to: usize,
         weigh: Option<fn(&M) -> usize>,
         make: Make<M>,
     ) {
         let info = &self.shared.edges[id];
+        let (from, to) = (processor(info.from), processor(info.to));
         let (senders, receivers) = (self.shared.shards_of(from), self.shared.shards_of(to));
         let is_answer = matches!(info.kind, EdgeKind::Reply { .. });
         let layout = self.shared.layout[id];
@@ -225,7 +235,7 @@ impl Wiring {
                     pace: self.pace(id, ring.capacity(), burst.max(1)),
                     ring,
                 };
-                let source = |rings: Vec<_>| Source::Rings(rings.into_iter().map(ring).collect());
+                let source = |rings: Vec<_>| Source::Rings(own_vec(rings.into_iter().map(ring)));
                 (
                     ways.into_iter().map(|rings| way(rings, burst)).collect(),
                     rings.into_iter().map(source).collect(),
@@ -260,7 +270,7 @@ impl Wiring {
                     ways.into_iter().map(way).collect(),
                     rings
                         .into_iter()
-                        .map(Source::AnswerRings)
+                        .map(|rings| Source::AnswerRings(own_vec(rings)))
                         .collect::<Vec<_>>(),
                 )
             }
@@ -296,11 +306,18 @@ impl Wiring {
         }
     }
 
-    /// Returns when a receiver of an edge returns slots: if its handlers may block, each one before
-    /// the handler of its message.
+    /// Returns when a receiver of an edge returns slots: each one before the handler of its
+    /// message, if that handler may block, or if the edge carries answers of handlers that may
+    /// block.
+    ///
+    /// In the second case the client returns the slot of an answer before the credit of its
+    /// request. So each request that a server has reserves a slot that is free, and the server
+    /// keeps no answer back while a handler blocks (see `Instance::look`).
     fn pace(&self, id: usize, capacity: usize, burst: usize) -> Pace {
-        let to = self.shared.edges[id].to.processor();
-        match to.is_some_and(|to| self.shared.blocking[to]) {
+        let info = &self.shared.edges[id];
+        let blocks = |end: End| end.processor().is_some_and(|at| self.shared.blocking[at]);
+        let answers = matches!(info.kind, EdgeKind::Reply { .. });
+        match blocks(info.to) || (answers && blocks(info.from)) {
             true => Pace::new(1, 1),
             false => Pace::new(capacity, burst),
         }
@@ -493,8 +510,9 @@ impl Wiring {
         outs.push(Erased::new(Out::new(parts, way)));
     }
 
-    fn ingress<M: Send + 'static>(&mut self, id: usize, to: usize, make: Make<M>) {
+    fn ingress<M: Send + 'static>(&mut self, id: usize, make: Make<M>) {
         let info = &self.shared.edges[id];
+        let to = processor(info.to);
         let capacity = match info.kind {
             EdgeKind::Unbounded => info.ceiling,
             _ => self.shared.layout[id].capacity,
@@ -524,9 +542,9 @@ impl Wiring {
         self.outside.doors[id] = Some(Box::new(Arc::new(Doors { doors, first })));
     }
 
-    fn egress<M: Send + 'static>(&mut self, id: usize, from: usize) {
+    fn egress<M: Send + 'static>(&mut self, id: usize) {
         let info = &self.shared.edges[id];
-        let senders = self.shared.shards_of(from);
+        let senders = self.shared.shards_of(processor(info.from));
         let burst = match info.kind {
             EdgeKind::Bounded => info.burst,
             _ => 0,
@@ -600,15 +618,21 @@ type Pairs = (Vec<Vec<Departures>>, Vec<Vec<Arrivals>>);
 
 /// The processors that were given to the builder, in order.
 pub struct Given<G> {
+    pub(crate) nodes: Nodes,
+    graph: PhantomData<fn(G)>,
+}
+
+/// The same without the type of the graph.
+pub(crate) struct Nodes {
     pub(crate) wire: Wire,
-    nodes: Vec<Box<dyn AnyNode<G>>>,
+    nodes: Vec<Box<dyn AnyNode>>,
 }
 
 /// A `Factory` of some processor.
 pub(crate) type AnyFactory = Box<dyn Any + Send>;
 
 /// The instances of one processor whose type is not known.
-trait AnyNode<G>: Send {
+trait AnyNode: Send {
     fn count(&self) -> usize;
     /// Joins the next instance and what was wired for it.
     fn join_next(
@@ -620,11 +644,14 @@ trait AnyNode<G>: Send {
     ) -> Box<dyn AnyInstance>;
 }
 
-struct Instances<P>(IntoIter<P>);
+struct Instances<G, P> {
+    left: IntoIter<P>,
+    graph: PhantomData<fn(G)>,
+}
 
-impl<G: Graph, P: Process<G>> AnyNode<G> for Instances<P> {
+impl<G: Graph, P: Process<G>> AnyNode for Instances<G, P> {
     fn count(&self) -> usize {
-        self.0.len()
+        self.left.len()
     }
 
     fn join_next(
@@ -634,7 +661,7 @@ impl<G: Graph, P: Process<G>> AnyNode<G> for Instances<P> {
         batch: Batch,
         factory: Option<&AnyFactory>,
     ) -> Box<dyn AnyInstance> {
-        let Some(processor) = self.0.next() else {
+        let Some(processor) = self.left.next() else {
             unreachable!("there is a shard per instance");
         };
         let factory = factory.and_then(|factory| factory.downcast_ref::<Factory<P>>());
@@ -661,8 +688,11 @@ impl<G: Wired> Given<G> {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self {
-            wire: G::wire,
-            nodes: Vec::new(),
+            nodes: Nodes {
+                wire: G::wire,
+                nodes: Vec::new(),
+            },
+            graph: PhantomData,
         }
     }
 }
@@ -670,16 +700,24 @@ impl<G: Wired> Given<G> {
 impl<G: Graph> Given<G> {
     /// Adds a processor with one instance.
     pub fn one<P: Process<G>>(&mut self, processor: P) {
-        let instances = Vec::from([processor]).into_iter();
-        self.nodes.push(Box::new(Instances(instances)));
+        self.add(Vec::from([processor]));
     }
 
     /// Adds a processor with replicas.
     pub fn many<P: Process<G>>(&mut self, replicas: impl Iterator<Item = P>) {
-        let instances = replicas.collect::<Vec<P>>().into_iter();
-        self.nodes.push(Box::new(Instances(instances)));
+        self.add(replicas.collect::<Vec<P>>());
     }
 
+    fn add<P: Process<G>>(&mut self, replicas: Vec<P>) {
+        let instances = Instances::<G, P> {
+            left: replicas.into_iter(),
+            graph: PhantomData,
+        };
+        self.nodes.nodes.push(Box::new(instances));
+    }
+}
+
+impl Nodes {
     /// Returns the number of instances of each processor.
     pub(crate) fn counts(&self) -> Vec<usize> {
         self.nodes.iter().map(|node| node.count()).collect()

@@ -35,6 +35,8 @@ mod moves;
 mod panics;
 #[path = "api/pictures.rs"]
 mod pictures;
+#[path = "api/pinging.rs"]
+mod pinging;
 #[path = "api/pipeline.rs"]
 mod pipeline;
 #[path = "api/pressure.rs"]

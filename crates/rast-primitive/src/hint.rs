@@ -42,6 +42,37 @@ pub fn prefetch_write<T>(address: *const T) {
     let _ = address;
 }
 
+/// Asks the processor to fetch the cache line at `address`, to be read soon.
+///
+/// A hint and no access: any address is allowed, and nothing is read. If the target is not x86-64,
+/// under loom and under Miri it does nothing.
+///
+/// ```
+/// let slots = [0_u64; 64];
+/// rast_primitive::hint::prefetch_read(&raw const slots[32]);
+/// ```
+#[inline(always)]
+#[cfg_attr(
+    all(target_arch = "x86_64", not(rast_loom), not(miri)),
+    expect(
+        clippy::pointers_in_nomem_asm_block,
+        reason = "the line is asked for; no memory is read or written"
+    )
+)]
+pub fn prefetch_read<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(rast_loom), not(miri)))]
+    // SAFETY: PREFETCHT0 faults on no address and changes no register, flag or memory.
+    unsafe {
+        core::arch::asm!(
+            "prefetcht0 [{address}]",
+            address = in(reg) address,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(rast_loom), not(miri))))]
+    let _ = address;
+}
+
 /// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
 /// For a bound that the compiler should not exploit: a loop whose maximum count is a small constant

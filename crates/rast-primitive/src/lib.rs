@@ -26,6 +26,7 @@
 //! | [`EventCount`] | sleep until a condition holds that changes without a lock |
 //! | [`ClassEvent`] | the same for threads of several classes; a wake-up names one class |
 //! | [`Snapshot`] | a value that is replaced as a whole and read without waiting |
+//! | [`Processors`] | the processors that a thread may use, and a short stay on one of them |
 //! | [`model`] | one scenario under loom, shuttle or std |
 //! | [`explore`](mod@explore) | all states of a protocol that is written as a state machine |
 //!
@@ -132,6 +133,8 @@ mod lock;
 #[cfg(feature = "std")]
 mod parker;
 #[cfg(feature = "std")]
+mod processors;
+#[cfg(feature = "std")]
 mod signal;
 #[cfg(feature = "std")]
 mod snapshot;
@@ -158,6 +161,8 @@ pub use link_stack::{Link, LinkStack, Linked};
 pub use local_parker::{LocalParker, LocalUnparker};
 #[cfg(feature = "std")]
 pub use parker::{Parker, Unparker};
+#[cfg(feature = "std")]
+pub use processors::Processors;
 pub use random::Random;
 #[cfg(feature = "std")]
 pub use signal::Signal;

@@ -7,7 +7,7 @@ use crate::primitive::panics::discard;
 
 /// A value of the program whose destructor's panics are contained.
 ///
-/// For hooks, reports and clocks, which several threads share: the last thread drops the value, and
+/// For hooks and reports, which several threads share: the last thread drops the value, and
 /// that is often one of this crate.
 pub(crate) struct Quiet<T>(ManuallyDrop<T>);
 

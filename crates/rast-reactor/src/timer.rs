@@ -100,7 +100,9 @@ impl Future for LaneSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.trackers.now() >= self.at {
+        // A timer that has expired is not in the store, whatever the clock shows.
+        let has_expired = self.armed.is_some() && self.trackers.has_expired(self.at);
+        if has_expired || self.trackers.now() >= self.at {
             self.disarm();
             return Poll::Ready(());
         }

@@ -25,6 +25,8 @@ pub(crate) struct Trackers {
     heap: RefCell<HeapStore<Box<dyn FnOnce()>>>,
     /// Nothing is due before it.
     next_ns: Cell<u64>,
+    /// The latest time at which timers expired.
+    expired_at: Cell<Instant>,
     wakers: RefCell<Vec<Waker>>,
 }
 
@@ -35,12 +37,19 @@ impl Trackers {
             lanes: RefCell::new(LaneStore::new()),
             heap: RefCell::new(HeapStore::new()),
             next_ns: Cell::new(NEVER),
+            expired_at: Cell::new(Instant::ORIGIN),
             wakers: RefCell::new(Vec::new()),
         }
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// Returns `true` if the timers up to `at` have expired. A clock of the program that panics may
+    /// show an earlier time after that.
+    pub(crate) fn has_expired(&self, at: Instant) -> bool {
+        at <= self.expired_at.get()
     }
 
     /// Wakes at `at`, by the lanes.
@@ -80,6 +89,7 @@ impl Trackers {
 
     #[cold]
     fn expire_slow(&self, now: Instant) {
+        self.expired_at.set(self.expired_at.get().max(now));
         let mut left = TURN;
         let mut wakers = self.wakers.take();
         let swept = {

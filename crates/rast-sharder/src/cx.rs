@@ -17,6 +17,8 @@ pub(crate) struct Local {
     pub(crate) now: Instant,
     /// Wake-ups of shards of this worker, delivered after the call.
     pub(crate) notes: Vec<(ShardId, Option<u32>)>,
+    /// Addresses of the lines that the worker fetches while it waits.
+    pub(crate) lines: [usize; 2],
 }
 
 /// The worker that runs a call, and its operations.
@@ -132,6 +134,54 @@ impl WorkerCx<'_> {
             notes.push((shard, Some(note)));
         }
         is_done
+    }
+
+    /// Names two addresses at which a shard of this worker expects the next write of another
+    /// worker, such as the next slot of a queue. While the worker waits without work, it asks the
+    /// processor for these cache lines each time that it checks for wake-ups. So they arrive
+    /// together with the wake-up; otherwise the turn would wait for them after it.
+    ///
+    /// A hint: any address is allowed, and nothing is read. The last call of the worker counts. It
+    /// costs two stores.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use rast_sharder::{Controller, Progress, ShardId, Sharder, WorkerCx};
+    ///
+    /// /// Shard 0 sends a number to shard 1.
+    /// struct Send(AtomicU64);
+    ///
+    /// impl Controller for Send {
+    ///     type Shard = ();
+    ///     type Load = ();
+    ///     fn process(
+    ///         &self,
+    ///         cx: &mut WorkerCx<'_>,
+    ///         shard: ShardId,
+    ///         (): &mut (),
+    ///         _: Option<&mut ()>,
+    ///     ) -> Progress {
+    ///         if shard.index() == 0 {
+    ///             self.0.store(7, Ordering::Relaxed);
+    ///             cx.wake(ShardId::from_index(1), 0);
+    ///         } else if self.0.load(Ordering::Relaxed) == 7 {
+    ///             cx.stop();
+    ///         } else {
+    ///             cx.expect_at([self.0.as_ptr(); 2]);
+    ///         }
+    ///         Progress::Idle
+    ///     }
+    ///     fn new_load(&self, _: ShardId) {}
+    /// }
+    ///
+    /// let builder = Sharder::builder(Send(AtomicU64::new(0))).shards(vec![(), ()]);
+    /// builder.workers(2).build()?.run().expect("no worker fails");
+    /// # Ok::<(), rast_sharder::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn expect_at<T>(&mut self, addresses: [*const T; 2]) {
+        self.local.lines = addresses.map(|address| address.addr());
     }
 
     /// Wakes a shard of another worker; not inlined, so that a local wake-up stays short.

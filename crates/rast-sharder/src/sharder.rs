@@ -45,6 +45,11 @@ impl<C: Controller> Sharder<C> {
     /// Runs until some thread stops it; blocking. The calling thread is worker 0; the others are
     /// started and joined here.
     ///
+    /// If there are as many workers as processors that the calling thread may use, or more, each
+    /// worker begins on the next one of these processors. After that the system may move it among
+    /// all of them, as any other thread. Where the system does not tell the processors, or refuses,
+    /// it chooses where a worker begins.
+    ///
     /// # Errors
     ///
     /// [`RunError`], which contains the same [`Outcome`]: if a thread could not be started, or if
@@ -67,6 +72,7 @@ impl<C: Controller> Sharder<C> {
         let shared = Arc::new(shared);
         let mut members = members.into_iter();
         let own = members.next();
+        let places = shared.places(1 + members.len());
         let mut threads = Vec::with_capacity(members.len());
         let mut cause = None;
         let last_runs = Arc::new(Signal::new());
@@ -76,6 +82,9 @@ impl<C: Controller> Sharder<C> {
             let name = format!("{prefix}-{}", worker.0);
             let signal = (members.len() == 0).then(|| last_runs.clone());
             let work = move || {
+                if let Some(places) = places {
+                    places.move_to(worker.index());
+                }
                 if let Some(signal) = signal {
                     signal.send();
                 }
@@ -91,10 +100,14 @@ impl<C: Controller> Sharder<C> {
             }
         }
         if cause.is_none() && !threads.is_empty() {
-            // With as many workers as processors, the system may put the last thread on the
-            // processor of this one and move it after some milliseconds only. This thread sleeps
-            // meanwhile, so the system more often finds a free processor for one of the two.
+            // The system may put the last thread on the processor of this one, and move it after
+            // some milliseconds only. So this thread sleeps until that one is on its own processor.
+            // It cannot wake up there, because it may use only its own one meanwhile.
+            let stays = places.is_some_and(|places| places.stay_on(0));
             last_runs.receive_blocking();
+            if stays && let Some(places) = places {
+                places.allow_all();
+            }
         }
         if let Some(member) = own {
             run_worker(shared.clone(), member);

@@ -22,26 +22,29 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state.
+/// A shard's state. In this order, so that a turn accesses the first two cache lines only if the
+/// state is a box.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Slot<S> {
-    pub(crate) state: S,
+    /// Since when it is ready or in its turn.
+    pub(crate) ready_since: Option<Instant>,
+    /// Set from an acquisition until the next turn.
+    pub(crate) is_fresh: bool,
+    /// Number of turns in a row that ended by a panic.
+    pub(crate) panics_in_row: u32,
     /// Set once the shard is retired.
     pub(crate) retired: Option<PanicRecord>,
     /// Its deadline at the worker that holds it.
     pub(crate) alarm: Alarm,
-    /// Set from an acquisition until the next turn.
-    pub(crate) is_fresh: bool,
-    /// Since when it is ready or in its turn.
-    pub(crate) ready_since: Option<Instant>,
-    /// Number of turns in a row that ended by a panic.
-    pub(crate) panics_in_row: u32,
+    pub(crate) state: S,
 }
 
-/// A shard's figures in the last window that it was used in.
+/// A shard's figures in the last window that it was used in. In this order, because each turn reads
+/// the number and changes the load.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Measure<L> {
-    pub(crate) load: L,
     number: Number,
     /// When the shard's part of the window began.
     since: Instant,
@@ -49,6 +52,7 @@ pub(crate) struct Measure<L> {
     ready: Nanos,
     /// Whether the load may be one of an earlier window: it was not emptied.
     is_stale: bool,
+    pub(crate) load: L,
 }
 
 impl<L> Measure<L> {
@@ -106,6 +110,7 @@ pub(crate) struct Slots<S, L> {
 
 /// The slot and the measure of a shard.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Cells<S, L> {
     slot: UnsafeCell<Slot<S>>,
     measure: UnsafeCell<Measure<L>>,

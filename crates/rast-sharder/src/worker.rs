@@ -33,6 +33,7 @@ use crate::ids::WorkerId;
 use crate::lead::{Desk, Lead};
 use crate::meter::Meter;
 use crate::panics::{Hook, message};
+use crate::primitive::Processors;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
@@ -89,6 +90,20 @@ pub(crate) struct Shared<C: Controller> {
 unsafe impl<C: Controller> Sync for Shared<C> {}
 
 impl<C: Controller> Shared<C> {
+    /// Returns the processors on which so many workers begin, one on each in turn; `None` if the
+    /// system chooses.
+    ///
+    /// It chooses well where a processor is left for each worker: it finds an idle one, while those
+    /// that come first in order may be busy with other threads.
+    pub(crate) fn places(&self, workers: usize) -> Option<Processors> {
+        #[cfg(feature = "affinity")]
+        if self.pins_threads {
+            return None;
+        }
+        let allowed = Processors::of_this_thread()?;
+        (2..=workers).contains(&allowed.count()).then_some(allowed)
+    }
+
     /// Returns how long the calling thread has run, if the system can tell.
     fn ran(&self) -> Option<Instant> {
         self.core.thread_clock.as_ref().map(|clock| clock.now())
@@ -153,6 +168,7 @@ impl<'s, C: Controller> Worker<'s, C> {
                 tick,
                 now,
                 notes: Vec::with_capacity(NOTES),
+                lines: [0; 2],
             },
             ready: Ready::new(shared.slots.len()),
             since_reading: 0,
@@ -218,7 +234,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             };
             self.process(shard);
             turns += 1;
-            self.receive();
+            self.receive(RINGS);
         }
         self.local.member.flush();
         self.since_reading += turns.max(1);
@@ -240,8 +256,8 @@ impl<'s, C: Controller> Worker<'s, C> {
             self.poll();
         }
         self.local.member.receive_bits(&mut self.local.notes);
-        self.local.member.receive(usize::MAX, &mut self.local.notes);
         self.hand_over();
+        self.receive(usize::MAX);
         self.ring_alarms();
         has_acquired
     }

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use rast_sharder::primitive::WaitStrategy;
+use rast_sharder::primitive::{Processors, WaitStrategy};
 use rast_sharder::timers::{Clock, Instant, MonotonicClock, Nanos};
 use rast_sharder::{
     Assignment, Balancer, BuildError, Builder, Controller, Decision, Greedy, Handle, LoadReport,
@@ -36,6 +36,34 @@ use rast_sharder::{
     Static, Stats, WorkerCx, WorkerId,
 };
 use support::{Rotate, Scripted, hooks};
+
+/// Number of processors that the calling thread may use.
+fn allowed() -> Option<usize> {
+    Processors::of_this_thread().map(|allowed| allowed.count())
+}
+
+#[test]
+fn workers_may_use_the_processors_of_the_thread_that_runs() {
+    let before = allowed();
+    // As many workers as processors, more, and fewer.
+    let count = before.unwrap_or(2);
+    for workers in [count, 2 * count + 1, count.div_ceil(2)] {
+        let mut hooks = hooks();
+        hooks.process = Box::new(|cx, _, _| {
+            cx.stop();
+            Progress::Idle
+        });
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&seen);
+        let builder = Sharder::builder(hooks).shards(vec![0; workers]);
+        let builder = builder.workers(workers).on_worker_start(move |_| {
+            theirs.lock().unwrap().push(allowed());
+        });
+        builder.build().unwrap().run().unwrap();
+        assert_eq!(*seen.lock().unwrap(), vec![before; workers]);
+        assert_eq!(allowed(), before);
+    }
+}
 
 #[test]
 fn threads_may_share_what_they_must() {

@@ -6,6 +6,8 @@
 mod boot;
 mod coarse;
 #[cfg(feature = "std")]
+mod contained;
+#[cfg(feature = "std")]
 mod monotonic;
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 mod thread;
@@ -15,6 +17,8 @@ pub use boot::BootClock;
 pub use coarse::CoarseClock;
 #[cfg(feature = "std")]
 pub use coarse::Ticker;
+#[cfg(feature = "std")]
+pub use contained::ContainedClock;
 #[cfg(feature = "std")]
 pub use monotonic::MonotonicClock;
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]

@@ -97,8 +97,9 @@
 //!
 //! # Features and platforms
 //!
-//! - `std` (default): [`MonotonicClock`], [`TscClock`], [`Ticker`] and [`at_site!`] on all
-//!   platforms; [`BootClock`] and [`ThreadClock`] on Linux and Android, where it brings `libc`.
+//! - `std` (default): [`MonotonicClock`], [`TscClock`], [`ContainedClock`], [`Ticker`] and
+//!   [`at_site!`] on all platforms; [`BootClock`] and [`ThreadClock`] on Linux and Android, where
+//!   it brings `libc`.
 //!   Without `std` the crate is `no_std` with `alloc`.
 //! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
 //!
@@ -140,7 +141,7 @@ mod store;
 pub use clock::{BootClock, ThreadClock};
 pub use clock::{Clock, CoarseClock, ManualClock};
 #[cfg(feature = "std")]
-pub use clock::{MonotonicClock, Ticker};
+pub use clock::{ContainedClock, MonotonicClock, Ticker};
 pub use config::TimerConfig;
 #[cfg(feature = "std")]
 pub use counter::{Counter, NoCounter, Tsc};

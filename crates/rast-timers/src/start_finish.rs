@@ -62,6 +62,8 @@ enum Pair {
 /// assert_eq!(timer.error(), Nanos::ZERO);
 /// ```
 #[derive(Clone, Debug)]
+// In this order, because a pair without a reading, and `sum`, access the fields up to `settled`.
+#[repr(C)]
 pub struct StartFinishTimer<C> {
     /// Tick word loaded before the last reading; for a measured pair, before the reading of its
     /// start.
@@ -77,6 +79,8 @@ pub struct StartFinishTimer<C> {
     cap_full: u64,
     /// Number of finished pairs.
     count: u64,
+    /// Sum up to the last reading.
+    settled: Nanos,
     /// Number of pairs that the current batch allows without a reading.
     granted: u32,
     /// Value of `countdown` when the first estimated pair after the last reading started;
@@ -92,8 +96,6 @@ pub struct StartFinishTimer<C> {
     cycle: u64,
     /// Running mean of the measured durations, in 2^-8 ns; `None` before the first.
     mean: Option<u64>,
-    /// Sum up to the last reading.
-    settled: Nanos,
     /// Excess of `settled` over the time that passed; subtracted from the next measured pairs.
     excess: Nanos,
     /// Error bound up to the last reading.

@@ -35,12 +35,25 @@ pub(super) fn faults(text: &str) -> String {
     kept[kept.len().saturating_sub(400)..].join("\n")
 }
 
+/// A line of the table at the end.
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) time: Duration,
+    /// Processor time in seconds, if it is known.
+    pub(super) processor: Option<f64>,
+    pub(super) outcome: Outcome,
+}
+
 /// The table at the end, its last line the count, and whether nothing failed.
-pub(super) fn summary(results: &[(&str, Duration, Outcome)], whole: Duration) -> (String, bool) {
-    let mut text = String::from("\n");
+pub(super) fn summary(lines: &[Line<'_>], whole: Duration) -> (String, bool) {
+    let mut text = format!("\n{:<16} {:>9} {:>11}\n", "step", "time", "processor");
+    let row = |name: &str, time: Duration, processor: Option<f64>| {
+        let processor = processor.map_or("?".into(), |seconds| format!("{seconds:.1} s"));
+        format!("{name:<16} {:>7.1} s {processor:>11}", time.as_secs_f64())
+    };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, time, outcome) in results {
-        let words = match outcome {
+    for line in lines {
+        let words = match &line.outcome {
             Outcome::Passed(tests) => {
                 passed += 1;
                 format!("passed{}", ran(*tests))
@@ -54,9 +67,10 @@ pub(super) fn summary(results: &[(&str, Duration, Outcome)], whole: Duration) ->
                 format!("not run: {reason}")
             }
         };
-        text += &format!("{name:<16} {:>7.1} s  {words}\n", time.as_secs_f64());
+        text += &format!("{}  {words}\n", row(line.name, line.time, line.processor));
     }
-    text += &format!("{:<16} {:>7.1} s\n", "all", whole.as_secs_f64());
+    let processor = lines.iter().map(|line| line.processor).sum();
+    text += &format!("{}\n", row("all", whole, processor));
     text += &format!("{passed} passed, {failed} failed, {skipped} skipped\n");
     (text, failed == 0)
 }
@@ -94,19 +108,27 @@ mod tests {
     fn the_last_line_counts() {
         let passed = |programs, passed| Outcome::Passed(Tests { programs, passed });
         let second = Duration::from_secs(1);
-        let results = [
-            ("a", second, passed(3, 20)),
-            ("b", second, Outcome::NotRun("no tool".into())),
-            ("c", second, passed(0, 0)),
+        let line = |name, outcome| Line {
+            name,
+            time: second,
+            processor: Some(1.5),
+            outcome,
+        };
+        let lines = [
+            line("a", passed(3, 20)),
+            line("b", Outcome::NotRun("no tool".into())),
+            line("c", passed(0, 0)),
         ];
-        let (text, good) = summary(&results, second);
+        let (text, good) = summary(&lines, second);
         assert!(good);
         assert!(text.contains("passed (3 programs, 20 tests)\n"), "{text}");
         assert!(
             text.ends_with("\n2 passed, 0 failed, 1 skipped\n"),
             "{text}"
         );
-        let (text, good) = summary(&[("a", second, Outcome::Failed("x\ny".into()))], second);
+        assert!(text.contains(" 1.0 s       4.5 s\n2 passed"), "{text}");
+        let failed = line("a", Outcome::Failed("x\ny".into()));
+        let (text, good) = summary(&[failed], second);
         assert!(!good);
         assert!(
             text.ends_with("\n0 passed, 1 failed, 0 skipped\n"),

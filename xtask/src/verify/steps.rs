@@ -4,7 +4,7 @@ use super::outcome::Outcome;
 use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, bench, programs, tidy, tree, variant, weak};
+use crate::{Result, bench, package, programs, shuttle, tidy, tree, variant, weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether searches take minutes.
@@ -108,18 +108,25 @@ pub(super) fn system_segments() -> Result<Outcome> {
 
 /// The layers above the allocator, whose tests take all of their memory from it then.
 ///
-/// The allocator's own test is among them: it fails where it is not the program's.
+/// The allocator's own test is among them: it fails where it is not the program's. They are built
+/// from the packages, and with the features that are on by default, so that this is tested by the
+/// same build.
 pub(super) fn global() -> Result<Outcome> {
-    under(
-        "rast_global_alloc",
-        &[
-            "test --no-run -p rast-alloc --test global --test threads",
-            "test --no-run -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder \
-             -p rast-msgpass --lib --test api --test model --test it --test memory --test protocol \
-             --test allocation --test many_edges",
-        ],
-    )
+    let (_, tree) = package::unpack()?;
+    let commands: Result<Vec<Cmd>> = GLOBAL
+        .iter()
+        .map(|line| Ok(variant::cargo("rast_global_alloc", line)?.dir(&tree)))
+        .collect();
+    counted(programs::test(commands?, &[], &[]))
 }
+
+const GLOBAL: [&str; 3] = [
+    "test --no-run -p rast-alloc --test global --test threads",
+    "test --no-run -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-msgpass \
+     --lib --test api --test model --test it --test memory --test protocol --test allocation \
+     --test many_edges",
+    "test --no-run -p rast-primitive -p rast-scheduler -p rast-executor -p rast-reactor --test api",
+];
 
 /// The two forms of the tagged pointer that this machine would not choose by itself.
 pub(super) fn tagged() -> Result<Outcome> {
@@ -132,7 +139,8 @@ pub(super) fn tagged() -> Result<Outcome> {
 }
 
 /// Each crate and its tests with no other crate beside it, so that none depends on a neighbour's
-/// features: by default, with no feature, with each alone, and with all.
+/// features: by default, with no feature, and with all. With each feature alone the library and
+/// the examples, and only if `--full` the tests.
 ///
 /// Of the choices that turn on the same, the first is checked.
 pub(super) fn features() -> Result<Outcome> {
@@ -140,8 +148,12 @@ pub(super) fn features() -> Result<Outcome> {
     let mut errors = Vec::new();
     for krate in workspace.crates() {
         for choice in choices(krate) {
-            let check = checks("check --quiet --all-targets", &workspace);
-            errors.extend(check.args(["-p", &krate.name]).args(choice).run().err());
+            let check = checks("check --quiet", &workspace).args(["-p", &krate.name]);
+            let check = match choice.is_whole || is_full() {
+                true => check.arg("--all-targets"),
+                false => check.args(["--lib", "--examples"]),
+            };
+            errors.extend(check.args(choice.args).run().err());
         }
     }
     match errors.is_empty() {
@@ -150,17 +162,31 @@ pub(super) fn features() -> Result<Outcome> {
     }
 }
 
-/// The arguments of Cargo for each choice of features that turns on something else.
-fn choices(krate: &Package) -> Vec<Vec<&str>> {
+/// A choice of features.
+struct Choice<'a> {
+    /// The arguments of Cargo.
+    args: Vec<&'a str>,
+    /// Whether it is the default, none or all of them.
+    is_whole: bool,
+}
+
+/// Each choice of features that turns on something else.
+fn choices(krate: &Package) -> Vec<Choice<'_>> {
     let names: Vec<&str> = krate.features().collect();
     let none = "--no-default-features";
-    let each = names
-        .iter()
-        .map(|&name| (vec![none, "--features", name], vec![name]));
+    let whole = |args| Choice {
+        args,
+        is_whole: true,
+    };
+    let each = names.iter().map(|&name| {
+        let args = vec![none, "--features", name];
+        let is_whole = false;
+        (Choice { args, is_whole }, vec![name])
+    });
     let mut choices = vec![
-        (vec![], vec!["default"]),
-        (vec![none], vec![]),
-        (vec!["--all-features"], names.clone()),
+        (whole(vec![]), vec!["default"]),
+        (whole(vec![none]), vec![]),
+        (whole(vec!["--all-features"]), names.clone()),
     ];
     choices.extend(each);
     let mut seen = Vec::new();
@@ -170,7 +196,7 @@ fn choices(krate: &Package) -> Vec<Vec<&str>> {
         seen.push(on);
         is_new
     });
-    choices.into_iter().map(|(args, _)| args).collect()
+    choices.into_iter().map(|(choice, _)| choice).collect()
 }
 
 /// `cargo LINE` in the target directory of all that is checked and not built, as another step
@@ -231,17 +257,28 @@ pub(super) fn stress() -> Result<Outcome> {
     counted(Ok(sum))
 }
 
-/// A few orderings, at least one of each protocol, each caught by its model.
-pub(super) fn weakened() -> Result<Outcome> {
-    let labels = tidy::weak_in_verify(&tree::read(tree::root(), "docs/verification.md")?);
+/// The models under loom; and a few orderings, at least one of each protocol, each caught by its
+/// model.
+pub(super) fn models() -> Result<Outcome> {
+    let table = tree::read(tree::root(), "docs/verification.md")?;
+    let labels = match is_full() {
+        true => weak::all(&table),
+        false => tidy::weak_in_verify(&table),
+    };
     if labels.is_empty() {
         return Err("docs/verification.md has no line `weak-in-verify: LABEL, ..`".into());
     }
-    match weak::run(&labels)? {
-        true => done(Ok(())),
-        false => Err("a weakened ordering was not caught".into()),
-    }
+    counted(weak::with_models(&labels))
 }
+
+/// The scenarios under shuttle, in fewer schedules unless `--full`.
+pub(super) fn schedules() -> Result<Outcome> {
+    let runs = (!is_full()).then_some(SCHEDULES);
+    counted(shuttle::run(&[], runs))
+}
+
+/// The schedules of a scenario. Each run draws other ones, by a seed that it prints.
+const SCHEDULES: u32 = 2000;
 
 /// Builds the examples as the READMEs start them, all at once, so that no step after this one
 /// builds them with other features; runs those that end by themselves. The demos have a step of
@@ -284,7 +321,10 @@ mod tests {
     #[test]
     fn choices_of_features_differ() {
         let workspace = Workspace::load(tree::root()).unwrap();
-        let of = |name: &str| choices(workspace.package(name).unwrap());
+        let of = |name: &str| -> Vec<Vec<&str>> {
+            let choices = choices(workspace.package(name).unwrap()).into_iter();
+            choices.map(|choice| choice.args).collect()
+        };
         let none = "--no-default-features";
         // Its default is `std`, which is all it has.
         assert_eq!(of("rast-primitive"), [vec![], vec![none]]);

@@ -1,7 +1,7 @@
 //! Epochs beside idle shards: how long they keep a worker from its turns, and how long they take.
 //!
-//! Both should not depend on the number of idle shards. In the first epoch every shard is new to
-//! its worker, so it does not count.
+//! Both should not depend on the number of idle shards. In the first epochs every shard is new to
+//! its worker, or was used shortly before, so they do not count.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,10 @@ use crate::workers::Sample;
 
 /// Turns of the busy shard between two epochs.
 const TURNS: u32 = 64;
+
+/// The last epoch that does not count. Every shard has a turn in the first window, and `Greedy`
+/// goes through a shard for up to 20 windows after its last turn.
+const SETTLED: u32 = 24;
 
 /// Shard 0 is always busy and asks for an epoch every [`TURNS`] turns. The others are idle, except
 /// that as many as there are workers are busy as well.
@@ -62,8 +66,7 @@ impl Controller for Pauses {
             watch.epoch = cx.epoch();
             watch.turns = 0;
             let pause = std::mem::take(&mut watch.longest);
-            // The first window has every shard, and the second one what is left of it.
-            if watch.epoch > 2 {
+            if watch.epoch > SETTLED {
                 watch.pauses.push(pause);
                 let span = watch.span.get_or_insert((now, now));
                 span.1 = now;

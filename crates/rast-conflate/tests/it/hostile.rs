@@ -357,6 +357,49 @@ fn a_waker_that_panics_harms_no_put() {
     assert_eq!(LAST_DROPS.get(), 2, "a payload that can be dropped leaks");
 }
 
+/// Panics when it is dropped, with a payload that panics when it is dropped.
+struct LoudWaker;
+
+impl Wake for LoudWaker {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for LoudWaker {
+    fn drop(&mut self) {
+        LOUD_DROPS.set(LOUD_DROPS.get() + 1);
+        panic_any(Payload);
+    }
+}
+
+thread_local! {
+    /// How many wakers of this thread were dropped that panic in their drops.
+    static LOUD_DROPS: Cell<u32> = const { Cell::new(0) };
+}
+
+#[test]
+fn wakers_whose_drops_panic_harm_no_consumer() {
+    let loud = || Waker::from(Arc::new(LoudWaker));
+    let conflator = Conflator::<u32, u32>::new();
+    let mut consumers = [0; 4].map(|_| conflator.consumer().unwrap());
+    for consumer in &mut consumers {
+        assert!(consumer.arm(&loud()));
+        // The first waker is replaced.
+        assert!(consumer.arm(&loud()));
+    }
+    assert_eq!(LOUD_DROPS.get(), 4);
+    // The waker that was armed first is called.
+    conflator.producer().put_key(&1, 1).unwrap();
+    assert_eq!(LOUD_DROPS.get(), 5);
+    // It is replaced by a waker that is not armed, because a value is pending.
+    assert!(!consumers[1].arm(Waker::noop()));
+    assert_eq!(LOUD_DROPS.get(), 6);
+    assert_eq!(pass(&mut consumers[1]), [(1, 1)]);
+    // Two consumers still have wakers.
+    assert!(!panics(|| drop(consumers)));
+    assert_eq!(LOUD_DROPS.get(), 8);
+    balanced(&conflator);
+}
+
 fn paced<C>(every: Nanos) -> (C, Conflator<u32, u32>)
 where
     C: Clock + Clone + Default + Send + Sync + 'static,

@@ -14,7 +14,7 @@ use super::worker::Worker;
 use super::{Handle, Runtime};
 use crate::blocking::{Pool, PoolSetup};
 use crate::budget;
-use crate::deadlines::{SharedClock, Timers, shared_clock};
+use crate::deadlines::{SharedClock, Timers, shared_clock, trusted_clock};
 use crate::idle::WORKERS_MAX;
 use crate::primitive::sync::Arc;
 use crate::primitive::{Parker, thread};
@@ -110,6 +110,10 @@ impl Builder {
     /// Sets the clock of sleeps; the system's monotonic one by default.
     ///
     /// If the clock is moved manually, call [`Handle::clock_moved`] after each move.
+    ///
+    /// Panics of the clock are caught, as by [`ContainedClock`](rast_timers::ContainedClock): a
+    /// reading that panics returns an earlier time. The runtime reads the clock where a panic would
+    /// lose a task or end a worker.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Some(shared_clock(clock));
         self
@@ -162,7 +166,7 @@ impl Builder {
         }
         let clock = self
             .clock
-            .unwrap_or_else(|| shared_clock(MonotonicClock::new()));
+            .unwrap_or_else(|| trusted_clock(MonotonicClock::new()));
         let parkers: Vec<Parker> = (0..self.workers).map(|_| Parker::new()).collect();
         #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
         let driver = Sleepers::with_reactor(&parkers, crate::io::Reactor::new()?);

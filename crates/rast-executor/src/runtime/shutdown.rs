@@ -7,6 +7,7 @@
 //! 4. The last worker that returns cancels all remaining tasks. If a worker does not return, the
 //!    caller cancels the tasks that no worker polls, and ends the waits for sockets and deadlines.
 
+use core::mem::ManuallyDrop;
 use core::time::Duration;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
@@ -74,10 +75,10 @@ impl Runtime {
     /// ```
     pub fn shutdown(self, grace: Duration) -> Shutdown {
         let ended = self.end(grace, PATIENCE);
-        // Its drop would do the same again.
-        let lane = crate::primitive::sync::Arc::clone(&self.handle.lane);
-        core::mem::forget(self);
-        drop(lane);
+        // The drop of `self` would end the runtime again.
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is read once, and `this` is neither used nor dropped after that.
+        drop(unsafe { core::ptr::read(&this.handle) });
         ended
     }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rast_executor::primitive::model::draw;
-use rast_executor::timers::Instant;
+use rast_executor::timers::{Clock, Instant};
 use rast_executor::{
     JoinHandle, LocalExecutor, Runtime, Sleep, block_on, consume_budget, interval, sleep,
     sleep_until, spawn, timeout, yield_now,
@@ -115,6 +115,31 @@ fn a_destructor_that_waits_for_a_task_is_refused_while_the_runtime_ends() {
         assert!(!is_blocked || ended.workers_blocked == 1);
         assert_eq!(waited.try_iter().collect::<Vec<_>>(), [false, false]);
         drop(release);
+    }
+}
+
+/// A clock that shows whether its runtime still has it.
+struct Held(Arc<()>);
+
+impl Clock for Held {
+    fn now(&self) -> Instant {
+        assert!(Arc::strong_count(&self.0) > 1, "the test has the other one");
+        Instant::ORIGIN
+    }
+}
+
+#[test]
+fn a_shutdown_frees_the_runtime() {
+    for workers in [1, 2] {
+        let held = Arc::new(());
+        let builder = Runtime::builder().workers(workers);
+        let runtime = builder.clock(Held(Arc::clone(&held))).build().unwrap();
+        runtime.block_on(runtime.spawn(yield_now())).unwrap();
+        assert!(runtime.shutdown(LONG).is_clean());
+        // The thread of a worker ends a moment later.
+        while Arc::strong_count(&held) > 1 {
+            std::thread::yield_now();
+        }
     }
 }
 

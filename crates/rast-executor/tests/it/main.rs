@@ -1,6 +1,7 @@
 //! Tests that need no process of their own, a file for each subject.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
+mod clocks;
 mod combinators;
 mod fairness;
 mod histories;

@@ -48,7 +48,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if self.rhythm.is_prompt || self.core.is_gated {
             self.flush(cx);
         }
-        if self.core.is_gated {
+        if self.must_look() {
             self.look(cx);
         }
     }

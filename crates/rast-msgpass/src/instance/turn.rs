@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   turn ─┬─ calm, one ready input ──► turn_of_one: a batch of it, publish ──► over
+//!         ├─ pinging, none ready ────► turn_of_ping: a ping, publish ────────► over
 //!         │                                   │ more is to be done
 //!         └─ else ────────────────────► turn_of_many
 //! ```
@@ -11,6 +12,8 @@
 //! time limit. A wake-up without a note ends that, because the next turn must check everything.
 //! So a turn of a calm instance reads nothing about any of these before its batch. Only its own
 //! handlers can change them, and one comparison of all flags after the batch finds that.
+//!
+//! An instance is *pinging* if the same holds, except that its last ping returned `Next::Again`.
 
 use super::Instance;
 use crate::graph::Graph;
@@ -30,6 +33,16 @@ fn measure(load: &mut Load, core: &Core, cx: &WorkerCx<'_>) -> Option<Nanos> {
     turn
 }
 
+/// What a short turn did before [`turn_of_many`](Instance::turn_of_many) continues it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Nothing,
+    /// A batch of the ready input.
+    Batch,
+    /// A ping, whose messages were published.
+    Ping,
+}
+
 impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Runs a turn. Returns when the next one is needed.
     #[inline]
@@ -43,7 +56,50 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if has_begun && let Some(progress) = self.turn_of_one(cx, &mut load) {
             return progress;
         }
-        self.turn_of_many(has_begun, cx, load)
+        let is_pinging = core::mem::take(&mut self.is_pinging) && self.ready.is_empty();
+        let begun = match has_begun {
+            true => Begun::Batch,
+            false if is_pinging && !self.core.shared.calm.is_asked() => {
+                if let Some(progress) = self.turn_of_ping(cx, &mut load) {
+                    return progress;
+                }
+                Begun::Ping
+            }
+            false => Begun::Nothing,
+        };
+        self.turn_of_many(begun, cx, load)
+    }
+
+    /// Begins a turn that pings, and in which no input has messages. Returns as
+    /// [`turn_of_one`](Self::turn_of_one).
+    #[inline]
+    fn turn_of_ping(
+        &mut self,
+        cx: &mut WorkerCx<'_>,
+        load: &mut Option<&mut Load>,
+    ) -> Option<Progress> {
+        self.is_in_turn = true;
+        if let Some(load) = load {
+            load.timer.start(cx.tick());
+        }
+        self.ping();
+        let core = &mut self.core;
+        if !core.written.is_empty() {
+            self.rhythm.is_local = !core.flush(cx);
+        }
+        if self.next != Next::Again || core.leaves_work() {
+            self.rhythm.begin(self.rhythm.is_whole());
+            return None;
+        }
+        if let Some(load) = load
+            && let Some(turn) = measure(load, core, cx)
+        {
+            self.rhythm.messages = 0;
+            self.rhythm.measured(turn);
+        }
+        core.stats.turns.add(1);
+        (self.is_pinging, self.is_in_turn) = (true, false);
+        Some(Progress::Again)
     }
 
     /// Begins a turn in which one input has messages, and nothing else is to be done. Returns when
@@ -114,15 +170,15 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.rhythm.count(taken);
     }
 
-    /// Runs a turn, or the rest of one that [`turn_of_one`](Self::turn_of_one) began.
+    /// Runs a turn, or the rest of one that was begun.
     #[inline(never)]
     fn turn_of_many(
         &mut self,
-        has_begun: bool,
+        begun: Begun,
         cx: &mut WorkerCx<'_>,
         load: Option<&mut Load>,
     ) -> Progress {
-        if !has_begun {
+        if begun == Begun::Nothing {
             if core::mem::replace(&mut self.is_in_turn, true) {
                 self.forget_turn();
             }
@@ -143,7 +199,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if self.core.is_gated || self.core.keeps {
             self.look(cx);
         }
-        if self.run(has_begun, cx, load) {
+        if self.run(begun, cx, load) {
             self.core.stats.turns.add(1);
         }
         if self.core.is_gated {
@@ -151,15 +207,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         let progress = self.progress(cx);
         self.has_run(cx);
-        self.is_calm = self.is_undemanding();
+        let is_undemanding = self.is_undemanding();
+        self.is_calm = is_undemanding && self.next == Next::Idle;
+        self.is_pinging = is_undemanding && self.next == Next::Again;
         progress
     }
 
-    /// Returns `true` if the next turn has only messages to handle, unless a wake-up without a note
-    /// comes before.
+    /// Returns `true` if the next turn has only messages to handle, and a ping if `next` wants one,
+    /// unless a wake-up without a note comes before.
     fn is_undemanding(&self) -> bool {
         !self.core.leaves_work()
-            && self.next == Next::Idle
             && !self.is_new
             && self.flushes.0 == self.flushes.1
             && self.high.is_empty()
@@ -167,9 +224,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     /// Pings if due, handles messages, and measures the time. Returns `true` if anything was done.
-    fn run(&mut self, has_begun: bool, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
-        let (mut pings, mut worked) = (false, false);
-        if !has_begun {
+    fn run(&mut self, begun: Begun, cx: &mut WorkerCx<'_>, mut load: Option<&mut Load>) -> bool {
+        let (mut pings, mut worked) = (begun == Begun::Ping, false);
+        if begun == Begun::Nothing {
             if let Some(load) = &mut load {
                 load.timer.start(cx.tick());
             }

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 
+use super::driver::Driver;
 use super::graph::TestGraph;
 use super::probe::Passed;
 use super::stub::{Around, Seen, Stub};
@@ -13,8 +14,8 @@ use crate::clock::GraphClock;
 use crate::door::Doors;
 use crate::egress::LaneTap;
 use crate::ending::EndedBy;
-use crate::graph::{Edge, EdgeKind, End, Graph, Node};
-use crate::handle::Run;
+use crate::graph::{Edge, EdgeKind, End, Graph, Node, Tables};
+use crate::handle::{Handle, Run};
 use crate::instance::AnyInstance;
 use crate::instance_core::Core;
 use crate::policy::{OnPanic, Policy};
@@ -156,7 +157,15 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             ..Hooks::default()
         };
         let own_clock = GraphClock::new(clock.clone());
-        let shared = Shared::new::<G>(1, policies, hooks, own_clock, &counts, &[]);
+        let shared = Shared::new(
+            Tables::of::<G>(),
+            1,
+            policies,
+            hooks,
+            own_clock,
+            &counts,
+            &[],
+        );
         let shard = shared.shard_of(node, replica);
         let shards = shared.stats.len();
         let around = Arc::new(Mutex::new(Around {
@@ -192,11 +201,12 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             .build();
         let sharder = sharder.unwrap_or_else(|error| panic!("graph `{}`: {error}", G::NAME));
         let stepper = sharder.stepper();
-        let handle = Run::by_hand(shared, stepper.handle(), outside);
-        let lanes = lanes(&handle.run, <G as Node<P>>::END);
+        let run = Run::new(Arc::clone(&shared), stepper.handle(), outside);
+        let lanes = lanes(&run, <G as Node<P>>::END);
         let batches = vec![64; G::PROCESSORS.len()];
+        let driver = Driver::new(shared, stepper, clock, batches, 0);
         let mut alone = Self {
-            graph: TestGraph::new(handle, stepper, clock, batches, 0),
+            graph: TestGraph::new(Handle::new(run), driver),
             shard,
             replica,
             around,

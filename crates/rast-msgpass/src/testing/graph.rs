@@ -1,35 +1,22 @@
 //! `TestGraph`: a graph whose turns come from a seed.
 
 use core::fmt;
-use std::collections::VecDeque;
-use std::panic::resume_unwind;
 
-use super::outside::{Collected, Collector, Feed, Feeder, Outside, Sent};
+use super::driver::{Driver, MOST};
+use super::outside::{Collected, Collector, Feed, Feeder, Sent};
 use super::probe::{Passed, Probe, watch};
-use super::seed::share;
 use crate::door::TrySendError;
-use crate::drain::{Drain, DrainError};
+use crate::drain::DrainError;
 use crate::ending::EndedBy;
-use crate::graph::{Edge, EdgeInfo, EdgeKind, Egress, End, Graph, Ingress, Node};
+use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::graph::{Replicated, Single};
 use crate::handle::Handle;
 use crate::instance_core::Core;
-use crate::primitive::Random;
-use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::thread;
 use crate::report::{Metrics, Report};
-use crate::runtime::Runtime;
-use crate::sharder::{ShardId, Stepper};
-use crate::shared::Shared;
-use crate::stages::stages;
+use crate::sharder::ShardId;
 use crate::timers::{Clock, Instant, ManualClock, Nanos};
-use crate::trial::{Failed, Fault, Room, Watch};
-
-/// The most steps of one call: a graph that is never idle fails its test.
-const MOST: u64 = 1_000_000;
-
-/// Turns that are kept for the text of a failed test.
-const KEPT: usize = 16;
+use crate::trial::{Room, Watch};
 
 /// A graph on the thread of a test: from [`Builder::test`](crate::Builder::test).
 ///
@@ -48,161 +35,8 @@ pub struct TestGraph<G: Graph> {
     driver: Driver,
 }
 
-/// A turn that was given.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    shard: usize,
-    batch: u32,
-}
-
-/// What gives the turns.
-struct Driver {
-    /// `None` once the graph has ended.
-    stepper: Option<Stepper<Runtime>>,
-    shared: Arc<Shared>,
-    clock: ManualClock,
-    seed: u64,
-    random: Random,
-    /// Per processor: the most messages of a turn.
-    batches: Vec<u32>,
-    /// Per shard.
-    is_paused: Vec<bool>,
-    outside: Vec<Box<dyn Outside>>,
-    failed: Failed,
-    steps: u64,
-    turns: u64,
-    last: VecDeque<Turn>,
-}
-
-impl Driver {
-    fn stepper(&mut self) -> &mut Stepper<Runtime> {
-        let stepper = self.stepper.as_mut();
-        stepper.expect("the graph runs until `drain` or `stop` takes it")
-    }
-
-    /// Has one instance, or something outside, act; returns `false` if none has anything to do.
-    fn step(&mut self) -> bool {
-        self.stepper().look();
-        let mut choices: Vec<Choice> = Vec::new();
-        let (paused, stepper) = (&self.is_paused, self.stepper.as_ref());
-        if let Some(stepper) = stepper.filter(|stepper| !stepper.handle().is_stopping()) {
-            let ready = stepper.ready().filter(|shard| !paused[shard.index()]);
-            choices.extend(ready.map(Choice::Instance));
-        }
-        let outside = self.outside.iter_mut().enumerate();
-        let ready = outside.filter_map(|(at, outside)| outside.is_ready().then_some(at));
-        choices.extend(ready.map(Choice::Outside));
-        if choices.is_empty() {
-            return false;
-        }
-        self.steps += 1;
-        match choices[self.random.below(choices.len())] {
-            Choice::Instance(shard) => self.turn(shard),
-            Choice::Outside(at) => self.outside[at].act(&mut self.random),
-        }
-        true
-    }
-
-    fn turn(&mut self, shard: ShardId) {
-        let (node, _) = self.shared.instance(shard.index());
-        let batch = share(&mut self.random, self.batches[node]);
-        self.turns += 1;
-        if self.last.len() == KEPT {
-            self.last.pop_front();
-        }
-        let index = shard.index();
-        self.last.push_back(Turn {
-            shard: index,
-            batch,
-        });
-        let stepper = self.stepper();
-        stepper.shard(shard).limit_batch(batch);
-        stepper.turn(shard);
-        self.outside.iter_mut().for_each(|outside| outside.retry());
-        self.fail();
-    }
-
-    /// Moves the clock to the next restart, if a processor that is not paused waits for one.
-    fn wait_for_restart(&mut self) -> bool {
-        let mut next: Option<Instant> = None;
-        for shard in 0..self.is_paused.len() {
-            let at = self
-                .stepper()
-                .shard(ShardId::from_index(shard))
-                .restarts_at();
-            if let Some(at) = at.filter(|_| !self.is_paused[shard]) {
-                next = Some(next.map_or(at, |next| next.min(at)));
-            }
-        }
-        let Some(at) = next.filter(|&at| at > self.clock.now()) else {
-            return false;
-        };
-        self.clock.set(at);
-        true
-    }
-
-    /// Goes on with the panic of a watch, if there was one.
-    fn fail(&self) {
-        let failed = self.failed.lock().take();
-        if let Some(payload) = failed {
-            resume_unwind(payload);
-        }
-    }
-
-    fn run_until_idle(&mut self) {
-        let first = self.steps;
-        while self.step() {
-            assert!(
-                self.steps - first < MOST,
-                "graph `{}` was not idle after {MOST} steps; use `steps` or `run_until` where a \
-                 processor asks for `Next::Again`. The last turns were: {}",
-                self.shared.graph,
-                self.last(),
-            );
-        }
-    }
-
-    /// Names the last turns.
-    fn last(&self) -> String {
-        let turn = |turn: &Turn| {
-            let (node, replica) = self.shared.instance(turn.shard);
-            let (name, batch) = (self.shared.processors[node].name, turn.batch);
-            format!("{name}[{replica}] up to {batch}")
-        };
-        let turns: Vec<String> = self.last.iter().map(turn).collect();
-        turns.join(", ")
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Choice {
-    Instance(ShardId),
-    Outside(usize),
-}
-
 impl<G: Graph> TestGraph<G> {
-    pub(crate) fn new(
-        handle: Handle<G>,
-        stepper: Stepper<Runtime>,
-        clock: ManualClock,
-        batches: Vec<u32>,
-        seed: u64,
-    ) -> Self {
-        let shared = Arc::clone(&handle.run.shared);
-        let driver = Driver {
-            is_paused: vec![false; shared.stats.len()],
-            stepper: Some(stepper),
-            shared,
-            clock,
-            seed,
-            random: Random::new(seed),
-            batches,
-            outside: Vec::new(),
-            failed: Failed::default(),
-            steps: 0,
-            turns: 0,
-            last: VecDeque::with_capacity(KEPT),
-        };
+    pub(crate) fn new(handle: Handle<G>, driver: Driver) -> Self {
         Self { handle, driver }
     }
 
@@ -288,8 +122,7 @@ impl<G: Graph> TestGraph<G> {
 
     /// Moves the clock forwards, and gives no turn.
     pub fn advance(&mut self, span: impl Into<Nanos>) {
-        self.driver.clock.advance(span.into());
-        self.driver.stepper().look();
+        self.driver.advance(span.into());
     }
 
     /// Returns the time of the next timer or ping, or an earlier one that was cancelled.
@@ -304,17 +137,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// As [`run_until_idle`](Self::run_until_idle), at each of the times.
     pub fn run_for(&mut self, span: impl Into<Nanos>) {
-        let end = self.now().saturating_add(span.into());
-        loop {
-            self.run_until_idle();
-            match self.next_alarm() {
-                // A graph that was stopped has no further turn.
-                Some(at) if at <= end && !self.handle.is_stopping() => self.driver.clock.set(at),
-                _ => break,
-            }
-        }
-        self.driver.clock.set(end);
-        self.run_until_idle();
+        self.driver.run_for(span.into());
     }
 
     /// Sends a message to a processor without replicas. If the door is full, it makes steps until
@@ -440,7 +263,7 @@ impl<G: Graph> TestGraph<G> {
             "the edge {info} has no handler to panic"
         );
         let text = format!("injected: message {nth} of {info}");
-        self.add_fault(info.to, Some(edge), nth, &text);
+        self.driver.add_fault(info.to, Some(edge), nth, &text);
     }
 
     /// Makes the `nth` handler of a replica of `P` panic instead of running, counted from 1 and
@@ -456,7 +279,7 @@ impl<G: Graph> TestGraph<G> {
         let shard = self.driver.shared.shard_of(<G as Node<P>>::ID, replica);
         let name = G::PROCESSORS[<G as Node<P>>::ID].name;
         let text = format!("injected: message {nth} of {name}[{replica}]");
-        self.add_faults([shard], None, nth, &text);
+        self.driver.add_faults(&[shard], None, nth, &text);
     }
 
     /// Sets how much room the edge from `F` to `T` with `M` has, as its senders see it, whatever is
@@ -550,28 +373,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// As [`step`](Self::step).
     pub fn drain(mut self) -> Result<Report, DrainError> {
-        let (run, driver) = (&self.handle.run, &mut self.driver);
-        run.shared.ending.note(EndedBy::Drain);
-        let (first, mut was_idle) = (driver.steps, false);
-        let mut pause = || {
-            // Without a step it looks once more: the last one may have been what was waited for.
-            let is_idle = !driver.step() && !driver.wait_for_restart();
-            let goes_on = !(is_idle && was_idle) && driver.steps - first < MOST;
-            was_idle = is_idle;
-            goes_on
-        };
-        let stages = stages::<G>();
-        let mut drain = Drain {
-            view: &run.view,
-            pause: &mut pause,
-        };
-        let settled = drain.settle(&stages);
-        let blocked = match settled {
-            Ok(()) => None,
-            Err(_) => drain.blocked(&stages),
-        };
-        self.end(EndedBy::Drain);
-        self.handle.run.drained(settled, blocked)
+        self.driver.drain(&mut self.handle.run)
     }
 
     /// Ends the graph between two turns, as [`Handle::stop`].
@@ -588,98 +390,28 @@ impl<G: Graph> TestGraph<G> {
 
     /// Gives an instance a turn if it wants one.
     pub(crate) fn turn_of(&mut self, shard: ShardId) -> bool {
-        self.driver.stepper().look();
-        let had_one = !self.driver.is_paused[shard.index()] && self.driver.stepper().turn(shard);
-        self.driver.fail();
-        had_one
+        self.driver.turn_of(shard)
     }
 
     /// Gives the others turns until none wants one.
     pub(crate) fn turns_of_others(&mut self, shard: ShardId) {
-        self.driver.stepper().look();
-        while !self.handle.is_stopping() {
-            let paused = &self.driver.is_paused;
-            let ready = self.driver.stepper.iter().flat_map(Stepper::ready);
-            let mut others = ready.filter(|&other| other != shard && !paused[other.index()]);
-            let other = others.next();
-            drop(others);
-            let Some(other) = other else {
-                return;
-            };
-            self.driver.stepper().turn(other);
-            self.driver.fail();
-        }
+        self.driver.turns_of_others(shard);
     }
 
     /// Ends the graph, unless it has ended.
     pub(crate) fn end(&mut self, by: EndedBy) {
-        let Some(stepper) = self.driver.stepper.take() else {
-            return;
-        };
-        self.handle.run.end_by_hand(by, stepper);
-        let mut outside = core::mem::take(&mut self.driver.outside);
-        outside.iter_mut().for_each(|outside| outside.end());
+        self.driver.end(&mut self.handle.run, by);
     }
 
     fn add_watch(&mut self, edge: usize, watch: &Watch) {
-        let EdgeInfo { from, to, .. } = G::EDGES[edge];
-        // Where it is seen.
-        let end = if to == End::Egress { from } else { to };
-        let failed = Arc::clone(&self.driver.failed);
-        for shard in self.shards(end) {
-            let trial = self.driver.stepper().shard(shard).core().trial();
-            trial.watches.push((edge, Arc::clone(watch)));
-            trial.failed = Arc::clone(&failed);
-        }
-    }
-
-    fn add_fault(&mut self, end: End, edge: Option<usize>, nth: u64, text: &str) {
-        let shards = self.shards(end);
-        self.add_faults(shards, edge, nth, text);
-    }
-
-    fn add_faults(
-        &mut self,
-        shards: impl IntoIterator<Item = ShardId>,
-        edge: Option<usize>,
-        nth: u64,
-        text: &str,
-    ) {
-        assert!(nth > 0, "messages are counted from 1");
-        let left = Arc::new(Mutex::new(nth));
-        for shard in shards {
-            let fault = Fault {
-                edge,
-                left: Arc::clone(&left),
-                text: text.to_owned(),
-            };
-            let core = self.driver.stepper().shard(shard).core();
-            core.trial().faults.push(fault);
-        }
-    }
-
-    fn shards(&self, end: End) -> Vec<ShardId> {
-        let shards = end
-            .processor()
-            .map(|node| self.driver.shared.shards_of(node));
-        shards
-            .into_iter()
-            .flatten()
-            .map(ShardId::from_index)
-            .collect()
+        self.driver.add_watch(edge, watch);
     }
 }
 
 impl<G: Graph> Drop for TestGraph<G> {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!(
-                "the test graph `{}` had the seed {} and {} turns, the last of them: {}",
-                G::NAME,
-                self.driver.seed,
-                self.driver.turns,
-                self.driver.last()
-            );
+            self.driver.say_last();
         }
         self.end(EndedBy::Dropped);
     }

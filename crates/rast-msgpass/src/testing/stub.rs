@@ -151,7 +151,7 @@ impl AnyInstance for Stub {
     fn stop(&mut self) {}
 
     fn finish(&mut self) {
-        for out in &mut self.core.outs {
+        for out in self.core.outs.iter_mut() {
             out.abandon();
         }
     }

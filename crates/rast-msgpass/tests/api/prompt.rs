@@ -3,7 +3,9 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use rast_msgpass::{Cx, Egress, Ingress, Next, OnPanic, Process, Receive, Retired, graph};
+use rast_msgpass::{
+    Cx, Egress, Ingress, Next, OnPanic, PAIRS_MAX, Process, Receive, Retired, graph,
+};
 
 use crate::LONG;
 
@@ -397,4 +399,131 @@ fn what_found_room_later_is_on_its_way_before_the_next_handler_blocks() {
     }
     go.send(()).unwrap();
     app.drain(LONG).unwrap();
+}
+
+/// Asks so often in the handlers of two answers that each slot for an answer is reserved.
+struct Client {
+    answers: u64,
+    pushed: Sender<()>,
+    began: Receiver<()>,
+    arrived: Sender<()>,
+}
+/// Replica 0 is asked; the others make the edges too wide for a ring per pair.
+struct Server(Option<Counter>);
+struct Counter {
+    asks: u64,
+    pushed: Receiver<()>,
+    last: Sender<()>,
+    began: Sender<()>,
+    arrived: Receiver<()>,
+}
+
+struct Start;
+struct Question;
+struct Reply;
+struct Halt;
+
+/// The `cap` of the answers. There are twice as many slots.
+const CREDIT: u64 = 64;
+/// More than a client may ask for at its start.
+const EXTRA: u64 = 2;
+const ASKS: u64 = 2 * CREDIT + EXTRA;
+
+graph! {
+    graph Full {
+        processors { client: Client, server: [Server; PAIRS_MAX + 1] }
+        edges {
+            ingress -> client: Start;
+            ingress -> server: Halt [cap = 4];
+            client -> server: Question [burst = 64];
+            server -> client: Reply [reply = Question, cap = 64];
+        }
+    }
+}
+
+impl Client {
+    fn ask(cx: &mut Cx<'_, Full, Self>, count: u64) {
+        (0..count).for_each(|_| cx.to::<Server>().at(0).send(Question));
+    }
+}
+
+impl Process<Full> for Client {}
+impl Receive<Full, Ingress, Start> for Client {
+    fn receive(&mut self, _: Start, cx: &mut Cx<'_, Full, Self>) {
+        Self::ask(cx, CREDIT);
+    }
+}
+impl Receive<Full, Server, Reply> for Client {
+    fn receive(&mut self, _: Reply, cx: &mut Cx<'_, Full, Self>) {
+        self.answers += 1;
+        match self.answers {
+            1 => Self::ask(cx, EXTRA),
+            2 => {
+                // So many that they leave before this handler returns.
+                Self::ask(cx, CREDIT);
+                self.pushed.send(()).unwrap();
+                let began = self.began.recv_timeout(LONG);
+                began.expect("all is answered, and the next handler runs");
+            }
+            ASKS => self.arrived.send(()).unwrap(),
+            _ => {}
+        }
+    }
+}
+impl Process<Full> for Server {}
+impl Receive<Full, Client, Question> for Server {
+    fn receive(&mut self, _: Question, cx: &mut Cx<'_, Full, Self>) {
+        let counter = self.0.as_mut().expect("only replica 0 is asked");
+        counter.asks += 1;
+        match counter.asks {
+            // The asks that follow come without a wake-up.
+            asks if asks == CREDIT + EXTRA => {
+                let pushed = counter.pushed.recv_timeout(LONG);
+                pushed.expect("the client asks for more");
+            }
+            ASKS => counter.last.send(()).unwrap(),
+            _ => {}
+        }
+        cx.reply_to::<Client, Question>().send(Reply, cx);
+    }
+}
+impl Receive<Full, Ingress, Halt> for Server {
+    fn receive(&mut self, _: Halt, _: &mut Cx<'_, Full, Self>) {
+        let counter = self.0.as_mut().expect("only replica 0 is halted");
+        counter.began.send(()).unwrap();
+        let arrived = counter.arrived.recv_timeout(LONG);
+        arrived.expect("the last answer is on its way");
+    }
+}
+
+#[test]
+fn answers_through_a_full_inbox_are_on_their_way_before_the_next_handler_blocks() {
+    assert!(!Full::EDGES[3].by_pair, "the client has an inbox");
+    let (push, pushed) = channel();
+    let (last, lasts) = channel();
+    let (begin, began) = channel();
+    let (arrive, arrived) = channel();
+    let client = Client {
+        answers: 0,
+        pushed: push,
+        began,
+        arrived: arrive,
+    };
+    let mut counter = Some(Counter {
+        asks: 0,
+        pushed,
+        last,
+        began: begin,
+        arrived,
+    });
+    let servers: Vec<_> = (0..=PAIRS_MAX).map(|_| Server(counter.take())).collect();
+    let builder = Full::builder(client, servers);
+    let app = builder.workers(1).blocking::<Server>(1).start().unwrap();
+    app.ingress::<Client, Start>().send(Start).unwrap();
+    lasts
+        .recv_timeout(LONG)
+        .expect("the last request is handled");
+    app.ingress::<Server, Halt>().at(0).send(Halt).unwrap();
+    let report = app.drain(LONG).unwrap();
+    assert!(report.panics.is_empty(), "{report}");
 }

@@ -17,6 +17,8 @@ graph! {
             split -> count: Vec<u8> [bytes];
             split -> egress: u8 [latest];
             split -> egress: u16 [high];
+            split -> count: Vec<u16> [bytes = 64];
+            count -> split: i16 [reply = Vec<u16>];
         }
     }
 }

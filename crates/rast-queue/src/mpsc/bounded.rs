@@ -41,9 +41,8 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use std_alloc::boxed::Box;
-
 use crate::Full;
+use crate::alloc::{Padded, boxed, vec};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::drop_each;
@@ -72,7 +71,7 @@ struct Claim {
 struct Ring<T> {
     claim: CachePadded<Claim>,
     head: CachePadded<AtomicUsize>,
-    slots: Box<[Slot<T>]>,
+    slots: boxed::Box<[Slot<T>], Padded>,
     /// The capacity is `mask + 1`.
     mask: usize,
     lap_shift: u32,
@@ -237,7 +236,7 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
         let index = start.wrapping_add(offset);
         (index >> lap_shift) as u32 & LAP
     };
-    let mut slots = std_alloc::vec::Vec::with_capacity(capacity);
+    let mut slots = vec::Vec::with_capacity_in(capacity, Padded);
     for place in 0..capacity {
         let offset = place.wrapping_sub(start) & (capacity - 1);
         slots.push(Slot {

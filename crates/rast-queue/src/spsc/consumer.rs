@@ -216,6 +216,31 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len() == 0 && self.len() == 0
     }
 
+    /// Returns `true` if the producer's index, as of its last load, shows another item. Loads
+    /// nothing from the ring; [`len`](Self::len) loads the index.
+    ///
+    /// ```
+    /// let (mut producer, consumer) = rast_queue::spsc::ring(2);
+    /// producer.push(1).unwrap();
+    /// assert!(!consumer.has_seen_item());
+    /// assert_eq!(consumer.len(), 1);
+    /// assert!(consumer.has_seen_item());
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub fn has_seen_item(&self) -> bool {
+        self.cached_len() > 0
+    }
+
+    /// Returns the addresses that the producer writes next, to prefetch them: the next slot, and
+    /// its index.
+    #[inline(always)]
+    #[must_use]
+    pub fn next_writes(&self) -> [*const (); 2] {
+        let slot = self.block.address(self.head.get());
+        [slot.cast(), self.block.tail_address()]
+    }
+
     /// Returns how many items were taken so far, wrapping: the
     /// [`Producer::index`](super::Producer::index) of the next one.
     #[inline(always)]

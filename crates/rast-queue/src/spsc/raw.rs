@@ -267,6 +267,12 @@ impl<T, A> Block<T, A> {
         self.slot(index).as_ptr()
     }
 
+    /// Where the producer's published index is.
+    #[inline(always)]
+    pub(super) fn tail_address(&self) -> *const () {
+        (&raw const self.header().tail).cast()
+    }
+
     /// The slots of `index..index + len`; `len` is at most the capacity.
     #[inline(always)]
     pub(super) fn span(&self, index: usize, len: usize) -> Span<T> {

@@ -110,43 +110,13 @@ fn changes_are_not_committed_after_the_end_of_their_reactor() {
 #[cfg(feature = "io")]
 mod buffers {
     use super::*;
+    use crate::support::io::{Hook, Hooked};
     use crate::support::turn;
-    use rast_reactor::io::{Buffer, BufferMut, TcpListener, TcpStream};
+    use rast_reactor::io::{TcpListener, TcpStream};
     use rast_reactor::registry::Resources;
     use rast_reactor::spawn_local;
 
-    /// A buffer whose drop is the program's code.
-    struct Noisy {
-        bytes: Vec<u8>,
-        _end: AtEnd,
-    }
-
-    // SAFETY: as for the vector.
-    unsafe impl Buffer for Noisy {
-        fn as_ptr(&self) -> *const u8 {
-            self.bytes.as_ptr()
-        }
-
-        fn len(&self) -> usize {
-            self.bytes.len()
-        }
-    }
-
-    // SAFETY: as for the vector.
-    unsafe impl BufferMut for Noisy {
-        fn as_mut_ptr(&mut self) -> *mut u8 {
-            self.bytes.as_mut_ptr()
-        }
-
-        fn capacity(&self) -> usize {
-            self.bytes.capacity()
-        }
-
-        unsafe fn set_len(&mut self, len: usize) {
-            // SAFETY: by the caller.
-            unsafe { self.bytes.set_len(len) };
-        }
-    }
+    impl Hook for AtEnd {}
 
     #[test]
     fn a_buffer_that_is_dropped_at_the_end_reads_what_is_kept() {
@@ -186,11 +156,8 @@ mod buffers {
             let client = TcpStream::connect(address).await.unwrap();
             let server = listener.accept().await.unwrap();
             spawn_local(async move {
-                let buffer = Noisy {
-                    bytes: Vec::with_capacity(64),
-                    _end: AtEnd(Some(Box::new(reads))),
-                };
-                drop(client.read(buffer).await);
+                let end = AtEnd(Some(Box::new(reads)));
+                drop(client.read(Hooked::new(64, end)).await);
                 drop(server);
             })
             .detach();

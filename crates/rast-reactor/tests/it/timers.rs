@@ -6,11 +6,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use rast_reactor::executor::timers::{Instant, ManualClock, Nanos};
+use rast_reactor::executor::timers::{Clock, Instant, ManualClock, MonotonicClock, Nanos};
 use rast_reactor::executor::{block_on, now, sleep, yield_now};
 use rast_reactor::primitive::Random;
 use rast_reactor::{Lane, LaneSleep, Pool, Reactors, fire_at, spawn_local};
@@ -32,6 +32,66 @@ fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(ManualClock) -> F + S
         Err(error) => panic!("{error}"),
     }
     assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+}
+
+/// A clock that panics at some readings.
+struct Broken {
+    readings: AtomicU64,
+    is_due: fn(u64) -> bool,
+}
+
+impl Clock for Broken {
+    fn now(&self) -> Instant {
+        // Relaxed: a number.
+        let reading = self.readings.fetch_add(1, Ordering::Relaxed);
+        if (self.is_due)(reading) {
+            std::panic::resume_unwind(Box::new("no time"));
+        }
+        MonotonicClock::new().now()
+    }
+}
+
+#[test]
+fn a_clock_that_panics_loses_no_timer() {
+    const TIMERS: u64 = 20;
+    let each_other: fn(u64) -> bool = |reading| reading % 2 == 0;
+    for is_due in [
+        each_other,
+        |reading| reading % 2 == 1,
+        |reading| reading % 7 < 6,
+    ] {
+        let reactors = Reactors::builder()
+            .number(1)
+            .clock(Broken {
+                readings: AtomicU64::new(0),
+                is_due,
+            })
+            .slow_poll(Duration::MAX)
+            .pool(Pool::builder().threads([0, 0, 1]))
+            .build()
+            .unwrap();
+        let task = reactors.reactor(0).unwrap().spawn(|| async {
+            let tasks: Vec<_> = (0..TIMERS)
+                .map(|number| {
+                    spawn_local(async move {
+                        let lane = Lane::new(Duration::from_micros(100 * number));
+                        for _ in 0..4 {
+                            lane.sleep().await;
+                            sleep(Duration::from_micros(50 * number)).await;
+                        }
+                        1
+                    })
+                })
+                .collect();
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await.unwrap();
+            }
+            sum
+        });
+        assert_eq!(block_on(task).unwrap(), TIMERS);
+        assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+    }
 }
 
 /// Counts its wake-ups.

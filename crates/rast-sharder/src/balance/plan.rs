@@ -107,13 +107,21 @@ pub(super) struct Verdict {
     pub(super) moved: usize,
     /// The load that each worker should have.
     pub(super) average: f64,
-    /// The load of the busiest worker, crossings included, and the variance of its load.
+    /// The load of the busiest worker that is not dedicated, crossings included, and the variance
+    /// of its load.
     pub(super) now: (f64, f64),
     pub(super) then: (f64, f64),
 }
 
 /// Loads of workers, crossings included, and their variances.
 type Costs = Vec<(f64, f64)>;
+
+/// An assignment whose costs are summed.
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    Now,
+    Then,
+}
 
 /// Shards in order, linked by `Plan::next`.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +155,7 @@ pub(super) struct Plan {
     /// The group of each shard, or `NOWHERE`. Pinned shards are in that of their worker from the
     /// start, and such a group has the label of its worker.
     group: Vec<u16>,
-    /// Loads of the groups.
+    /// Loads of the groups; infinite for the group of a dedicated worker, which has its number.
     sums: Vec<f64>,
     /// The group being filled, if any.
     filling: Option<u16>,
@@ -295,7 +303,7 @@ impl Plan {
                     let shard = active[at] as usize;
                     let owner_of = |shard: usize| current.owners()[shard];
                     let (cost, variance) = self.cost(rates, shard, owner_of);
-                    add_cost(&mut self.now, owner_of(shard), cost, variance);
+                    self.add_cost(Which::Now, owner_of(shard), cost, variance);
                     left -= rates.ties[shard].len() as isize / 8;
                 }
                 Stage::Place => left -= self.place(rates, current),
@@ -319,7 +327,7 @@ impl Plan {
                     let owner_of = |shard: usize| self.next_owner(shard, current);
                     let (cost, variance) = self.cost(rates, shard, owner_of);
                     let owner = owner_of(shard);
-                    add_cost(&mut self.then, owner, cost, variance);
+                    self.add_cost(Which::Then, owner, cost, variance);
                     left -= rates.ties[shard].len() as isize / 8;
                 }
                 Stage::Moves => unreachable!("a plan that is made has no more steps"),
@@ -391,6 +399,21 @@ impl Plan {
             last => self.next[last as usize] = shard,
         }
         home.last = shard;
+    }
+
+    /// Adds what a shard costs its owner. The cost of a dedicated worker is zero: no plan changes
+    /// it, so it must not be the cost of the busiest worker.
+    fn add_cost(&mut self, which: Which, owner: WorkerId, cost: f64, variance: f64) {
+        let at = owner.index();
+        if self.sums[at].is_infinite() {
+            return;
+        }
+        let sums = match which {
+            Which::Now => &mut self.now[at],
+            Which::Then => &mut self.then[at],
+        };
+        sums.0 += cost;
+        sums.1 += variance;
     }
 
     /// Returns what a shard costs its owner, crossings included, and the variance of that.
@@ -607,13 +630,6 @@ impl Plan {
 /// Returns the number of workers that take part in decisions.
 fn shared_workers(view: &LoadView) -> usize {
     view.workers() - view.dedicated().len()
-}
-
-/// Adds what a shard costs its owner.
-fn add_cost(costs: &mut Costs, owner: WorkerId, cost: f64, variance: f64) {
-    let sums = &mut costs[owner.index()];
-    sums.0 += cost;
-    sums.1 += variance;
 }
 
 /// Empties a list and gives it room.

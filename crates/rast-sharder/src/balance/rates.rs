@@ -217,11 +217,16 @@ impl Rates {
     ) -> Option<bool> {
         let shards = view.shards();
         let is_long = |window: Nanos| window >= least && window > Nanos::ZERO;
-        // The demand of a shard, if it was measured for long enough.
+        let has_dedicated = !view.dedicated().is_empty();
+        // The demand of a shard, if it was measured for long enough. A shard of a dedicated worker
+        // stays there, so its load says nothing: it is taken as none.
         let measured = |shard: usize| {
             let shard = ShardId::from_index(shard);
             let (demand, window) = match view.load(shard) {
                 Some(load) => (load.demand, load.window),
+                None if has_dedicated && view.is_dedicated(current.owner(shard)) => {
+                    return Some(0.0);
+                }
                 None => (0.0, view.worker_window(current.owner(shard))),
             };
             (is_long(window) && demand.is_finite()).then_some(demand)

@@ -244,6 +244,17 @@ impl Inbox {
         }
     }
 
+    /// Returns `true` if there is a mark, or the flag of a bit. A hint.
+    #[inline]
+    pub(super) fn may_have_any(&self, heads: &[u32]) -> bool {
+        let mut heads = heads.iter().enumerate();
+        heads.any(|(from, &head)| self.has_mark(from, head))
+            || self.groups.iter().any(|group| {
+                // Relaxed: a hint; take_bits loads it again. [WK16]
+                group.flag.load(Ordering::Relaxed) != 0
+            })
+    }
+
     /// Returns `true` if there is no mark and no bit. The caller has a SeqCst fence between storing
     /// that it sleeps and this call.
     pub(super) fn is_empty(&self, heads: &[u32]) -> bool {

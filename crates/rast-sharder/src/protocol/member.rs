@@ -298,6 +298,12 @@ impl Member {
         }
     }
 
+    /// Returns `true` if there may be a wake-up for this worker. A hint.
+    #[inline]
+    pub fn has_wakes(&self) -> bool {
+        self.baton.inboxes[self.worker.index()].may_have_any(&self.heads)
+    }
+
     /// Takes marks from the rings of at most `rings` other workers, and adds those of held shards
     /// to `notes`. Marks of other shards are forwarded.
     #[inline]

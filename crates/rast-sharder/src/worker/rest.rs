@@ -21,19 +21,46 @@ const LONG: Duration = Duration::from_millis(10);
 /// How long `Adaptive` checks for work before it sleeps: about the cost of a wake-up by the OS.
 const WATCH: Nanos = Nanos::from_micros(40);
 
-/// Number of checks per clock reading.
-const LOOKS: u32 = 8;
+/// Number of checks for wake-ups between two rounds without work.
+const POLLS: u32 = 8;
+
+/// Number of checks per clock reading, a multiple of [`POLLS`].
+const LOOKS: u32 = 16;
 
 impl<C: Controller> Worker<'_, C> {
     /// Waits for a moment, or sleeps, as the strategy says.
     pub(super) fn rest(&mut self) {
         match self.shared.settings.wait {
-            WaitStrategy::Spin => hint::spin_loop(),
+            WaitStrategy::Spin => self.watch_inbox(),
             WaitStrategy::Park => self.park(),
             WaitStrategy::Adaptive => match self.watches() {
-                true => hint::spin_loop(),
+                true => self.watch_inbox(),
                 false => self.park(),
             },
+        }
+    }
+
+    /// Waits for a moment; returns early if there may be a wake-up for this worker.
+    ///
+    /// A check here is shorter than a round, so a wake-up is found sooner than by further rounds.
+    fn watch_inbox(&self) {
+        for _ in 0..self.polls_of_inbox() {
+            hint::spin_loop();
+            for line in self.local.lines {
+                hint::prefetch_read(core::ptr::without_provenance::<u8>(line));
+            }
+            if self.local.member.has_wakes() {
+                return;
+            }
+        }
+    }
+
+    /// Returns how often to check for wake-ups between two rounds: once if the worker's `Park` is
+    /// to be polled as well, which a round does.
+    fn polls_of_inbox(&self) -> u32 {
+        match self.polls {
+            true => 1,
+            false => POLLS,
         }
     }
 
@@ -41,7 +68,7 @@ impl<C: Controller> Worker<'_, C> {
     fn watches(&mut self) -> bool {
         let looks = self.looks;
         self.looks = looks.wrapping_add(1);
-        if !looks.is_multiple_of(LOOKS) {
+        if !looks.is_multiple_of(LOOKS / self.polls_of_inbox()) {
             return true;
         }
         let now = MonotonicClock::new().now();

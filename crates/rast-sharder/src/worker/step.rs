@@ -204,3 +204,67 @@ impl<C: Controller> fmt::Debug for Stepper<C> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(rast_loom)))]
+mod tests {
+    use std::vec;
+
+    use super::*;
+    use crate::controller::{Controller, Progress};
+    use crate::cx::WorkerCx;
+    use crate::primitive::sync::Mutex;
+
+    /// Shard 0 wakes shard 1 in each turn, and those from 2 on are always busy.
+    #[derive(Default)]
+    struct Busy {
+        turns: Mutex<Vec<ShardId>>,
+    }
+
+    impl Controller for Busy {
+        type Shard = ();
+        type Load = ();
+
+        fn process(
+            &self,
+            cx: &mut WorkerCx<'_>,
+            shard: ShardId,
+            (): &mut (),
+            _: Option<&mut ()>,
+        ) -> Progress {
+            self.turns.lock().push(shard);
+            match shard.index() {
+                0 => {
+                    cx.wake(ShardId(1), 0);
+                    Progress::Idle
+                }
+                1 => Progress::Idle,
+                _ => Progress::Again,
+            }
+        }
+
+        fn new_load(&self, _: ShardId) {}
+    }
+
+    #[test]
+    fn a_shard_that_was_woken_between_two_rounds_passes_the_busy_ones() {
+        const SHARDS: usize = 40;
+        let mut builder = Sharder::builder(Busy::default())
+            .shards(vec![(); SHARDS])
+            .workers(2);
+        for shard in 0..SHARDS {
+            let worker = WorkerId::from_index(usize::from(shard > 0));
+            builder = builder.pin(ShardId::from_index(shard), worker);
+        }
+        let mut steps = builder.build().expect("it builds").stepper();
+        // So that each busy shard is in the queue, and shard 1 is not.
+        for _ in 0..SHARDS {
+            steps.workers[1].round();
+        }
+        steps.workers[0].round();
+        steps.shared.controller.turns.lock().clear();
+        steps.workers[1].round();
+        let turns = steps.shared.controller.turns.lock();
+        assert!(turns.len() > 1);
+        assert_eq!(turns[0], ShardId(1));
+    }
+}

@@ -1,6 +1,6 @@
 //! Wake-ups and deadlines on their way to the ready queue of a worker.
 
-use super::{RINGS, TURNS, Worker};
+use super::{TURNS, Worker};
 use crate::controller::Controller;
 use crate::cx::Local;
 use crate::ids::ShardId;
@@ -21,10 +21,10 @@ pub(super) fn note_news(notes: &mut Vec<(ShardId, Option<u32>)>, shard: ShardId,
 }
 
 impl<C: Controller> Worker<'_, C> {
-    /// Makes shards ready that other workers woke.
+    /// Makes shards ready that other workers woke, by the rings of at most `rings` of them.
     #[inline]
-    pub(super) fn receive(&mut self) {
-        self.local.member.receive(RINGS, &mut self.local.notes);
+    pub(super) fn receive(&mut self, rings: usize) {
+        self.local.member.receive(rings, &mut self.local.notes);
         if !self.local.notes.is_empty() {
             self.hand_over_received();
         }

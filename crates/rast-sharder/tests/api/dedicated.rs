@@ -142,7 +142,6 @@ fn greedy_gives_a_dedicated_worker_nothing() {
     let owners = [0, 0, 0, 0, 1, 3].map(WorkerId::from_index).to_vec();
     let mut now = Assignment::new(owners, 4).expect("the workers exist");
     let mut greedy = Greedy::new();
-    // The shards of dedicated workers are never measured, for which it waits a while.
     for _ in 0..20 {
         greedy.begin(&view, &now);
         let decision = loop {
@@ -157,6 +156,45 @@ fn greedy_gives_a_dedicated_worker_nothing() {
     }
     let shards_of = |worker| now.shards_of(WorkerId::from_index(worker)).count();
     assert_eq!([0, 1, 2, 3].map(shards_of), [2, 1, 2, 1]);
+}
+
+/// Two busy shards at worker 0. Six others take so many messages from a shard at a dedicated worker
+/// that this worker would be the busiest one, whatever moves.
+#[test]
+fn greedy_relieves_a_worker_beside_a_busier_dedicated_one() {
+    const SHARED: usize = 8;
+    const WINDOW: Nanos = Nanos::from_millis(100);
+    let dedicated = WorkerId::from_index(SHARED);
+    let mut view = LoadView::new(SHARED + 1, 9);
+    view.dedicate(dedicated);
+    for worker in (0..SHARED).map(WorkerId::from_index) {
+        view.set_worker_window(worker, WINDOW);
+    }
+    let sender = ShardId(8);
+    for shard in (0..8).map(ShardId) {
+        let busy = if shard.0 < 2 { 0.3 } else { 0.0 };
+        view.set(shard, busy, WINDOW);
+        if shard.0 >= 2 {
+            // Each crossing costs 100 ns: 0.11 of a worker here, and 0.66 of the dedicated one.
+            view.add_traffic(sender, shard, 1.1e6);
+        }
+    }
+    let owners = [0, 0, 1, 2, 3, 4, 5, 6, SHARED].map(WorkerId::from_index);
+    let now = Assignment::new(owners.to_vec(), SHARED + 1).expect("the workers exist");
+    let mut greedy = Greedy::new();
+    // The first window is enough, because every shard of a shared worker was measured in it.
+    greedy.begin(&view, &now);
+    let decision = loop {
+        match greedy.step(&view, &now, 8) {
+            Decision::Pending => {}
+            decision => break decision,
+        }
+    };
+    let next = decision.next(&now).expect("it fits");
+    let next = next.expect("one of the two busy shards moves");
+    assert_ne!(next.owner(ShardId(0)), next.owner(ShardId(1)));
+    let is_shared = |shard| next.owner(ShardId(shard)) != dedicated;
+    assert!((0..8).all(is_shared) && !is_shared(8));
 }
 
 /// A turn of a dedicated worker makes more shards of a busy worker ready than a ring has slots, and

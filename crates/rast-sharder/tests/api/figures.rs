@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rast_sharder::primitive::{Random, WaitStrategy};
+use rast_sharder::timers::Nanos;
 use rast_sharder::{
-    Assignment, Balancer, Controller, Decision, Handle, LoadReport, LoadView, Move, PanicPayload,
-    PanicPolicy, Progress, ShardId, Sharder, WorkerCx, WorkerId,
+    Assignment, Balancer, Controller, Decision, Greedy, Handle, LoadReport, LoadView, Move,
+    PanicPayload, PanicPolicy, Progress, ShardId, Sharder, WorkerCx, WorkerId,
 };
 
 /// What panics on purpose.
@@ -376,4 +377,43 @@ fn no_list_of_moves_harms() {
         assert!((1..shards).all(|shard| owner(shard) == WorkerId(1)));
         assert_eq!(outcome.report.panics, []);
     }
+}
+
+/// The number of slices of a decision of `Greedy`.
+fn slices(greedy: &mut Greedy, view: &LoadView, now: &Assignment) -> usize {
+    greedy.begin(view, now);
+    let slices = (1..).find(|_| greedy.step(view, now, 256) != Decision::Pending);
+    slices.expect("it decides")
+}
+
+#[test]
+fn slices_of_greedy_follow_the_shards_that_are_used() {
+    const WINDOW: Nanos = Nanos::from_millis(100);
+    let workers = [0, 1].map(WorkerId);
+    let mut decisions = Vec::new();
+    for shards in [10, 100_000] {
+        let now = Assignment::round_robin(shards, workers.len());
+        let mut view = LoadView::new(workers.len(), shards);
+        workers
+            .iter()
+            .for_each(|&worker| view.set_worker_window(worker, WINDOW));
+        let mut greedy = Greedy::new();
+        // Every shard has a turn in the first window, and two have turns in each other one.
+        (0..shards).for_each(|shard| view.set(ShardId::from_index(shard), 1e-5, WINDOW));
+        let first = slices(&mut greedy, &view, &now);
+        assert!(first > shards / 256, "{first} slices for {shards} shards");
+        let mut each = Vec::new();
+        for _ in 0..30 {
+            view.clear();
+            (0..2).for_each(|shard| view.set(ShardId(shard), 0.9, WINDOW));
+            each.push(slices(&mut greedy, &view, &now));
+        }
+        // All others rest by then.
+        decisions.push(each.split_off(20));
+    }
+    assert_eq!(decisions[0], decisions[1]);
+    assert!(
+        decisions[1].iter().all(|&slices| slices <= 4),
+        "{decisions:?}"
+    );
 }

@@ -1,43 +1,19 @@
 //! `ListQueue`.
 
-use crate::history::program::{Size, check_for};
+use super::{check_closing, check_long, check_small};
 use rast_queue::list::ListQueue;
-use std::time::Duration;
 
-const TIME: Duration = Duration::from_millis(1_500);
-
-/// Small programs, which the exhaustive search takes as well.
 #[test]
 fn small_programs() {
-    let size = Size {
-        threads: 3,
-        steps: 8,
-        batch: 3,
-        closes: true,
-    };
-    check_for(TIME, "ListQueue", size, ListQueue::new);
+    check_small("ListQueue", ListQueue::new);
 }
 
-/// Long programs.
 #[test]
 fn long_programs() {
-    let size = Size {
-        threads: 4,
-        steps: 2_000,
-        batch: 10,
-        closes: false,
-    };
-    check_for(TIME, "ListQueue", size, ListQueue::new);
+    check_long("ListQueue", 10, ListQueue::new);
 }
 
-/// Middling ones, in which the close comes anywhere.
 #[test]
 fn programs_that_close() {
-    let size = Size {
-        threads: 4,
-        steps: 60,
-        batch: 6,
-        closes: true,
-    };
-    check_for(TIME, "ListQueue", size, ListQueue::new);
+    check_closing("ListQueue", 6, ListQueue::new);
 }

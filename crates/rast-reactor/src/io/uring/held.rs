@@ -19,42 +19,10 @@ impl<T> Held<T> {
         unsafe { self.0.assume_init_mut() }
     }
 
-    /// The value, once the kernel is done with it.
-    pub(crate) fn get_ref(&self) -> &T {
-        // SAFETY: as in `get`.
-        unsafe { self.0.assume_init_ref() }
-    }
-
     pub(crate) fn into_inner(self) -> T {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: it was initialised, and is not used or dropped after this.
         unsafe { this.0.assume_init_read() }
-    }
-}
-
-/// Memory of a read whose future is gone, once the kernel is done with it.
-pub(crate) trait Kept: 'static {
-    /// What was read.
-    fn bytes(&self) -> &[u8];
-
-    /// States that the kernel has written the first `len` bytes.
-    ///
-    /// # Safety
-    ///
-    /// It has, and `len` is at most the capacity.
-    unsafe fn set_len(&mut self, len: usize);
-}
-
-impl<B: BufferMut> Kept for Held<B> {
-    fn bytes(&self) -> &[u8] {
-        let buffer = self.get_ref();
-        // SAFETY: the first `len` bytes are initialised, and do not change while it is borrowed.
-        unsafe { core::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) }
-    }
-
-    unsafe fn set_len(&mut self, len: usize) {
-        // SAFETY: by the caller.
-        unsafe { self.get().set_len(len) };
     }
 }
 

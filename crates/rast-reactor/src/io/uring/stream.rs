@@ -4,12 +4,17 @@
 //! that read; the next read waits for its end and returns its bytes first. So dropping a read loses
 //! nothing, as with readiness.
 //!
+//! A buffer is code of the program: its methods may use the stream, and may panic. So no method is
+//! called while a list of the stream is borrowed. Of a buffer whose read was given up no method is
+//! called except its destructor; the address of its memory is kept beside it.
+//!
 //! A stream that receives chunks has one operation in flight for all of them, which completes once
 //! for each chunk until it is cancelled or finds no buffer. From the first chunk on, every read
 //! takes chunks.
 
+use core::any::Any;
 use core::cell::{Cell, RefCell};
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std_alloc::boxed::Box;
@@ -20,7 +25,7 @@ use std_alloc::vec;
 use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 
-use super::held::{Held, Kept, fill};
+use super::held::{Held, fill};
 use super::op::{Target, descriptor, wait};
 use super::provided::{GROUP, buffer_of};
 use super::ring::Ring;
@@ -28,6 +33,7 @@ use super::slots::{Done, Key, Kind};
 use crate::io::buffer::{Buffer, BufferMut};
 use crate::io::chunk::Chunk;
 use crate::io::faults::{Attempt, Fault};
+use crate::quiet::Quiet;
 
 /// The most bytes of one operation; the kernel counts them in 31 bits.
 const MOST: usize = 1 << 30;
@@ -35,17 +41,20 @@ const MOST: usize = 1 << 30;
 /// A read that was given up.
 struct Late {
     key: Key,
-    memory: Box<dyn Kept>,
+    /// Where the kernel writes.
+    begin: *const u8,
+    memory: Box<dyn Any>,
 }
 
 /// Bytes that were received and not read yet.
 enum Left {
     Chunk(Chunk),
-    /// The read took so many bytes.
+    /// Of a read that was given up: the bytes that the kernel has written there, at least one.
     Late {
-        memory: Box<dyn Kept>,
-        begin: usize,
-        end: usize,
+        begin: *const u8,
+        count: usize,
+        /// The buffer that owns them.
+        _memory: Box<dyn Any>,
     },
     /// A read that was given up has found the end, which stays.
     End,
@@ -55,16 +64,46 @@ impl Left {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Chunk(chunk) => chunk,
-            Self::Late { memory, begin, end } => &memory.bytes()[*begin..*end],
+            Self::Late { begin, count, .. } => {
+                // SAFETY: the kernel has written so many bytes there, and is done. The memory is
+                // that of the buffer beside it, which is not used otherwise (rules 1 and 2 of
+                // `BufferMut`).
+                unsafe { core::slice::from_raw_parts(*begin, *count) }
+            }
             Self::End => &[],
         }
     }
 
-    fn advance(&mut self, count: usize) {
+    /// Removes the first bytes, at most as many as there are.
+    fn advance(&mut self, taken: usize) {
         match self {
-            Self::Chunk(chunk) => chunk.advance(count),
-            Self::Late { begin, .. } => *begin += count,
+            Self::Chunk(chunk) => chunk.advance(taken),
+            Self::Late { begin, count, .. } => {
+                *begin = begin.wrapping_add(taken);
+                *count -= taken;
+            }
             Self::End => {}
+        }
+    }
+
+    /// Returns `true` if all bytes were read; the end stays.
+    fn is_spent(&self) -> bool {
+        !matches!(self, Self::End) && self.bytes().is_empty()
+    }
+}
+
+/// The first bytes of a stream while a buffer, which is code of the program, takes some of them.
+/// What is left of them returns to the stream, also if the buffer panics.
+struct First<'a> {
+    stream: &'a Stream,
+    left: Left,
+}
+
+impl Drop for First<'_> {
+    fn drop(&mut self) {
+        if !self.left.is_spent() {
+            let left = core::mem::replace(&mut self.left, Left::End);
+            self.stream.left.borrow_mut().push_front(left);
         }
     }
 }
@@ -109,18 +148,13 @@ impl Stream {
 
     /// Copies bytes that were received before into the buffer.
     fn fill(&self, buffer: &mut impl BufferMut) -> Option<usize> {
-        let mut left = self.left.borrow_mut();
-        let rest = left.front_mut()?;
-        if matches!(rest, Left::End) {
+        let left = self.left.borrow_mut().pop_front()?;
+        let mut first = First { stream: self, left };
+        if matches!(first.left, Left::End) {
             return Some(0);
         }
-        let count = fill(buffer, rest.bytes());
-        rest.advance(count);
-        if rest.bytes().is_empty() {
-            let empty = left.pop_front();
-            drop(left);
-            drop(empty);
-        }
+        let count = fill(buffer, first.left.bytes());
+        first.left.advance(count);
         Some(count)
     }
 
@@ -146,16 +180,15 @@ impl Stream {
             let (Some(late), Some(Done { result, .. })) = (late, done) else {
                 continue;
             };
-            let mut memory = late.memory;
             match result {
                 0 => self.left.borrow_mut().push_back(Left::End),
                 count if count > 0 => {
-                    let end = count as usize;
-                    // SAFETY: the kernel has written so many bytes, within the capacity.
-                    unsafe { memory.set_len(end) };
-                    let begin = 0;
-                    let late = Left::Late { memory, begin, end };
-                    self.left.borrow_mut().push_back(late);
+                    let left = Left::Late {
+                        begin: late.begin,
+                        count: count as usize,
+                        _memory: late.memory,
+                    };
+                    self.left.borrow_mut().push_back(left);
                 }
                 error if matches!(-error, libc::ECANCELED | libc::EINTR | libc::EAGAIN) => {}
                 error => return Err(io::Error::from_raw_os_error(-error)),
@@ -187,12 +220,18 @@ impl Stream {
             };
         }
         let fd = self.number();
+        let address = Cell::new(null());
         let entry = |buffer: &mut B, len: usize| -> squeue::Entry {
-            opcode::Recv::new(fd, buffer.as_mut_ptr(), len as u32).build()
+            let begin = buffer.as_mut_ptr();
+            address.set(begin.cast_const());
+            opcode::Recv::new(fd, begin, len as u32).build()
         };
         let keep = |key, held: Held<B>| {
-            let memory: Box<dyn Kept> = Box::new(held);
-            self.late.borrow_mut().push_back(Late { key, memory });
+            // The future of the buffer is gone, so a panic of its destructor would be another's.
+            let memory = Box::new(Quiet::new(held));
+            let begin = address.get();
+            let late = Late { key, begin, memory };
+            self.late.borrow_mut().push_back(late);
         };
         let len = buffer.capacity().min(MOST);
         // SAFETY: the memory is the buffer's, which keeps its address by rule 2 of `Buffer`, also
@@ -334,7 +373,7 @@ impl Drop for Stream {
             self.ring.abandon(key, None);
         }
         for late in self.late.get_mut().drain(..) {
-            self.ring.abandon(late.key, Some(Box::new(late.memory)));
+            self.ring.abandon(late.key, Some(late.memory));
         }
     }
 }

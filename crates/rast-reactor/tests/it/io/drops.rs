@@ -13,10 +13,11 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use rast_reactor::executor::{block_on, yield_now};
-use rast_reactor::io::{Backend, Buffer, BufferMut, Faults, TcpListener};
+use rast_reactor::io::{Backend, Faults, TcpListener};
 use rast_reactor::{Policy, background_task, spawn_local};
 
 use super::{build, builder, data, echoes, on_both, poll_once, tcp_pair};
+use crate::support::io::counted;
 
 #[test]
 fn a_read_that_is_dropped_loses_no_bytes() {
@@ -113,55 +114,13 @@ fn reads_and_chunks_of_one_stream_keep_their_order() {
     );
 }
 
-/// A buffer that counts its drops, and panics in them if asked to.
-pub(crate) struct Counted {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) drops: Arc<AtomicUsize>,
-    pub(crate) panics: bool,
-}
-
-// SAFETY: it is the vector's own.
-unsafe impl Buffer for Counted {
-    fn as_ptr(&self) -> *const u8 {
-        self.bytes.as_ptr()
-    }
-    fn len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-// SAFETY: as above.
-unsafe impl BufferMut for Counted {
-    fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.bytes.as_mut_ptr()
-    }
-    fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-    unsafe fn set_len(&mut self, len: usize) {
-        // SAFETY: by the caller.
-        unsafe { self.bytes.set_len(len) };
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.drops.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.panics, "a buffer's destructor");
-    }
-}
-
 #[test]
 fn a_dropped_read_keeps_its_buffer_and_then_drops_it() {
     on_both(builder, || async {
         let drops = Arc::new(AtomicUsize::new(0));
         let (a, b) = tcp_pair().await;
         for n in 0..100_usize {
-            let counted = Counted {
-                bytes: Vec::with_capacity(4096),
-                drops: Arc::clone(&drops),
-                panics: false,
-            };
+            let counted = counted(4096, &drops, false);
             assert!(poll_once(a.read(counted)).await.is_none());
             if n % 3 == 0 {
                 yield_now().await;
@@ -189,11 +148,7 @@ fn a_reactor_that_stops_ends_operations_in_flight() {
             let (a, b) = (Rc::new(a), Rc::new(b));
             for n in 0..50 {
                 let stream = Rc::clone(if n % 2 == 0 { &a } else { &b });
-                let counted = Counted {
-                    bytes: Vec::with_capacity(1 << 16),
-                    drops: Arc::clone(&theirs),
-                    panics: false,
-                };
+                let counted = counted(1 << 16, &theirs, false);
                 let count = Arc::clone(&count);
                 spawn_local(async move {
                     count.fetch_add(1, Ordering::Relaxed);
@@ -286,11 +241,7 @@ fn wakers_and_buffers_that_panic_do_no_harm() {
         let (count, bytes) = read.await;
         assert_eq!((count.unwrap(), bytes), (3, b"one".to_vec()));
         let drops = Arc::new(AtomicUsize::new(0));
-        let counted = Counted {
-            bytes: Vec::with_capacity(8),
-            drops: Arc::clone(&drops),
-            panics: true,
-        };
+        let counted = counted(8, &drops, true);
         let mut read = Box::pin(a.read(counted));
         assert!(poll_once(read.as_mut()).await.is_none());
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(read)));

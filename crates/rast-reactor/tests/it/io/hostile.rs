@@ -12,8 +12,8 @@ use std::time::Duration;
 use rast_reactor::executor::yield_now;
 use rast_reactor::io::{Backend, TcpListener};
 
-use super::drops::Counted;
 use super::{build, builder, on_both, poll_once, run_on, tcp_pair};
+use crate::support::io::counted;
 
 /// A waker that does nothing; its references show what has it.
 struct Idle;
@@ -108,11 +108,7 @@ fn a_destructor_that_panics_frees_no_other_memory_in_flight() {
     };
     run_on(&reactors, || async {
         let drops: [Arc<AtomicUsize>; 2] = Default::default();
-        let counted = |at: usize| Counted {
-            bytes: Vec::with_capacity(64),
-            drops: Arc::clone(&drops[at]),
-            panics: at == 0,
-        };
+        let counted = |at: usize| counted(64, &drops[at], at == 0);
         let (a, b) = tcp_pair().await;
         let mut ended = Box::pin(a.read(counted(0)));
         let mut other = Box::pin(a.read(counted(1)));

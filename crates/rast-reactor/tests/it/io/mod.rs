@@ -3,6 +3,7 @@
 //! Where the kernel refuses io_uring, its half of a test prints `not run` and why.
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
+mod buffers;
 mod drops;
 mod echoes;
 mod hostile;
