@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rast_reactor::executor::{block_on, yield_now};
+use rast_reactor::executor::block_on;
 use rast_reactor::queue::Full;
 use rast_reactor::{
     CallError, Deadlock, Lock, LockScope, reactor_task, spawn_local, try_reactor_task,
@@ -175,6 +175,7 @@ fn callers_without_credits_end_with_a_reactor_that_stops() {
 #[cfg(feature = "io")]
 #[test]
 fn reads_that_are_dropped_in_flight_return_their_buffers() {
+    use rast_reactor::executor::yield_now;
     use rast_reactor::io::{TcpListener, TcpStream};
 
     const ROUNDS: usize = 200;
