@@ -21,7 +21,7 @@ pub enum BuildError {
         /// The number given.
         given: usize,
     },
-    /// [`Builder::pin`] names a replica that the processor has not.
+    /// [`Builder::pin`](crate::Builder::pin) names a replica that the processor has not.
     NoReplica {
         /// The name of the processor in `graph!`.
         processor: &'static str,
@@ -38,7 +38,8 @@ pub enum BuildError {
         /// The least capacity.
         least: usize,
     },
-    /// [`Builder::blocking`] was given no thread, or more threads than there are replicas.
+    /// [`Builder::blocking`](crate::Builder::blocking) was given no thread, or more threads than
+    /// there are replicas.
     Blocking {
         /// The name of the processor in `graph!`.
         processor: &'static str,
@@ -47,13 +48,14 @@ pub enum BuildError {
         /// The number of replicas given.
         given: usize,
     },
-    /// [`Builder::pin`] names a replica of a processor that [blocks](Builder::blocking) on
-    /// workers of its own.
+    /// [`Builder::pin`](crate::Builder::pin) names a replica of a processor that
+    /// [blocks](crate::Builder::blocking) on workers of its own.
     PinnedBlocking {
         /// The name of the processor in `graph!`.
         processor: &'static str,
     },
-    /// A [`Restart`] has a limit within a time of zero, in which no restart would count.
+    /// A [`Restart`](crate::Restart) has a limit within a time of zero, in which no restart would
+    /// count.
     RestartWindow {
         /// The name of the processor in `graph!`.
         processor: &'static str,

@@ -84,7 +84,7 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets what decides the assignment ([`Greedy`]).
+    /// Sets what decides the assignment ([`Greedy`](rast_sharder::Greedy)).
     #[must_use]
     pub fn balancer(mut self, balancer: impl Balancer + 'static) -> Self {
         self.plan.balancer = Box::new(balancer);
