@@ -3,10 +3,11 @@
 /// Urgency of a task relative to others that are ready on the same worker.
 ///
 /// A worker takes the most urgent task first, with exceptions that bound starvation. Normal tasks
-/// that other threads spawned or woke precede all others, at most 128 times in a row. When the
-/// worker takes another task from its queue, it looks first for a [`Normal`](Self::Normal) one
-/// every eighth time, and for a [`Low`](Self::Low) one every 64th time. So a low task with k others
-/// of its kind ahead is polled after at most 8256 (k + 1) tasks were taken from the queue.
+/// that threads outside the runtime spawned or woke precede all others of the queue, at most 128
+/// times in a row. In between, the worker takes one task of its own lists. It looks first for a
+/// [`Normal`](Self::Normal) one every eighth time that it does so, and for a [`Low`](Self::Low) one
+/// every 64th time. So a low task with k others of its kind ahead is polled after at most
+/// 8256 (k + 1) tasks of both kinds (64 × 129 = 8256).
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};
