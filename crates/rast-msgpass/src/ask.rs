@@ -8,10 +8,11 @@
 //!                        ──► Gone               by the drop of Answer
 //! ```
 //!
-//! 1. `Waiting` is left once. The side that leaves it sees the registered waker, because both are
-//!    under the lock, and calls the waker after it has unlocked.
-//! 2. A thread waits for the signal, which is sent once, after `Ready` or `Dropped`.
-//! 3. Wakers and answers are user code: they are cloned and dropped outside of the lock.
+//! 1. `Waiting` is left once, under the lock, so one side takes the registered waker. `Ready` and
+//!    `Dropped` call it after the lock is released. `Gone` drops it.
+//! 2. An asking thread blocks on the slot's `signal`, which is sent once, after `Ready` or
+//!    `Dropped`.
+//! 3. Wakers and answers run user code, so they are cloned and dropped outside of the lock.
 
 use core::fmt;
 use core::pin::Pin;
@@ -80,7 +81,7 @@ impl<A> Slot<A> {
 /// answers by the [`Reply`]: at once, or later, from any processor or thread. If the `Reply` is
 /// dropped, the handler panics, or the graph ends, the asking thread gets an error.
 ///
-/// An ask costs an allocation, the send to the door, and the wake-up of the asking thread.
+/// An ask costs an allocation, a send at ingress, and the wake-up of the asking thread.
 ///
 /// ```
 /// use std::time::Duration;
@@ -165,7 +166,7 @@ impl<A> Reply<A> {
     ///
     /// # Panics
     ///
-    /// If the waker of an asking task panics; the answer has been delivered then.
+    /// If the waker of an asking task panics. The answer is delivered nevertheless.
     pub fn send(mut self, answer: A) -> Result<(), A> {
         let slot = self.slot.take().expect("`send` takes the reply");
         match slot.end(State::Ready(answer)) {

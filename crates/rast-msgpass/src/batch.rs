@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::timers::{Instant, Nanos};
 
-/// The limit of the batch that a processor handles in one turn: a number of messages, or also a
-/// time.
+/// The limit of the batch that a processor handles in one turn: a number of messages, and
+/// optionally a time.
 ///
 /// A smaller batch is fairer to the other processors on the worker; a larger one costs less per
 /// message.

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   shared workers  0 .. n       all other processors; the balancer moves them
-//!   dedicated       n .. n + t   replica r of the first such processor at n + r mod t, for good
-//!   dedicated       n + t ..     those of the next one
+//!   dedicated       n .. n + t   the first blocking processor: replica r always at n + r mod t
+//!   dedicated       n + t ..     the next blocking processor
 //! ```
 //!
-//! The shards of such a processor are pinned, so no balancer moves them off. [`Reserved`] shows the
-//! balancer the shared workers alone, so it moves no other shard onto a dedicated worker. The
-//! sharder knows the dedicated workers too: no resharding waits for them.
+//! The shards of a blocking processor are pinned, so no balancer moves them. [`Reserved`] shows the
+//! balancer only the shared workers, so it moves no other shard to a dedicated worker. The sharder
+//! knows the dedicated workers too, and no resharding waits for them.
 
 use crate::sharder::{Assignment, Balancer, Decision, LoadView, Move, ShardId, WorkerId};
 

@@ -1,5 +1,5 @@
-//! A queue under a lock for each pair of instances, for edges whose rule a ring cannot keep: to
-//! drop the oldest message, or to bound the bytes.
+//! A locked queue for each pair of instances, for edges that drop the oldest message or bound the
+//! bytes, which a ring cannot do.
 //!
 //! ```text
 //!   sender                      Mutex                          receiver
@@ -7,14 +7,16 @@
 //!                                     is_waited
 //! ```
 //!
-//! 1. A queue has room while it has fewer messages than its capacity, and fewer bytes. So a message
-//!    of any weight gets in, and the bytes exceed their bound by one message at most.
-//! 2. A gated sender sets `is_waited` in the critical section in which it finds too little room.
-//!    The take that makes enough room clears it and wakes the sender: both are under the lock.
+//! 1. A queue has room while its messages are fewer than its capacity and its bytes fewer than
+//!    their bound. So a message of any weight gets in, and the bytes exceed their bound by at most
+//!    one message.
+//! 2. A sender that must wait sets `is_waited` in the critical section in which it finds too little
+//!    room. The take that makes enough room clears it and wakes the sender. Both are under the
+//!    lock.
 //! 3. Messages are dropped and weighed outside of the lock, because that runs user code.
-//! 4. A queue allocates its slots with its first message: `cap` slots, each of the size of a
-//!    message and a word. There is a queue for every pair of instances, however many, so a pair
-//!    that never exchanges a message costs some 100 bytes.
+//! 4. Every pair of instances has a queue, so a pair that never exchanges a message costs some 100
+//!    bytes. With its first message a queue allocates `cap` slots, each of the size of a message
+//!    and a word.
 
 use std::collections::VecDeque;
 

@@ -148,27 +148,26 @@ impl<G: Graph> Builder<G> {
     /// on a file, a lock, or a channel. The last call for `P` counts.
     ///
     /// These workers come after those of [`workers`](Self::workers), and run nothing else. Each
-    /// has the same replicas from the start to the end; no [balancer](Self::balancer) sees them.
-    /// While a handler blocks, the other replicas at its worker wait, and no other processor. A
-    /// turn of `P` handles one message of each edge, unless [`batch_of`](Self::batch_of) says
-    /// otherwise. A message leaves its queue before its handler runs, so a sender that waits for
-    /// the room does not wait for the handler.
+    /// runs the same replicas from the start to the end; no [balancer](Self::balancer) moves them.
+    /// While a handler blocks, only the other replicas on its worker wait. A turn of `P` handles
+    /// one message of each edge, unless [`batch_of`](Self::batch_of) says otherwise. A message
+    /// leaves its queue before its handler runs, so a sender that waits for room does not wait for
+    /// the handler.
     ///
-    /// What a handler sends is on its way when it has returned, except if the queue to the receiver
-    /// is full: on an `unbounded` edge, or on an edge with inboxes that other senders have filled.
-    /// Messages for which there is no room wait in the sender. They leave between two of its
-    /// handlers, once the receiver has made room, at most one
-    /// [capacity](crate::EdgeInfo::capacity) at a time. So a handler must not block until its
-    /// receiver has handled messages of such an edge, unless the queue holds all that are on their
-    /// way. An answer always has room: its client returns a slot, with a fence, per answer.
+    /// When a handler has returned, its messages are published, except if the queue to the receiver
+    /// is full. That happens on an `unbounded` edge, and on an edge with inboxes that other senders
+    /// have filled. Then the messages wait in the sender. They leave between two of its handlers,
+    /// once the receiver has made room, at most one [capacity](crate::EdgeInfo::capacity) at a
+    /// time. So on such an edge a handler must not block until its receiver has handled earlier
+    /// messages, unless the queue has room for all of them. An answer always has room, because its
+    /// client returns a slot, with a fence, per answer.
     ///
-    /// A drain and a stop wait for the handler that is running, so one that never returns keeps the
-    /// graph from its end. A resharding waits for no handler of `P`: these workers take no part in
-    /// it.
-    /// If there are more workers than cores, those without work sleep at once, as under
-    /// `WaitStrategy::Park`.
+    /// A drain and a stop wait for the handler that is running, so a handler that never returns
+    /// keeps the graph from ending. A resharding waits for no handler of `P`, because these workers
+    /// take no part in it. If there are more workers than cores, workers without work sleep at
+    /// once, as under `WaitStrategy::Park`.
     ///
-    /// In a `TestGraph` it is a processor like any other.
+    /// In a `TestGraph`, `P` is a processor like any other.
     ///
     /// ```
     /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -264,13 +263,13 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// If a handler of `P` panics, drops its replica and replaces it by what `factory` makes of its
-    /// number, as often as `restart` allows. The last call for `P` counts.
+    /// If a handler of `P` panics, replaces its replica by the result of `factory` for the
+    /// replica's number, as often as `restart` allows. The last call for `P` counts.
     ///
     /// Queued messages, timers and what the instance [watches](crate::Cx::watch) are kept for the
-    /// next processor; [`ReplyTo`](crate::ReplyTo) tokens in the state are dropped, which waives
-    /// their requests. The factory runs on a worker, so it should return soon. A panic of it counts
-    /// as one of the processor.
+    /// next processor. [`ReplyTo`](crate::ReplyTo) tokens in the state are dropped, so their
+    /// clients get no answer. The factory runs on a worker, so it should return soon. A panic of
+    /// the factory counts as a panic of the processor.
     ///
     /// ```
     /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, Restart, graph};
@@ -345,16 +344,17 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Measures how long messages wait and how long they are handled, for one message in `one_in`
-    /// on each queue; zero, the default, measures none. [`Viewer::timings`](crate::Viewer::timings)
-    /// and [`Report::timings`](crate::Report::timings) have the result.
+    /// Measures how long messages wait and how long they are handled, for one of each `one_in`
+    /// messages on each queue; zero, the default, measures none.
+    /// [`Viewer::timings`](crate::Viewer::timings) and
+    /// [`Report::timings`](crate::Report::timings) have the result.
     ///
     /// Which message of each `one_in` is measured is random. A measured message costs three
     /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
-    /// cost some nanoseconds each. Switched off it costs two branches per batch of messages. Where
-    /// messages come by a door, a shared inbox or a queue under a lock, it costs a branch per
-    /// message. Memory, if it is on: 2.4 KiB per instance and per edge that enters it, and 8 bytes
-    /// per `one_in` slots of each ring.
+    /// cost some nanoseconds each. If switched off, it costs two branches per batch of messages, or
+    /// a branch per message where messages come by ingress, a shared inbox or a locked queue. If
+    /// switched on, it takes 2.4 KiB per instance and per edge that enters it, and 8 bytes per
+    /// `one_in` slots of each ring.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

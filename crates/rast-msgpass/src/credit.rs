@@ -1,17 +1,17 @@
 //! Credit of requests.
 //!
-//! A client counts the requests that were sent and not answered. With a ring of answers per pair
-//! there is one count per server; servers that share an inbox share one count.
+//! A client counts its requests that are not answered yet. If answers come by a ring per pair, it
+//! has one count per server. If they come by an inbox, it has one count for all servers.
 //!
-//! The age of the oldest unanswered request comes from marks, so requests carry no time. A mark is
-//! the number of unanswered requests at a flush. Requests of a pair are handled in order. So once
-//! as many answers have arrived as the mark counted, each of its requests was answered, or is held
-//! by a token, which has its time. The remaining ones were sent after the mark.
+//! Requests carry no time. The age of the oldest unanswered request is bounded by marks: a mark is
+//! the time of a flush and the number of requests that were unanswered then. Requests of a pair are
+//! handled in order. So when as many answers have arrived as the mark counted, each of its requests
+//! was answered, or is held by a token, which has its time. The others were sent after the mark.
 //!
 //! ```text
-//!   since           next                 now      requests without an answer were sent after
-//!   ─┬───────────────┬────────────────────►       `since`: at `next`, while `left` answers
-//!    the mark before  the mark                    come, the ones before may be among them
+//!   since            next            now    each unanswered request was sent after `since`;
+//!   ─┬───────────────┬────────────────►     until `left` more answers have come, some of
+//!    the mark before  the mark              them may be older than `next`
 //! ```
 
 use crate::counter::{Counter, Counters};
@@ -172,7 +172,7 @@ impl Credit {
     }
 }
 
-/// Returns the replica of a key, of `replicas`, by a hash of the key: consecutive keys, and keys
+/// Returns which of `replicas` a key belongs to, by a hash of the key. Consecutive keys, and keys
 /// with a common factor, are spread evenly.
 ///
 /// [`Port::key`](crate::Port::key) and [`IngressSender::key`](crate::IngressSender::key) use it.

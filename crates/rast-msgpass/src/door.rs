@@ -1,7 +1,7 @@
-//! A door into the graph, for any thread and task.
+//! A door: a queue by which any thread and task sends into the graph.
 //!
-//! A door is the MPMC queue of rast-queue with a count of reserved places
-//! beside it: the queue has no bound, the count is the bound.
+//! The queue is the unbounded MPMC queue of rast-queue. A count of reserved places beside it is
+//! bounded.
 //!
 //! ```text
 //!   sender (any thread)                         receiver (the processor's worker)
@@ -10,18 +10,19 @@
 //!   S3 notify the shard                         R3 notify waiting senders
 //! ```
 //!
-//! 1. The count never exceeds the capacity, because it is raised by compare-exchange. So a
-//!    rejected sender never makes a door with room look full.
+//! 1. A compare-exchange raises the count, and only if it is below the capacity. So a rejected
+//!    sender never makes a door with room look full.
 //! 2. Closing closes the queue. A later push returns the message, and its sender undoes the
 //!    reservation. So every message that `try_send` accepted is in the queue.
-//! 3. A place that a sink has reserved before it has a message counts twice: as a place, and as a
-//!    held place. Both counts are in one word.
-//! 4. Between S1 and S2 no code of the user runs that can panic: [`GraphClock`] catches the panic
-//!    of a clock, which is read there. So no reserved place is lost.
-//! 5. A closed door whose places are all held stays empty: a sink sends only after its place is no
-//!    longer held, and then the queue rejects the message. So an idle sink delays no drain.
+//! 3. A sink reserves a place before it has a message. Such a *held* place counts twice: as a
+//!    place, and as held. Both counts are in one word.
+//! 4. Between S1 and S2 no user code can panic, so no reserved place is lost. The clock is read
+//!    there, but [`GraphClock`] catches its panic.
+//! 5. If a door is closed and all its reserved places are held, it stays empty: before a sink
+//!    pushes, its place is no longer held, and then the queue rejects the message. So an idle sink
+//!    delays no drain.
 //!
-//! A task that waits for room enters a list under a lock, and then sets a bit of the word:
+//! A task that waits for room enters a list under a lock, and sets a bit of the count's word:
 //!
 //! ```text
 //!   task                                        receiver
@@ -29,8 +30,8 @@
 //!   T2 try to reserve again                     R4 if WAITED: lock, take tasks out, wake them
 //! ```
 //!
-//! T1 and R2 are read-modify-writes of one word. If T1 comes first, R2 finds the bit, and R4 the
-//! task. If R2 comes first, T2 sees the room. So tasks cost the receiver no fence.
+//! T1 and R2 are read-modify-writes of one word. If T1 comes first, R2 finds the bit, and R4 finds
+//! the task. If R2 comes first, T2 sees the room. So the receiver needs no fence for tasks.
 
 use core::fmt;
 use core::task::{Context, Poll};

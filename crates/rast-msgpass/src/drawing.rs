@@ -6,8 +6,8 @@
 //!   edge       sent, queued, dropped, and the 99th percentile of the waiting time
 //! ```
 //!
-//! An instance is a box, and the replicas of a processor are in a box together. Names are made of
-//! numbers, so that no word of a graph is taken for one of the language.
+//! An instance is a box, and the replicas of a processor are in a box together. Identifiers are
+//! made of numbers, so that none is mistaken for a keyword.
 
 use core::fmt::Write;
 

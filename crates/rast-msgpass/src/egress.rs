@@ -1,4 +1,4 @@
-//! Egress: typed doors out of the graph, each with a waker for its receiver.
+//! Egress: typed lanes out of the graph, each with a waker for its receiver.
 //!
 //! ```text
 //!   instance 0 ═ring 0═╗
@@ -7,9 +7,9 @@
 //!        └── bit 2 of `words` ────┘   set after a push, taken before a look
 //! ```
 //!
-//! Each sending instance has a ring of its own into each lane, so egress is
-//! SPSC throughout. A bit per ring says where to look; `notified` is true if
-//! the waker was called since the receiver last found the lane empty.
+//! Each sending instance has a ring of its own into each lane, so egress is SPSC throughout. The
+//! ring's bit in `words` is set while the ring may have messages. `notified` is true if the waker
+//! was called since the receiver last found the lane empty.
 //!
 //! No message is overlooked:
 //!
@@ -21,18 +21,18 @@
 //!      was it false: call the waker
 //! ```
 //!
-//! `notified` is changed by read-modify-writes alone, so its changes are in
-//! one order, and each reads what the one before it wrote.
+//! `notified` is changed only by read-modify-writes, so its changes are in one order, and each
+//! reads what the one before it wrote.
 //!
-//! 1. If A3 comes before B1, then B1 reads its value, directly or through later swaps. So B1 sees
-//!    A2, and B2 finds the bit.
-//! 2. If A3 comes after B1, it finds false and calls the waker, unless another sender set it after
-//!    B1; then that sender called the waker.
+//! 1. If A3 comes before B1, then B1 reads the value of A3, directly or through later swaps. So B1
+//!    sees A2, and B2 finds the bit.
+//! 2. If A3 comes after B1, it finds false and calls the waker, unless the A3 of another sender
+//!    came in between. Then that sender called the waker.
 //!
 //! The receiver takes a bit by a swap, which sees A1.
 //!
-//! A receiver that blocks waits on an event count, which has its own argument. Each announcement
-//! notifies it, which costs a fence and a load.
+//! A receiver that blocks waits on an event count, which has its own argument. A2 and A3 are
+//! followed by a notification of it, which costs a fence and a load.
 //!
 //! The receiver that makes room in a ring wakes the senders that wait for room:
 //! see [`Waiting`].
@@ -350,8 +350,8 @@ pub(crate) type LaneTap = Box<dyn FnMut(&mut dyn FnMut(Box<dyn Any + Send>))>;
 /// Returned by [`Handle::egress`](crate::Handle::egress). One thread at a time receives. The
 /// messages of each sending instance stay in order. The lane ends when the graph has ended and
 /// every message was taken. If the receiver is dropped earlier, later messages count as
-/// undelivered, and no sender waits for room. If that drop also drops a message whose destructor
-/// panics, the panic is contained.
+/// undelivered, and no sender waits for room. If the destructor of a queued message panics in that
+/// drop, the panic is contained.
 ///
 /// Several threads or tasks receive from one lane by [`share`](Self::share).
 ///
@@ -638,8 +638,8 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     /// [`try_recv`](Self::try_recv) finds the lane empty. It is also called at once, because
     /// messages may be queued already.
     ///
-    /// The graph's workers call it between two turns, so it must be short: write to an event
-    /// descriptor, unpark a thread.
+    /// The graph's workers call it between two turns, so it must be short, for example write to an
+    /// event descriptor or unpark a thread.
     ///
     /// It replaces an earlier waker. A panic of the waker is recorded in the report, and other
     /// lanes are still notified.
@@ -649,8 +649,8 @@ impl<M, W: Wake> EgressReceiver<M, W> {
         waker();
     }
 
-    /// Receives, or registers the task, which is woken when the lane may have messages or has
-    /// ended. For any runtime.
+    /// Receives a message, or registers the task, which is woken when the lane may have messages or
+    /// has ended. Works with any runtime.
     ///
     /// The task takes the place of a [waker](Self::set_waker). Further polls by the same task
     /// replace nothing and take no lock.

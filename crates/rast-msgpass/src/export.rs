@@ -46,12 +46,13 @@ struct Instance {
 /// | `rast_processor_handling_seconds` | histogram | `graph`, `processor` |
 /// | `rast_moves_total`, `rast_epochs_total` | counter | `graph` |
 ///
-/// Histograms get the messages that were [measured](crate::Builder::sample), each as the largest
-/// value of its bucket, at most an eighth too high. An edge is named by its sender, its receiver
-/// and its message.
+/// The histograms contain only [measured](crate::Builder::sample) messages. Each value is reported
+/// as the largest value of its bucket, at most an eighth too high. An edge is named by its sender,
+/// its receiver and its message.
 ///
-/// A call of [`export`](Self::export) reads as [`Viewer::metrics`] and [`Viewer::timings`] do, and
-/// costs no worker anything. Call it from any thread, as often as the recorder needs new values.
+/// A call of [`export`](Self::export) reads the same counts as [`Viewer::metrics`] and
+/// [`Viewer::timings`], and costs no worker anything. Call it from any thread, as often as the
+/// recorder needs new values.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

@@ -45,8 +45,8 @@ pub enum EdgeKind {
         /// The index of the edge of requests in [`Graph::EDGES`].
         request: usize,
     },
-    /// It never gates its sender: a message without room is returned to it, by
-    /// [`Port::try_send`](crate::Port::try_send). `send` could not return it, and does not compile:
+    /// A sender never waits for room: [`Port::try_send`](crate::Port::try_send) returns a message
+    /// without room. `send` cannot return it, so it does not compile:
     ///
     /// ```compile_fail
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

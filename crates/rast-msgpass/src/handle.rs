@@ -34,10 +34,10 @@ pub(crate) struct Found {
     states: States,
 }
 
-/// A running graph: its doors, its figures, and the way to end it.
+/// A running graph: its ingress and egress, its metrics, and the calls that end it.
 ///
-/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. If a handler of the
-/// same graph drops it or ends the graph by it, it stops the graph and waits for no other thread,
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. A handler of the same
+/// graph may drop it, or end the graph by it. That stops the graph but waits for no other thread,
 /// because the handler has to return first.
 ///
 /// ```
@@ -474,7 +474,7 @@ impl<G: Graph> Handle<G> {
     /// Waits until every accepted message was handled, then stops the graph.
     ///
     /// Ingress closes and pings end. Handlers run until every message that was sent has been
-    /// handled, and no message to egress waits for room. Then processors are asked to
+    /// handled, and no message to egress waits for room. Then processors
     /// [`flush`](crate::Process::flush), upstream first. Blocking, for at most about `deadline`
     /// plus the time of the running handlers.
     ///
@@ -482,10 +482,10 @@ impl<G: Graph> Handle<G> {
     ///
     /// [`DrainError`] if the graph could not come to rest, or if accepted messages reached no
     /// handler because their processor was retired. The error says why, and its report says what
-    /// was lost. If a handler of the same graph calls, the error is returned at once.
+    /// was lost. If a handler of the same graph calls `drain`, the error is returned at once.
     ///
     /// With `Ok` each message reached its handler. The report says which handlers panicked, and how
-    /// many messages left by a lane without a receiver.
+    /// many messages went to a lane without a receiver.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
         self.run.drain(deadline)
     }

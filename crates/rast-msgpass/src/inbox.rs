@@ -1,26 +1,27 @@
-//! The inbox of one receiver of an edge: what all senders of the edge share.
+//! The inbox of one receiver of an edge, which all senders of the edge share.
 //!
 //! ```text
-//!   Inbox   [ local: taken │ first, end │ place 0 | 1 | 2 | 3 ]    of the receiver's worker
-//!           [ ring ─► mpsc::bounded ]                              of all senders
+//!   Inbox   [ local: taken │ first, end │ place 0 | 1 | 2 | 3 ]    the receiver's worker alone
+//!           [ ring ─► mpsc::bounded ]                              all senders
 //! ```
 //!
-//! Most messages come from an instance on the receiver's worker, and find no other message. So an
-//! inbox has a few *places* beside its ring. They need no atomic operation, and a message in an
-//! empty inbox always takes the same one. A ring uses each of its slots in turn, so the next slot
-//! has most often left the cache.
+//! Most messages come from an instance on the receiver's worker, and find the inbox empty. For them
+//! an inbox has a few *places* beside its ring. A place needs no atomic operation, and a message in
+//! an empty inbox always takes the same place, which is in the cache. A ring uses each of its slots
+//! in turn, so the next slot has most often left the cache.
 //!
 //! Rules:
 //! 1. Only the thread whose worker holds the receiver's shard accesses the places: the receiver in
 //!    its own calls, and a sender in its own turn, while it has a [`Here`]. The access ends before
-//!    code of the user runs.
+//!    user code runs.
 //! 2. A message enters a place only while the ring is empty, as `taken` shows.
 //! 3. The receiver takes messages of the places before those of the ring.
 //!
-//! Messages of a pair stay in order, whichever of the two moves. If the first of two messages is in
-//! the ring, the second cannot enter a place before the first is taken (rule 2). If the first is in
-//! a place, it is taken before any in the ring (rule 3), and the places move with the receiver's
-//! shard. By rule 2 the places do not starve the ring: while it has a message, none enters.
+//! Messages of a pair stay in order, even if its sender or receiver moves to another worker. If the
+//! first of two messages is in the ring, the second cannot enter a place before the first is taken
+//! (rule 2). If the first is in a place, it is taken before any in the ring (rule 3), and the
+//! places move with the receiver's shard. The places do not starve the ring, because no message
+//! enters a place while the ring has one (rule 2).
 
 use core::marker::PhantomData;
 

@@ -16,8 +16,8 @@ use crate::sharder::{self, ShardId};
 /// Sends messages of type `M` into graph `G`, to processor `P`, from any thread.
 ///
 /// Returned by [`Handle::ingress`](crate::Handle::ingress); cheap to clone. The messages of one
-/// thread to one instance stay in order. An accepted message is handled, or counted as undelivered
-/// if the graph is stopped before.
+/// thread to one instance stay in order. An accepted message is handled or, if the graph is stopped
+/// first, counted as undelivered.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

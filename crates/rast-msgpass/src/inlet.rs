@@ -1,12 +1,12 @@
 //! The receiving half of an edge, as one instance of its receiver owns it.
 //!
-//! It knows the types of the sender and of the message, so one dynamic call delivers a whole batch,
-//! and each message is a direct call of the handler.
-//! A measured message is the last of its batch, so its handling ends with the batch.
-//! A message is taken out before its handler runs. Its slot is released with a quarter of the
-//! others or when the batch ends: see [`Pace`]. If handlers may block, it is released at once.
-//! Panics are caught once per batch. The message whose handler panicked is lost, and the batch
-//! continues with the next one.
+//! It knows the types of the sender and of the message, so one dynamic call delivers a whole chunk
+//! of a turn's batch, and each message is a direct call of the handler.
+//! A measured message is the last of its chunk, so its handling ends with the chunk.
+//! A message is taken out before its handler runs. Its slot is released after each quarter of the
+//! capacity and at the chunk's end: see [`Pace`]. If handlers may block, it is released at once.
+//! A panic is caught around the loop over a chunk, and its message is lost. If the processor goes
+//! on after the panic, the loop continues with the next message.
 
 use core::any::Any;
 use core::marker::PhantomData;

@@ -13,13 +13,13 @@
 //! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
 //!    target. Without `sends` these are all edges that leave the processor.
 //! 2. A turn accesses only the inputs that a wake-up named (by its note), and the outlets that were
-//!    written. It checks all of them only after the shard has moved, or after a wake-up by a thread
-//!    that is not a worker.
+//!    written. It checks all inputs and outlets only after the shard has moved, or after a wake-up
+//!    by a thread that is not a worker.
 //! 3. The number of messages between two publications at most doubles. So a message waits for its
-//!    publication at most about as long as the chunk before took. If all receivers are on this
-//!    worker, no thread waits, so there is one publication, at the end of the turn. If handlers are
-//!    slow, there is one per message. If handlers may block, there is one after each handler, with
-//!    or without a message.
+//!    publication at most about twice as long as the chunk before took. If all receivers are on
+//!    this worker, no thread waits, so there is one publication, at the end of the turn. If
+//!    handlers are slow, there is one per message. If handlers may block, there is one after each
+//!    handler, even if it sent nothing.
 //! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it stay ahead of
 //!    those that did, and come first in the next turn.
 

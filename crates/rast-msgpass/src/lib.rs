@@ -68,36 +68,34 @@
 //!
 //! # Sending and room
 //!
-//! - A handler runs only while every bounded edge that it sends on has room for
-//!   the edge's burst at each receiver, so [`Port::send`] never waits and never
-//!   fails within the burst (1 unless declared). A `send` past the burst panics and
-//!   says what to declare; [`Port::try_send`] sends while there is room, and otherwise
-//!   returns the message.
-//! - A handler may send on all edges that leave its processor, unless the edge of
-//!   its message declares `sends = (Job, Line)`. Then only the listed edges must
-//!   have room, and with `sends = ()` the handler never waits for room. `send` on an
-//!   edge that is not listed panics, and `try_send` uses the room that there is.
-//! - An edge with `route = any` needs room at one receiver, and
-//!   [`any`](Port::any) finds one with room.
+//! - A handler runs only while every bounded edge that it sends on has room at each receiver for
+//!   the edge's *burst*: the messages that one call may send on it (1 unless declared). So within
+//!   the burst [`Port::send`] never waits and never fails. A `send` past the burst panics and says
+//!   what to declare; [`Port::try_send`] sends while there is room, and otherwise returns the
+//!   message.
+//! - A handler may send on all edges that leave its processor, unless the edge of its message
+//!   declares `sends = (Job, Line)`. Then only the listed edges must have room, and with
+//!   `sends = ()` the handler never waits for room. `send` on an edge that is not listed panics,
+//!   and `try_send` uses the room that there is.
+//! - An edge with `route = any` needs room at one receiver, and [`any`](Port::any) finds one with
+//!   room.
 //! - A cycle of bounded edges, in which the handlers of each edge send on the next, could fill up
-//!   and block for ever, so it does not compile. One edge of it must be `unbounded`, or a `reply`,
-//!   whose room the request has reserved, or declare by `sends` that its handlers do not send on
-//!   the next.
+//!   and block for ever, so it does not compile. One of its edges must be `unbounded`, or be a
+//!   `reply`, whose room the request has reserved, or exclude the next edge by `sends`.
 //! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never keeps its sender from
 //!   running: a message without room is returned, or dropped and counted. Nothing is dropped on
 //!   other edges.
 //! - An edge with `bytes` is bounded by the [`Weight`] of its messages too.
 //! - The messages of `high` edges are handled first, and the others keep a share of each turn.
-//! - An `unbounded` edge has a `ceiling`, 1,048,576 messages without room at one
-//!   sender unless declared. One more stops the graph, and the report names the
-//!   edge.
-//! - The handler of a request answers it by [`Port::send`], or takes its token, a [`ReplyTo`], by
-//!   [`Cx::reply_to`], to be kept in the processor's state and answered later. If the handler does
-//!   neither, or a token is dropped, the sender of the request gets its credit back without an
-//!   answer.
-//! - [`IngressSender`] is the way in for any thread, [`EgressReceiver`] the way
-//!   out. Both are bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets
-//!   many threads and tasks receive from one lane.
+//! - An `unbounded` edge has a `ceiling`: the messages without room that one sender may keep
+//!   (1,048,576 unless declared). One more stops the graph, and the report names the edge.
+//! - The handler of a request answers it by [`Port::send`]. Or it takes the request's token, a
+//!   [`ReplyTo`], by [`Cx::reply_to`], keeps it in the processor's state, and answers later. If it
+//!   does neither, or the token is dropped, the request ends without an answer, and its sender may
+//!   send another one.
+//! - Any thread sends by an [`IngressSender`] and receives by an [`EgressReceiver`]. Both are
+//!   bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets many threads and
+//!   tasks receive from one lane.
 //! - Handlers that [block](Builder::blocking) run on workers of their own.
 //! - A thread outside sends a request by [`IngressSender::ask`]; its message, an [`Ask`], contains
 //!   the slot for the answer.
@@ -105,32 +103,32 @@
 //!   thread.
 //!
 //! # Time
+//! # Time
 //!
 //! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; the
 //!   message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a message.
-//!   None of them is early. A drain or a stop cancels timers and counts them.
+//!   Messages and pings are never early. A drain or a stop cancels timers and counts them.
 //! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
 //!
 //! # Guarantees
 //!
-//! - Per pair of instances and edge, messages arrive in the order of sending,
-//!   each once. What is accepted is handled, or counted in the [`Report`] and
-//!   offered to [`Builder::on_undelivered`].
-//! - Handlers of one instance run one after the other. Each sees what the earlier
-//!   ones wrote, also on another thread.
-//! - After [`Builder::start`] a message allocates nothing, except in unbounded edges and at
-//!   ingress. Edges with `drop_oldest`, `latest` or `bytes` have a queue under a lock for each
-//!   pair, and the lock is held for the time of a move; the first message of a pair allocates the
-//!   pair's `cap` slots. Of the remaining edges, those with up to [`PAIRS_MAX`] pairs of instances
-//!   are single-producer rings owned by their ends: no lock and no atomic read-modify-write. Those
-//!   with more have one inbox per receiver: at most one read-modify-write for all messages of a
-//!   pair that are published together, and none for the first four in an inbox on the sender's
-//!   worker.
+//! - Per pair of instances and edge, messages arrive in the order of sending, each once. An
+//!   accepted message is handled, or counted in the [`Report`] and offered to
+//!   [`Builder::on_undelivered`].
+//! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
+//!   on another thread.
+//! - After [`Builder::start`] a message allocates nothing, with three exceptions: unbounded edges,
+//!   ingress, and edges with `drop_oldest`, `latest` or `bytes`. These last edges have a locked
+//!   queue for each pair, whose `cap` slots the first message of the pair allocates; the lock is
+//!   held while one message is moved. Other edges with up to [`PAIRS_MAX`] pairs of instances are
+//!   single-producer rings owned by their ends: no lock and no atomic read-modify-write. Other
+//!   edges with more pairs have one inbox per receiver: at most one read-modify-write for all
+//!   messages of a pair that are published together, and none for the first four in an inbox on the
+//!   sender's worker.
 //! - What a message costs does not depend on the size of the graph.
-//! - A message does not wait for a timeout: a sender wakes the receiver,
-//!   and a receiver that makes room wakes the sender. The arguments are in
-//!   `docs/algorithms/msgpass.md` of the repository, the models in
-//!   `tests/loom.rs`.
+//! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
+//!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
+//!   the models in `tests/loom.rs`.
 //! - A panic in a handler loses the message that it handles, and is reported. For each processor,
 //!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
 //!   ends the process.
@@ -143,15 +141,15 @@
 //!
 //! `affinity`: `Builder::pin_threads`.
 //! `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
-//! `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. Futures
-//! need no feature: [`IngressSender::send_async`], [`IngressSender::ask_async`],
-//! [`EgressReceiver::recv_async`]. None is bound to a runtime.
+//! `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
+//! futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
+//! [`EgressReceiver::recv_async`] need no feature. None is bound to a runtime.
 //! `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate `metrics`,
 //! when it is called. It costs workers nothing.
 //! `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
 //! for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
 //! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
-//! under `[dev-dependencies]`: it costs a comparison per message in graphs on threads too.
+//! under `[dev-dependencies]`, because it also costs graphs on threads a comparison per message.
 //!
 //! # Platforms
 //!

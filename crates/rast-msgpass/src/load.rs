@@ -3,13 +3,13 @@
 //!
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size that finds the heavy ones (Boyer and Moore's majority vote, one per
-//! entry): an entry that meets another sender decreases by one, and at zero passes to that sender.
-//! So even traffic of a thousand senders results in counts near zero; a balancer could not use it
-//! anyway.
+//! entry): a message of another sender decreases an entry by one, and at zero the entry passes to
+//! that sender. So a thousand senders with equal traffic have counts near zero; a balancer could
+//! not use such traffic anyway.
 //!
-//! The time of turns is an estimate (see [`StartFinishTimer`]). With many instances the turns of
-//! one are far apart, and if each read the clock, a message would cost a fifth more. So the more
-//! instances a graph has, the fewer of its turns an instance measures.
+//! The time of turns is an estimate (see [`StartFinishTimer`]). In a graph with many instances, a
+//! reading of the clock in each turn would make a message cost a fifth more. So the more instances
+//! a graph has, the fewer of its turns an instance measures.
 
 use crate::clock::GraphClock;
 use crate::own::{OwnSlice, own_slice};
