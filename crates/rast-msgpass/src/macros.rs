@@ -28,43 +28,49 @@
 /// }
 /// ```
 ///
-/// Attributes of an edge: `cap = N` messages of room (256), `burst = N`
-/// messages that one invocation of the sender may `send` (1), `unbounded`, `ceiling = N` messages
-/// without room that one sender of an unbounded edge keeps before the graph stops (1,048,576),
-/// `reply = Request`, `lanes = N` receivers of an edge to `egress` (1),
-/// `route = any`, `keep` to have each message cloned before its handler for
-/// [`Builder::on_failure`](crate::Builder::on_failure), and `sends = (Job, egress: Report)`: the
-/// messages, with their receivers where that matters, that the handlers of this edge's messages
-/// send (all). Each at most once.
+/// Attributes of an edge, each at most once, with the default in parentheses:
 ///
-/// What becomes of a message without room: by default the handlers that send it are not run. At
-/// most one of these attributes says otherwise:
+/// - `cap = N`: messages of room (256);
+/// - `burst = N`: messages that one invocation of the sender may `send` (1);
+/// - `ceiling = N`: messages without room that one sender of an `unbounded` edge keeps before the
+///   graph stops (1,048,576);
+/// - `lanes = N`: receivers of an edge to `egress` (1);
+/// - `route = any`: see [`Port::any`](crate::Port::any);
+/// - `keep`: each message is cloned before its handler, for
+///   [`Builder::on_failure`](crate::Builder::on_failure);
+/// - `sends = (Job, egress: Report)`: the messages, with their receivers where that matters, that
+///   the handlers of this edge's messages send (all).
+///
+/// By default, handlers that send on an edge without room are not run. At most one of these
+/// attributes changes that:
 ///
 /// | attribute | a message without room | carrier and cost of a message |
 /// | --- | --- | --- |
 /// | (none) | does not occur: handlers that send it are not run | ring, or inbox |
 /// | `unbounded` | waits at its sender | the same, and memory |
 /// | `reply = Request` | does not occur: the request has reserved it | the same |
-/// | `reject` | is returned; such an edge has `try_send` alone | the same |
+/// | `reject` | is returned by `try_send`; there is no `send` | the same |
 /// | `drop_newest` | is dropped | the same |
-/// | `drop_oldest` | takes the place of the oldest one of its pair | a lock at each side |
+/// | `drop_oldest` | replaces the oldest message of its pair | a lock at each side |
 /// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
 ///
 /// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
 /// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). At ingress the sender chooses by
-/// its call. An edge to egress accepts only `drop_newest` and `reject`.
+/// the method that it calls. An edge to egress accepts only `drop_newest` and `reject`.
 ///
-/// `bytes = N` bounds what waits between a pair by the [`Weight`](crate::Weight) of the messages,
-/// in addition to `cap`; it goes with `reject`, `drop_newest`, `drop_oldest` or none of them, and
-/// costs a lock at each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each
-/// pair of instances, however many there are. A queue allocates its `cap` slots, each of the size
-/// of a message and a word, with its first message. With `high` the receiver takes the messages of
-/// this edge first: a turn handles up to a batch of each `high` edge, and then of the others a
-/// sixteenth of a batch, or all if the `high` edges are empty; the `high` edges are checked again
-/// after 8 messages. Without such an edge a processor has no cost for it.
+/// `bytes = N` bounds the queued messages of a pair by their [`Weight`](crate::Weight), in addition
+/// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
+/// each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each pair of
+/// instances, however many pairs there are. With its first message a queue allocates `cap` slots,
+/// each of the size of a message and a word.
 ///
-/// A processor that begins by itself, by a ping, a timer or `on_start`, is declared with
-/// `[source]`. A processor to which no edges lead from ingress or from a source does not compile.
+/// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
+/// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and
+/// checks the `high` edges after every 8 messages. Otherwise it handles a sixteenth of a batch of
+/// the others. A processor without such an edge has no cost for it.
+///
+/// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
+/// `[source]`. A processor to which no edges lead from ingress or a source does not compile.
 ///
 /// Documentation comments may be above every entry.
 ///
@@ -75,16 +81,15 @@
 ///
 /// # Errors at compile time
 ///
-/// Each mistake has an error at its tokens that says what to write, and several mistakes have an
-/// error each: a sign that is missing, a name that is no processor, a type or an edge that is
-/// listed twice, a message that borrows its data, an attribute that is unknown, given twice or
-/// without effect, an entry of `sends` or a `reply` that no edge matches, a burst larger than the
-/// capacity.
-/// Equal edges whose types are written in different ways are conflicting implementations.
+/// Each mistake has its own error, at its tokens, which says what to write: a missing sign, a name
+/// that is no processor, a type or an edge that is listed twice, a message that borrows its data,
+/// an attribute that is unknown, given twice or without effect, an entry of `sends` or a `reply`
+/// that no edge matches, a burst larger than the capacity. Equal edges whose types are written in
+/// different ways are conflicting implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
-/// send that no edge allows; the hint is the edge to declare. (Where the crate has several items
-/// with the name of a processor, the hint has paths that end with the names.)
+/// send that no edge allows; the compiler's hint shows the edge to declare. (If the crate has
+/// several items with the name of a processor, the hint has paths that end with the names.)
 ///
 /// A cycle of plainly bounded edges, in which the handlers of each edge send on the next, does not
 /// compile: see the crate docs.

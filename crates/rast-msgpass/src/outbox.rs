@@ -1,24 +1,24 @@
 //! Sending to one inbox per receiver, which all senders of an edge share.
 //!
 //! ```text
-//!   only      [ m0 ]                                 the message, if there is one
+//!   only      [ message ]
 //!
-//!   places    [ 5: 0 | 9: 1 | - | 2: 2 | ... ]       by the target's low bits: the first entry
-//!                  │
-//!   entries   [ m0 ──────────────► m3 ]              a chain: the messages of one target
-//!             [ m1 ] [ m2 ]
+//!   places    [ - | - | 0 | - | - | 1 | ... ]     at the low bits of a target: its first entry
+//!
+//!   entries   [ to 2 | to 5 | to 2 ]              a chain: the messages to one target
+//!                └──── next ───┘
 //! ```
 //!
-//! A sender has no memory per receiver. The first message since the last flush is stored in place,
-//! and most turns send no other one. Further messages are kept in entries, chained by target. A
-//! chain is passed on when the chunk ends. It is pushed to the ring of its inbox earlier if there
-//! are many entries, or if two targets meet in one place of the table. What a chain needs is in its
-//! first entry, and the table has a byte per place, so a message touches one line of the table and
-//! one entry.
+//! A sender has no memory per receiver. While `state` is 0, the first message is stored in `only`,
+//! and most turns send no other one. Further messages are stored in entries, chained by target. The
+//! flush after each part of a turn moves the chains to their inboxes. A chain is pushed to the ring
+//! of its inbox earlier if there are many entries, or if two targets have the same low bits.
 //!
-//! Messages that an inbox has no room for stay here, in order, and the sender of a bounded edge
-//! does not run until all are pushed. So every accepted message gets room, and no step checks all
-//! targets.
+//! What a chain needs is in its first entry, and a place has one byte. So a message touches one
+//! line of the table, its own entry, and the first and the last entry of its chain.
+//!
+//! Messages without room stay here, in order, and the sender of a bounded edge does not run until
+//! all are pushed. Except with `route = any`, no step checks all targets.
 
 use std::collections::VecDeque;
 

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Rules:
-//! 1. On a bounded edge `send` counts against the burst of the handler's call. A call starts only
-//!    while every outlet that the handler sends on has room for a burst (no outlet gates). So each
-//!    `send` within the burst finds room.
-//! 2. An outlet notes a target when it runs short of room or credit. So it knows whether it gates
+//! 1. On a bounded edge `send` counts against the burst of the handler's call. An outlet *gates* a
+//!    handler while it has no room for a burst. A call starts only while no outlet that the handler
+//!    sends on gates. So each `send` within the burst finds room.
+//! 2. An outlet notes a target that runs short of room or credit. So it knows whether it gates
 //!    without a check of all targets.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
 //!    has made room. If as many wait as the edge's ceiling, `send` gives its message up and stops
@@ -20,13 +20,13 @@
 //! 4. A request reserves a slot for its answer on the reply edge, until its answer or waiver has
 //!    been taken out. Handlers send requests only within the credit of the reply edge, except by
 //!    rule 6.
-//! 5. A handler answers the request that it handles, or one whose token it has; the answer has a
-//!    reserved slot. An inbox may publish only later that the place of an answer is free again.
-//!    Until then the answer that has reserved this slot next waits at its sender. If handlers of
-//!    the sender may block, the inbox publishes each place at once, before its credit.
-//! 6. The handler of an answer may send requests beyond the credit. The number of slots for answers
-//!    is twice the credit. If a target has few free slots, only its answers are handled, so that
-//!    each handler of an answer can send one request.
+//! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
+//!    reserved slot, but an inbox may publish late that this slot is free. Until then the answer
+//!    waits at its sender. If handlers of the sender may block, the inbox publishes each free slot
+//!    at once, before the client gets its credit back.
+//! 6. The handler of an answer may send requests beyond the credit, because there are twice as many
+//!    slots for answers. If a target has few free slots, only answers from it are handled, so that
+//!    each of their handlers can send one request.
 
 mod answers;
 mod faults;

@@ -28,12 +28,12 @@ pub enum OnPanic {
     Stop,
 }
 
-/// How often and when a processor is replaced whose handler panicked; for
+/// How often and when a processor whose handler panicked is replaced; for
 /// [`Builder::restart`](crate::Builder::restart).
 ///
 /// Restarts are counted over a period. The first restart in a period waits for the first delay,
 /// each further one for twice the previous delay, up to the longest. One panic more than the limit
-/// retires the processor, or stops the graph.
+/// retires the processor or, with [`or_stop`](Self::or_stop), stops the graph.
 ///
 /// ```
 /// use core::time::Duration;

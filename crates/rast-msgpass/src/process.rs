@@ -42,7 +42,7 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
     /// to the builder and for each that a [restart](crate::Builder::restart) made.
     ///
     /// It may send as other handlers do. It is also called if there is no room: its messages then
-    /// wait at the instance. Send requests by `try_send`, because those of the previous processor
+    /// wait at the instance. Send requests by `try_send`, because the processor before a restart
     /// may have used up the credit.
     ///
     /// Timers outlive a restart, so check [`Cx::restarts`](crate::Cx::restarts) before arming one

@@ -136,7 +136,7 @@ impl Core {
 }
 
 impl<G: Graph, P> Cx<'_, G, P> {
-    /// Takes the right to answer the current request, which `F` sent, later. To answer at once, use
+    /// Takes the right to answer the current request of `F` later. To answer at once, use
     /// [`Port::send`](crate::Port::send) without a token.
     ///
     /// The types usually follow from where the token is stored; otherwise name them:

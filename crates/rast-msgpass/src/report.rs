@@ -195,9 +195,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes the processors of type `P`, by replica, as their last handlers left them: one that
-    /// panicked may be half updated. Processors that waited for a restart are missing. Empty while
-    /// the graph runs, and when they were taken before, also from a clone of the report.
+    /// Takes the processors of type `P`, by replica, as their last handlers left them. A processor
+    /// that panicked may be half updated, and one that waited for a restart is missing. Empty while
+    /// the graph runs, and if they were taken before, also from a clone of the report.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

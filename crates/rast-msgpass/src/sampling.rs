@@ -1,12 +1,12 @@
-//! Which messages are measured, and how the time of their send gets to their receiver.
+//! Which messages are measured, and how their send time gets to their receiver.
 //!
-//! A queue of which one message of `every` is measured is cut into blocks of `every` messages. A
-//! random number, from the seed of the queue and the number of the block, says which message of
-//! each block is measured. So no load stays in step with the choice.
+//! The messages of a queue form blocks of `every` messages, and one message of each block is
+//! measured. A random number, from the seed of the queue and the number of the block, chooses it.
+//! So no regular pattern of the load meets the same choice each time.
 //!
 //! ```text
-//!   ring      | . . x . | . . . x | x . . . | . x . .     both ends know the x: no mark travels
-//!   stamps      t         t         t         -           one word per block
+//!   ring      | . . x . | . . . x | x . . . | . x . .     both ends compute the x
+//!   stamps      t         t         t         -           one word per block: the send time
 //! ```
 //!
 //! | way | who chooses | where the time is |
@@ -16,8 +16,8 @@
 //! | buffer, door | the sender | beside the message |
 //!
 //! A stamp of a ring is written before its message is published, and read before the slot of the
-//! message is released. So the ring's own orderings make the stamp visible. They also prevent that
-//! it is overwritten too early, because the stamps cover more messages than the ring has slots.
+//! message is released. So the ring's own orderings make the stamp visible. No stamp is overwritten
+//! before it is read, because the stamps cover more messages than the ring has slots.
 
 use std::collections::VecDeque;
 

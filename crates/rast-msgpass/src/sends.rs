@@ -1,4 +1,4 @@
-//! What the handlers of an edge send, and so what its inlet (the receiver's end) waits for.
+//! What the handlers of an edge send, and so which room its inlet (the receiver's end) waits for.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -9,8 +9,8 @@
 //! Rules:
 //! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
 //! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
-//!    request does not `send` requests that may lead back to the client of that request: each of
-//!    the two would wait for the other's credit.
+//!    request does not `send` requests that may lead back to the client of that request, because
+//!    each of the two would wait for the other's credit.
 //! 3. Answers use the room that their request reserved, never wait, and are not listed.
 //! 4. `send` on an edge that is not listed panics; `try_send` uses the room that there is.
 //!

@@ -7,23 +7,23 @@
 //!     └─ waker ──►  Line: the receivers that wait  ──► wakes the first of them
 //! ```
 //!
-//! A receiver takes the lock and checks the lane: a *look*. The lane calls its waker once until a
-//! look finds it empty (`egress.rs`), and the waker wakes one receiver. So the receivers wake each
-//! other:
+//! A *look* is a check of the lane under the lock. After the lane has called its waker, it does not
+//! call it again until a look finds the lane empty (`egress.rs`). The waker wakes one receiver, so
+//! the receivers wake each other:
 //!
-//! 1. A receiver that takes a message while others wait looks whether there is more, under the
-//!    same lock. If so it wakes the next one. If not, that look found the lane empty, and the lane
-//!    calls its waker for the next message.
+//! 1. A receiver that takes a message while others wait looks for one more, under the same lock. If
+//!    there is one, it wakes the next receiver. If not, that look found the lane empty, and the
+//!    lane calls its waker for the next message.
 //! 2. A receiver that finds the lane closed wakes all.
 //! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
-//! 4. A wake-up is used up by a look that begins after it. One that comes later, to a receiver that
-//!    leaves with a message, is passed on. So is that of a future which is dropped.
+//! 4. A look that begins after a wake-up uses the wake-up up. A receiver that leaves with a message
+//!    passes a later wake-up on, and a future that is dropped does so too.
 //!
-//! No wake-up is lost. Let W wait: it has entered the list (E) and then looked under the lock (L),
-//! and L found the lane empty. For the next message, the lane calls the waker. A receiver whose
-//! look comes after L sees `is_waited`, which E had set, because the lock orders the two looks; so
-//! it obeys rule 1. A look before L leaves its message for L. By rule 4 each wake-up leads to a
-//! look, or to another wake-up, and the list is finite.
+//! No wake-up is lost. Let receiver W wait: it has entered the list (E) and then looked under the
+//! lock (L), and L found the lane empty. For the next message, the lane calls the waker. A receiver
+//! whose look comes after L sees `is_waited`, which E had set, because the lock orders the two
+//! looks; so it obeys rule 1. A look before L leaves later messages to L. By rule 4 each wake-up
+//! leads to a look, or to another wake-up, and the list is finite.
 
 use core::fmt;
 use core::pin::Pin;
@@ -127,19 +127,18 @@ impl<M, W: Wake> End<M, W> {
     }
 }
 
-/// Receives messages of type `M` that leave the graph on one lane, beside other receivers of the
-/// same lane: from [`EgressReceiver::share`].
+/// Receives messages of type `M` that leave the graph on one lane, together with other receivers
+/// of the lane. Made by [`EgressReceiver::share`].
 ///
 /// Each message goes to one receiver. Clone the receiver for each thread or task; several threads
-/// or tasks may also use one clone. The order of each sending instance is kept in the order in
-/// which messages are taken. The lane ends for all receivers when the graph has ended and
-/// everything was taken. If the last receiver is dropped earlier, later messages count as
-/// undelivered, and no sender waits for room.
+/// or tasks may also use one clone. The messages of each sending instance are taken in order. The
+/// lane ends for all receivers when the graph has ended and everything was taken. If the last
+/// receiver is dropped earlier, later messages count as undelivered, and no sender waits for room.
 ///
 /// A message costs as much as with a single receiver, plus a lock that all receivers share;
 /// [`recv_many`](Self::recv_many) takes the lock once for many messages. If one thread is fast
-/// enough, an [`EgressReceiver`] costs less. If the graph may assign messages to receivers, an edge
-/// with several `lanes` has no shared lock.
+/// enough, an [`EgressReceiver`] costs less. If the graph may choose the receiver of a message, an
+/// edge with several `lanes` has no shared lock.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

@@ -19,10 +19,10 @@ use crate::sharder::{self, ShardId};
 /// Sends messages of type `M` to one instance of a processor, as a `Sink` of futures-sink: from
 /// [`IngressSender::sink`] or [`IngressPort::sink`].
 ///
-/// It works with any runtime. The sink is ready when it has reserved room in the door, so a full
-/// door slows the task that sends. The reservation returns when the sink is closed or dropped, and
-/// other senders that wait are woken. A flush has nothing to do: what `start_send` accepted is in
-/// the door. A clone has a reservation of its own.
+/// It works with any runtime. The sink is ready when it has reserved a place in the queue into the
+/// graph (the door), so a full door slows the task that sends. The reservation ends when the sink
+/// is closed or dropped, and other senders that wait are woken. A flush does nothing, because what
+/// `start_send` accepted is in the door. A clone has a reservation of its own.
 ///
 /// A sink that is ready and sends nothing keeps its place from all other senders. So as many idle
 /// sinks as the door has places stop all other senders.

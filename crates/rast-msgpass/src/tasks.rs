@@ -14,7 +14,7 @@
 //!    a sink also wakes the next task.
 //!
 //! Wakers are cloned, called and dropped outside of the lock, because they are user code. A panic
-//! of a waker is contained: it belongs to its task alone.
+//! of a waker concerns only its task, so it is contained.
 
 use core::task::Waker;
 use std::collections::VecDeque;

@@ -86,7 +86,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
     /// waits.
     ///
     /// A drain or a stop cancels it: [`Report::timers_cancelled`](crate::Report::timers_cancelled).
-    /// Costs a reading of the clock and O(log n) for n timers; allocates when the store grows.
+    /// Reads the clock; O(log n) for n timers; allocates when the store grows.
     ///
     /// ```
     /// use std::time::Duration;

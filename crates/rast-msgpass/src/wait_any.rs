@@ -87,8 +87,8 @@ impl WaitAny {
     /// Waits until a receiver has a message, or will never get one again, and returns its index in
     /// the list. Of several such receivers it returns the next one in turn. Blocking.
     ///
-    /// It takes the place of the [waker](EgressReceiver::set_waker) of each receiver in the list.
-    /// Cost: one check of each receiver.
+    /// It replaces the [waker](EgressReceiver::set_waker) of each receiver in the list. Cost: one
+    /// check of each receiver.
     ///
     /// # Panics
     ///

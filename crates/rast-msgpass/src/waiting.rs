@@ -12,10 +12,6 @@
 //! receiver, a sender takes the list that it is in, and wakes the other senders of that list, which
 //! enter again.
 //!
-//! In S3 below, the sender may find room at that receiver, and none at another one. Then the sender
-//! enters again before it goes idle, because only a wait at a receiver without room ends by a
-//! wake-up.
-//!
 //! No wake-up is lost:
 //!
 //! ```text
@@ -26,8 +22,12 @@
 //!      go idle
 //! ```
 //!
-//! If S2 comes before R2, R3 finds the sender. If R2 comes before S2, S3 finds the slots of R1. The
-//! receiver executes R2 and R3 only at some of its returns: see [`Pace`].
+//! If S2 comes before R2, R3 finds the sender. If R2 comes before S2, S3 finds the slots of R1. A
+//! fence is expensive, so the receiver executes R2 and R3 only at some of its returns: see
+//! [`Pace`].
+//!
+//! Only a wait at a receiver without room ends by a wake-up. So if S3 finds room at that receiver,
+//! and none at another one, the sender enters again before it goes idle.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU32, Ordering, fence};
@@ -125,15 +125,14 @@ impl Waiting {
 /// When a receiver returns slots, and when it checks for waiting senders.
 ///
 /// Slots are returned after each quarter of the capacity, and when a chunk ends. A check costs a
-/// fence. It is made once `due` messages were taken since the last check, where `due` is at most
-/// the number of messages that a waiting sender has in the queue, which is more than the capacity
-/// less its burst.
+/// fence. It is made once `due` messages were taken since the last check. A sender that waits has
+/// more messages in the queue than the capacity less its burst, and `due` is at most this number.
 ///
-/// Let F be a check, after the head f was published, that did not find a sender W. Then W's last
-/// check came after F, and saw a head h of at least f, with more than `capacity - burst` messages
-/// behind it. So the receiver takes at least `due` messages more after f, and checks again. That
-/// check finds W, or W saw that check's head, and the same argument applies again; the number of
-/// messages is finite.
+/// No sender waits for ever. Let F be a check that does not find a waiting sender W, made after the
+/// head f was published. Then W's last check came after F, and saw a head h of at least f, with
+/// more than `capacity - burst` messages behind it. So the receiver takes at least `due` messages
+/// more after f, and checks again. That check finds W, or W saw that check's head, and the same
+/// argument applies again; the number of messages is finite.
 ///
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@
 //!   Core     watched [ (processor, seen), .. ]  how much of the log was read for each
 //! ```
 //!
-//! Each watched processor has its own position in the log, so earlier retirements are reported as
-//! well.
+//! An instance has a position in the log for each processor that it watches, so it also learns of
+//! earlier retirements.
 
 use crate::cx::Cx;
 use crate::deaths::Retired;

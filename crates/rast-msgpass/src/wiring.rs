@@ -1,10 +1,9 @@
 //! Making the rings, doors and lanes of a graph.
 //!
-//! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types.
-//! For an edge from `n` to `m` instances it makes `n * m` rings if these are few,
-//! and gives each half to the instance that will own it; otherwise one inbox
-//! per receiver, which all senders share. A buffered edge has a buffer per pair
-//! at any number of pairs; an edge from or to outside has doors or lanes.
+//! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. For an edge from `n` to
+//! `m` instances it makes `n * m` rings if these are few, and gives each half to the instance that
+//! will own it. Otherwise it makes one inbox per receiver, which all senders share. A buffered edge
+//! has a buffer per pair at any number of pairs; an edge from or to outside has doors or lanes.
 //!
 //! ```text
 //!              instance 0 of To      instance 1 of To

@@ -31,8 +31,8 @@ use crate::wiring::{Wired, Wiring, join};
 /// One processor of a graph alone, on the thread of a test. The test sends its messages, and reads
 /// the messages that it sends.
 ///
-/// The edges are those of the graph, with their room, bursts, credit and debts; at their other ends
-/// are stubs, which accept everything at once. So an answer needs a request, and a `send` past the
+/// The edges are those of the graph, with their room, bursts and credit. At their other ends are
+/// stubs, which accept everything at once. So an answer needs a request, and a `send` past the
 /// burst panics. A panic of a handler propagates to the call that ran the turn.
 ///
 /// ```

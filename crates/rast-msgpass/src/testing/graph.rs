@@ -20,14 +20,14 @@ use crate::trial::{Room, Watch};
 
 /// A graph on the thread of a test: from [`Builder::test`](crate::Builder::test).
 ///
-/// Nothing runs except in its calls. Equal seeds and equal calls give equal runs; a test that
-/// panics while it has one prints the seed and the last turns. The
+/// Nothing runs except in its calls. Equal seeds and equal calls give equal runs. A test that
+/// panics while it has a `TestGraph` prints the seed and the last turns. The
 /// [module](crate::testing) has an example.
 ///
 /// Handlers run as in the program. A panic of a handler is contained and recorded in the
-/// [`Report`], and the test continues. A wait of the [`handle`](Self::handle)'s doors and lanes
-/// would block for ever, as no other thread acts: use [`send`](Self::send), [`feed`](Self::feed),
-/// [`collect`](Self::collect) and `try_recv`.
+/// [`Report`], and the test continues. A call that waits at a door or lane of the
+/// [`handle`](Self::handle) would block for ever, because no other thread acts. Use
+/// [`send`](Self::send), [`feed`](Self::feed), [`collect`](Self::collect) and `try_recv`.
 ///
 /// Dropping it stops the graph.
 pub struct TestGraph<G: Graph> {
@@ -140,12 +140,12 @@ impl<G: Graph> TestGraph<G> {
         self.driver.run_for(span.into());
     }
 
-    /// Sends a message to a processor without replicas. If the door is full, it makes steps until
-    /// there is room.
+    /// Sends a message to a processor without replicas. If the door is full, runs steps until there
+    /// is room.
     ///
     /// # Errors
     ///
-    /// `Full` if no step is left before there is room, or `Closed`, with the message.
+    /// With the message: `Full` if no step is left before there is room, or `Closed`.
     ///
     /// # Panics
     ///
