@@ -8,16 +8,16 @@
 //! unmapped, so the link of a heap that another thread has just popped may still be read. Every
 //! change increments the count, so the compare-exchange of the reader then fails.
 //!
-//! A heap on the stack is only an offer: the thread that pops it must claim the heap's mailbox. So
-//! a heap that is in use may be offered. But each heap that no thread holds must be offered, except
-//! one that its idle thread has parked (rule 3). Rules:
+//! A heap on the stack is only an offer: the thread that pops it must claim the heap's
+//! [mailbox](crate::mailbox). So a heap that is in use may be offered too. Each heap that no thread
+//! holds must be offered, except one that its idle thread has parked (rule 3). Rules:
 //!
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.
-//! 2. A thread that releases a heap first releases it, then offers it. A thread that pops an offer
-//!    first clears the flag, then tries to claim the heap. Both change the flag by a swap. If the
-//!    offer's swap is first, the popping thread sees that the heap was released. If the offer's
-//!    swap is second, the offering thread finds the flag cleared and pushes the heap.
+//! 2. A thread first releases a heap, then offers it. A thread that pops an offer first clears the
+//!    flag, then tries to claim the heap. Both change the flag by a swap. If the offer's swap is
+//!    first, the popping thread sees that the heap was released. If the offer's swap is second, the
+//!    offering thread finds the flag cleared and pushes the heap.
 //! 3. A heap that is parked for its thread is not offered. A thread that ends the parking first
 //!    records the end, then offers the heap. If the thread that pops the offer finds the heap held
 //!    by another thread, it drops the offer. By the fences in `take` and in the mailbox's

@@ -10,8 +10,8 @@
 //!
 //! An allocation pops from the list of its class, and a free pushes there. The layout that Rust
 //! passes determines the class, so neither operation touches a header or a slab. An empty list is
-//! refilled from the spare list, then from a slab. A full list becomes the spare list, if there is
-//! none. If both are full, a freed block goes directly to its slab.
+//! refilled from the spare list, then from a slab. A full list becomes the spare list, if its class
+//! has none. If both are full, a freed block goes directly to its slab.
 //!
 //! The length of a list is not stored: it follows from the sums that the statistics need anyway
 //! (see [`Slot`]).

@@ -33,7 +33,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
     ///
     /// # Safety
     ///
-    /// 1. As the first one of [`FrontEnd::resize`].
+    /// 1. As obligation 1 of [`FrontEnd::resize`].
     #[inline]
     unsafe fn change(
         self,
@@ -58,7 +58,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
     ///
     /// # Safety
     ///
-    /// 1. As the first one of [`FrontEnd::resize`].
+    /// 1. As obligation 1 of [`FrontEnd::resize`].
     unsafe fn replace(
         self,
         block: NonNull<u8>,
@@ -82,7 +82,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
     ///
     /// # Safety
     ///
-    /// 1. As for [`FrontEnd::change`].
+    /// 1. As obligation 1 of [`FrontEnd::change`].
     /// 2. `new` is at least as long as `old`.
     unsafe fn change_zeroed(
         self,

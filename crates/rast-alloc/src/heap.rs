@@ -21,7 +21,7 @@ use crate::{AllocError, Allocator, Layout};
 /// A heap may be sent to another thread but not shared. So one thread at a time uses it, without
 /// synchronisation: its levels are those of a thread's heap, without the parts for other threads.
 ///
-/// Memory comes in segments of 4 MiB of address space, which occupy memory as they are touched.
+/// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 ///
 /// Progress: wait-free except for system calls.
 ///

@@ -46,8 +46,8 @@
 //!
 //! - Allocating and freeing a thread's own blocks needs no lock, no atomic read-modify-write and no
 //!   fence.
-//! - The statistics are exact also when threads free each other's blocks, whenever no call is in
-//!   progress.
+//! - Whenever no call is in progress, the statistics are exact, even if threads free each other's
+//!   blocks.
 //! - The allocator takes no lock, does not allocate through std, does not panic, and has no
 //!   thread-local with a destructor. So it works before `main`, in destructors of threads, in
 //!   `atexit` handlers, and in the child of a `fork`.
@@ -72,8 +72,8 @@
 //! # Platforms
 //!
 //! Linux first. Other unix systems use the same calls. Elsewhere segments come from the system's
-//! allocator, whole segments are the unit that returns to it, and a hardened build has no guard
-//! pages. Without `std`: wherever `alloc` is.
+//! allocator, only whole segments return to it, and a hardened build has no guard pages. Without
+//! `std`: wherever `alloc` is.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -19,8 +19,8 @@
 //!    [`MOVED`], its memory is moved to addresses that no thread knows, because a move changes one
 //!    entry per 2 MiB, while rights change per page. The old range then has no memory and no
 //!    access; up to [`RANGES`] such ranges are kept.
-//! 4. What was unused between two decay ticks, [`TICK`] insertions apart, or between two decay
-//!    passes returns to the system. At a purge and at the end of a thread everything returns.
+//! 4. Ranges that were unused between two decay ticks, [`TICK`] insertions apart, or between two
+//!    decay passes return to the system. At a purge and at the end of a thread all return.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

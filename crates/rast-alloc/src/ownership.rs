@@ -25,8 +25,8 @@
 //!    one of the two threads sees what the other stored. If the owner entered before, the other
 //!    thread sees `is_inside` and leaves the heap alone. If the owner enters after, it sees the
 //!    request, and the call takes the slow path.
-//! 2. The slow path clears the request by a compare-exchange; the other thread takes the heap by
-//!    another. So only one of the two threads gets the heap.
+//! 2. The slow path clears the request by a compare-exchange; the other thread takes the heap by a
+//!    compare-exchange too. So only one of the two threads gets the heap.
 //! 3. No two requests are equal. So a thread that is preempted between its load of `is_inside` and
 //!    its compare-exchange takes the heap only if the state has not changed meanwhile.
 //! 4. While the state is in use or a request, the mailbox counts as held. The thread that took the

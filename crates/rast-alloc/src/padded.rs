@@ -14,9 +14,9 @@ use crate::primitive::CachePadded;
 
 /// The global allocator with blocks that share no cache lines with other blocks.
 ///
-/// The address of a block is a multiple of the alignment of [`CachePadded`], 128 bytes, and its
-/// size is rounded up to one. So a block of 8 bytes takes 128, or more if the global allocator
-/// needs more for the alignment. Growing a block copies it.
+/// The address and the size of a block are multiples of the alignment of [`CachePadded`], 128
+/// bytes. So a block of 8 bytes takes 128, or more if the global allocator needs more for the
+/// alignment. Growing a block copies it.
 ///
 /// ```
 /// use rast_alloc::{Padded, vec::Vec};

@@ -50,7 +50,7 @@ const IS_LARGE: usize = 1;
 /// or three atomic read-modify-writes and a fence, and one more with a bound. For the memory of a
 /// whole program use [`RastAlloc`](crate::RastAlloc), whose heaps stay with their threads.
 ///
-/// Memory comes in segments of 4 MiB of address space, which occupy memory as they are touched.
+/// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 /// Each thread that is inside a call at the same time as others uses segments of its own.
 ///
 /// Progress: lock-free except for system calls; no thread waits for another one. In the child of a

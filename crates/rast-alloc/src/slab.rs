@@ -5,8 +5,8 @@
 //!             used    free ──► free    used  ▲ carved
 //! ```
 //!
-//! A slab's own fields are in the header of its segment, not in the slot, so that carving touches
-//! only the blocks that are needed.
+//! A slab's own fields are in the header of its segment, not in the slot. So *carving* (dividing
+//! unused memory of the slot into blocks) touches only the blocks that are needed.
 //!
 //! 1. `used` counts the blocks outside the slab: those in use, and those in lists.
 //! 2. Blocks are carved one page at a time, in the order of their addresses.

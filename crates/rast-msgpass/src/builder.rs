@@ -388,9 +388,9 @@ impl<G: Graph> Builder<G> {
 
     /// Starts the graph on threads of its own.
     ///
-    /// Allocates every ring and inbox. From here on a message allocates only at a door (any edge
-    /// from ingress), on an unbounded edge, and on an edge with `drop_oldest`, `latest` or `bytes`:
-    /// there the first message of each pair of instances allocates the pair's slots.
+    /// Allocates every ring and inbox. From here on a message allocates only at ingress, on an
+    /// unbounded edge, and, as the first of its pair of instances, on an edge with `drop_oldest`,
+    /// `latest` or `bytes`.
     ///
     /// # Errors
     ///
@@ -405,7 +405,7 @@ impl<G: Graph> Builder<G> {
     /// Sets the graph up without a thread: the calling thread runs the turns, in an order that
     /// follows from `seed`.
     ///
-    /// The clock is a manual one that shows zero, and the time of resharding never comes:
+    /// The clock is a manual one that shows zero, and no resharding becomes due, so
     /// [`clock`](Self::clock) and [`period`](Self::period) have no effect. There is one worker,
     /// unless [`workers`](Self::workers) says otherwise.
     ///

@@ -1,7 +1,6 @@
 //! A door: a queue by which any thread and task sends into the graph.
 //!
-//! The queue is the unbounded MPMC queue of rast-queue. A count of reserved places beside it is
-//! bounded.
+//! The queue is the unbounded MPMC queue of rast-queue. A count of reserved places bounds it.
 //!
 //! ```text
 //!   sender (any thread)                         receiver (the processor's worker)

@@ -5,9 +5,8 @@
 //! ```
 //!
 //! *Quiet* means that all sent messages have been handled, and that no message waits at its sender
-//! for room in a lane. `counter.rs` has the argument for the first condition. The second misses no
-//! message, because a message that waits is counted before the message whose handler sent it is
-//! counted as handled.
+//! for room in a lane. `counter.rs` has the argument for the first condition. For the second, a
+//! message that waits is counted before the message whose handler sent it is counted as handled.
 
 use core::fmt;
 use core::time::Duration;

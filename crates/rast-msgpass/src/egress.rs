@@ -31,8 +31,8 @@
 //!
 //! The receiver takes a bit by a swap, which sees A1.
 //!
-//! A receiver that blocks waits on an event count, which has its own argument. A2 and A3 are
-//! followed by a notification of it, which costs a fence and a load.
+//! A receiver that blocks waits on an event count, which has its own argument. To notify it costs
+//! the sender a fence and a load.
 //!
 //! The receiver that makes room in a ring wakes the senders that wait for room:
 //! see [`Waiting`].

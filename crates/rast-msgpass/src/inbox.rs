@@ -20,8 +20,7 @@
 //! Messages of a pair stay in order, even if its sender or receiver moves to another worker. If the
 //! first of two messages is in the ring, the second cannot enter a place before the first is taken
 //! (rule 2). If the first is in a place, it is taken before any in the ring (rule 3), and the
-//! places move with the receiver's shard. The places do not starve the ring, because no message
-//! enters a place while the ring has one (rule 2).
+//! places move with the receiver's shard. By rule 2 the places do not starve the ring.
 
 use core::marker::PhantomData;
 

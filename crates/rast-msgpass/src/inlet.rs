@@ -5,8 +5,7 @@
 //! A measured message is the last of its chunk, so its handling ends with the chunk.
 //! A message is taken out before its handler runs. Its slot is released after each quarter of the
 //! capacity and at the chunk's end: see [`Pace`]. If handlers may block, it is released at once.
-//! A panic is caught around the loop over a chunk, and its message is lost. If the processor goes
-//! on after the panic, the loop continues with the next message.
+//! A panic loses its message. If the processor goes on, its chunk continues with the next message.
 
 use core::any::Any;
 use core::marker::PhantomData;

@@ -175,13 +175,13 @@ impl<C: Controller> Builder<C> {
 
     /// Dedicates `worker` to the shards that it has at first, for turns that may block: on a file,
     /// a lock or a channel. It keeps these shards, gets no others, and takes part in no resharding,
-    /// so that no resharding waits for its turns. A balancer's assignment that moves a shard from
-    /// or to it is refused; [`Greedy`] makes none.
+    /// so no resharding waits for its turns. A balancer's assignment that moves a shard from or to
+    /// it is refused; [`Greedy`] makes none.
     ///
-    /// Wake-ups by its turns are on their way at once, not at the end of the turn. So a turn may
-    /// block until shards of other workers have run that it has [woken](crate::WorkerCx::wake). Its
-    /// other shards have no turns meanwhile. Each wake-up costs a fence. If a worker has not taken
-    /// the last 64 of them, further ones arrive without their note.
+    /// A wake-up by one of its turns is sent at once, not at the end of the turn. So a turn may
+    /// block until the shards of other workers that it has [woken](crate::WorkerCx::wake) have run.
+    /// Meanwhile its other shards have no turns. Each wake-up costs a fence. If the receiving
+    /// worker has not taken the last 64 of them, further ones arrive without their note.
     ///
     /// Its shards are given to it by [`assignment`](Self::assignment) or [`pin`](Self::pin). They
     /// are not in the [`LoadView`](crate::LoadView), and

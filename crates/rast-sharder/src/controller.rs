@@ -109,9 +109,9 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Empties the figures of a shard, once in each window in which it is [used]: before its first
     /// turn, when it comes to a worker, or at the end if it is ready and had no turn. A shard that
-    /// is idle through a window keeps its old figures, which are not read. After a panic in here
-    /// the figures of this window are not reported. Override it if the figures own memory that is
-    /// worth keeping.
+    /// is idle through a window keeps its old figures, which are not read. After a panic of this
+    /// call the figures of this window are not reported. Override it if the figures own memory that
+    /// is worth keeping.
     ///
     /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end as those of
     /// the others, after the [period](crate::Builder::period) or on request. So its figures are
@@ -136,9 +136,9 @@ pub trait Controller: Send + Sync + 'static {
     /// its calls, while the shard stays with its holder.
     ///
     /// `None` means any number of notes: the wake-up came by [`Handle::wake`], or more wake-ups
-    /// were on their way to the worker than there is room for. Then the
-    /// turn must check everything. So must the turn after [`on_acquire`](Self::on_acquire), because
-    /// notes are lost when a shard moves; `on_wake` is not called for that turn.
+    /// were on their way to the worker than there is room for. Then the turn must check everything.
+    /// So must the turn after [`on_acquire`](Self::on_acquire), because notes are lost when a shard
+    /// moves; `on_wake` is not called for that turn.
     ///
     /// [`Handle::wake`]: crate::Handle::wake
     fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {

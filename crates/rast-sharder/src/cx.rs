@@ -97,11 +97,11 @@ impl WorkerCx<'_> {
     /// For a shard of this worker it is a push to a vector, without an atomic operation. For a
     /// shard of another worker it is two loads and a store, a read-modify-write if the shard is
     /// about to move, and a system call if the call finds that worker asleep. A worker that is just
-    /// falling asleep is woken at the end of this worker's round: after at most 16 turns, about 20
-    /// µs, or the current turn.
+    /// falling asleep is woken at the end of this worker's round: after at most 16 turns or about
+    /// 20 µs, or after the current turn if that is longer.
     ///
-    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once,
-    /// for a fence more.
+    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once, for
+    /// one more fence.
     ///
     /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
     ///
@@ -137,9 +137,9 @@ impl WorkerCx<'_> {
     }
 
     /// Names two addresses at which a shard of this worker expects the next write of another
-    /// worker, such as the next slot of a queue. While the worker waits without work, it asks the
-    /// processor for these cache lines each time that it checks for wake-ups. So they arrive
-    /// together with the wake-up; otherwise the turn would wait for them after it.
+    /// worker, such as the next slot of a queue. While the worker waits without work, it prefetches
+    /// these cache lines each time that it checks for wake-ups. So they arrive together with the
+    /// wake-up; otherwise the turn would wait for them after it.
     ///
     /// A hint: any address is allowed, and nothing is read. The last call of the worker counts. It
     /// costs two stores.

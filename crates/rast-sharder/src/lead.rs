@@ -1,7 +1,7 @@
 //! Leading an epoch: from frozen figures to the next assignment, in slices.
 //!
-//! The worker that promised last goes through the stages below. A dedicated worker never promises
-//! or leads, and its figures are left out.
+//! The worker that promised last (`protocol/mod.rs`) goes through the stages below. A dedicated
+//! worker never promises or leads, and its figures are left out.
 //!
 //! ```text
 //! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish

@@ -27,7 +27,7 @@
 //!
 //! Controllers report the time of turns, mostly from timers that sample few turns, so a sampled
 //! turn during which the OS ran another thread counts for many. The share removes this error from
-//! the sum: the loads of a busy worker add up to what its thread ran.
+//! the sum: the loads of a busy worker add up to the time for which its thread ran.
 
 use crate::timers::{Instant, Nanos};
 

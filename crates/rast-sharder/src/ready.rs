@@ -3,11 +3,11 @@
 //! Only its worker uses this, so a push is a plain push, and an idle shard costs nothing.
 //!
 //! 1. A shard is in the queues at most once; a flag shows whether it is. A second wake-up before
-//!    its turn adds its note and no second turn.
+//!    its turn adds its note but no second turn.
 //! 2. A queue is first in, first out: a ready shard runs within one pass over those that were ready
 //!    before it. Shards that another worker woke have a second queue, and pops alternate between
-//!    the two. So a shard that answers a message does not wait for all busy
-//!    shards, and delays each of them by one turn.
+//!    the two. So a shard that answers a message does not wait for all busy shards, and delays each
+//!    of them by one turn.
 //! 3. The flag of a shard that leaves the worker is cleared. Its old entry is skipped, or purged
 //!    once more than half of the entries are old. `entries = shards with a flag + old entries`.
 

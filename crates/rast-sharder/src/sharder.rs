@@ -47,8 +47,8 @@ impl<C: Controller> Sharder<C> {
     ///
     /// If there are as many workers as processors that the calling thread may use, or more, each
     /// worker begins on the next one of these processors. After that the system may move it among
-    /// all of them, as any other thread. Where the system does not tell the processors, or refuses,
-    /// it chooses where a worker begins.
+    /// all of them, as any other thread. If the system does not report these processors, or refuses
+    /// the placement, it chooses where a worker begins.
     ///
     /// # Errors
     ///

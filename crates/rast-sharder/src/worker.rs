@@ -12,8 +12,8 @@
 //! (`rest.rs`).
 //!
 //! A round has at most [`TURNS`] turns. If turns are long it has fewer, so that a round takes about
-//! [`ROUND`], or one turn if that is longer. So many short turns share the fixed cost of a round,
-//! and the checks of 1 are made about every [`ROUND`], or after each long turn.
+//! [`ROUND`], or one turn if that is longer. Thus many short turns share the fixed cost of a round,
+//! and step 1 is done about every [`ROUND`], or after each long turn.
 
 mod rest;
 mod step;

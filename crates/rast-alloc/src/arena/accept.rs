@@ -6,7 +6,7 @@
 //! when the run ends.
 //!
 //! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
-//! class; runs would cost as much with several classes at once as they save with one.
+//! class. Runs would cost as much where classes alternate as they save where there is one.
 
 use super::Arena;
 use crate::block::Block;

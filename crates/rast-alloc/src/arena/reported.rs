@@ -1,4 +1,4 @@
-//! The lower bound of an arena's bytes in use that it reports to the process, in steps.
+//! The lower bound of its bytes in use that an arena reports to the process, in steps.
 //!
 //! The process adds up what its heaps reported ([`crate::peak`]), so it notices a new peak without
 //! visiting every heap. A heap must never report more than it has in use, or memory that one heap

@@ -1,4 +1,4 @@
-//! The greedy balancer of the original RAST design (2.10), with its faults corrected.
+//! The greedy balancer of the original RAST design (section 2.10), with its faults corrected.
 //!
 //! The original fills one worker after the other. It takes the heaviest shard if that shard alone
 //! exceeds the average. Otherwise, of the shards that still fit under the average, it takes the one
@@ -49,9 +49,9 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// balancer.
 ///
 /// A decision costs O((s + p) × log s) for s active shards and p pairs of them that exchange
-/// messages, in slices. A shard is active in the windows in which it is used, and in some windows
-/// after that: at most 20 if it used a whole worker. Memory is proportional to the number of
-/// shards, workers and such pairs, and is kept for the next decision.
+/// messages, and is made in slices. A shard is active in the windows in which it is used, and in
+/// some windows after that: at most 20 if it used a whole worker. Memory is proportional to the
+/// number of shards, workers and such pairs, and is kept for the next decision.
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId};

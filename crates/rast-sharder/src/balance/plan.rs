@@ -7,21 +7,21 @@
 //!                                             Moves ←─ Done ←─ Then ←────────┘
 //! ```
 //!
-//! All stages except the first go through the active shards only. A shard that is not active keeps
-//! its owner, and has no ties to an active one. Its entries in the lists by shard are old, and are
-//! not read.
+//! All stages except the first visit only the active shards (those used recently). A shard that is
+//! not active keeps its owner, and has no ties to an active one. Its entries in the lists by shard
+//! are old, and are not read.
 //!
-//! Each placement chooses among three candidates instead of all shards that wait, so it costs
-//! O(log shards) and its ties:
+//! Each placement chooses among three candidates instead of all unplaced shards, so it costs
+//! O(log shards) and a step per tie:
 //!
 //! 1. the shard with the strongest tie to the group, from a heap. A shard that does not fit is
 //!    removed from the heap, because the room of a group only shrinks;
-//! 2. the heaviest shard that fits and is now at the group's worker, from a list that is gone
-//!    through once;
+//! 2. the heaviest shard that fits and is now at the group's worker, from a list that is traversed
+//!    once;
 //! 3. the heaviest shard that fits, by a binary search and links past those that are placed.
 //!
-//! The lists keep their memory from decision to decision. Fresh memory is written one unit at a
-//! time, because it costs a page fault for every 4 KiB, and a list of all shards has many pages.
+//! The lists keep their memory between decisions. Fresh memory costs a page fault for every 4 KiB,
+//! and a list of all shards has many pages, so a step writes only a bounded part of it.
 
 use core::ops::Range;
 use std::cmp::{Ordering, Reverse};

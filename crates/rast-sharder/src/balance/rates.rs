@@ -1,9 +1,9 @@
 //! Loads and traffic, smoothed over epochs.
 //!
 //! The load of recent windows predicts the next one, but a single window is noisy. Each rate is an
-//! exponentially weighted mean with weight 1/2 for the newest window. The noise of a rate is how
-//! far a window differs from the one before, as shares of the total, so that a change of all loads
-//! at once does not count.
+//! exponentially weighted mean with weight 1/2 for the newest window. The noise of a rate is the
+//! difference between a window and the one before, both as shares of the total. So a change of all
+//! loads at once does not count.
 //!
 //! The distance of a window to the mean would be a worse measure: the mean lags behind a step of
 //! the load, so this distance would count the step as noise until the mean has caught up, and no
@@ -19,7 +19,7 @@
 //!
 //! # What a window costs
 //!
-//! An idle shard's load halves with each window, and this is not written each time:
+//! An idle shard's load halves with each window, but is not written each time:
 //!
 //! ```text
 //!   used in the window ──→ active ──────────────→ resting

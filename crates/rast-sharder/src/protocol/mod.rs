@@ -38,8 +38,8 @@
 //! 5. No thread waits in here. A worker that cannot take a shard yet runs those that it has.
 //! 6. A worker checks `stop` before every turn.
 //! 7. A dedicated worker is no member: it keeps the shards of the first page, never promises or
-//!    leads, and reads no further page. No change names it, and the leader does not read its
-//!    figures. So no epoch waits for its turns.
+//!    leads, and reads no further page. No shard moves to or from it, and the leader does not read
+//!    its figures. So no epoch waits for its turns.
 //!
 //! The argument is in `docs/algorithms/sharder.md`. This module starts no thread and reads no
 //! clock, so that loom can run it: `tests/loom.rs`.
