@@ -104,7 +104,7 @@ mod tests {
 
     impl Drop for Loud {
         fn drop(&mut self) {
-            std::panic::resume_unwind(Box::new("a payload"));
+            std::panic::resume_unwind(Box::new(()));
         }
     }
 
