@@ -138,13 +138,13 @@ mod random {
     const STACK: usize = 512 << 10;
 
     /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. Half of
-    /// them may switch threads at every step with equal probability. Half use PCT, which runs one
-    /// thread until it waits and switches at a few additional points.
+    /// the schedules may switch threads at every step, with equal probability. The other half use
+    /// PCT, which runs one thread until it waits and switches at a few additional points.
     ///
     /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
     /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and
-    /// number of runs repeat all schedules. If a schedule fails, shuttle prints it; with that text
-    /// in `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
+    /// number of runs repeat all schedules. If a schedule fails, shuttle prints it; with the
+    /// printed text in `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
     ///
     /// # Panics
     ///

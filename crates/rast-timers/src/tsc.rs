@@ -10,11 +10,11 @@
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. If the next segment is not ready in time,
-//! because no thread read for long or the anchoring reader was preempted, readers read the
-//! reference and set a flag. The next segment then runs along the upper edge of its interval, at or
-//! above every value that the reference has shown. Readers also read the reference for the first
-//! microseconds, while the rate is unknown, and while the clock has left the counter, that is, does
-//! not use it because it and the reference diverged.
+//! because no thread has read the clock for long or the anchoring reader was preempted, readers
+//! read the reference and set a flag. The next segment then runs along the upper edge of its
+//! interval, at or above every value that the reference has shown. Readers also read the reference
+//! for the first microseconds, while the rate is unknown, and while the clock has left the counter,
+//! that is, does not use it because it and the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -92,8 +92,8 @@ pub enum TscStatus {
 ///
 /// The bound assumes that the counter, as each thread reads it, has a constant rate, and that the
 /// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
-/// both. If the reference is outside the interval, or the rate has changed by more, the clock
-/// leaves the counter at once and reads the reference from then on; [`status`](Self::status)
+/// both. If the reference is outside the interval, or the rate has changed by more than this drift,
+/// the clock leaves the counter at once and then reads the reference; [`status`](Self::status)
 /// reports it. So a counter that jumps while a virtual machine is migrated or a laptop sleeps is
 /// trusted for at most one segment, 1 ms by default; its intervals are wrong for that time. A
 /// counter that stops for good ends no segment; [`check`](Self::check) and a [`TscGuard`] detect
@@ -115,9 +115,10 @@ pub enum TscStatus {
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
 /// against the reference for a second: after a slew of the system's time, or when a machine has
-/// woken up. Each time it is left again soon, this time doubles, up to 64 s. The comparison needs
-/// at least eight readings per second. [`resume`](Self::resume) uses the counter again at once, and
-/// is the only way back for the other reasons.
+/// woken up. Each time it is left again soon, the required second doubles, up to 64 s. The
+/// comparison needs at least eight readings of the clock per second. [`resume`](Self::resume) uses
+/// the counter again at once. A counter that was left for another reason is used again only by this
+/// call.
 ///
 /// # Monotonicity
 ///

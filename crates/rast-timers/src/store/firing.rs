@@ -22,8 +22,8 @@ use core::fmt;
 /// Number of cancelled keys that are kept even if there are few values.
 const SPARE: usize = 64;
 
-/// A [`DeadlineStore`] for values that mostly fire: insert and fire in O(log n) over dense keys,
-/// without links for a cancel.
+/// A [`DeadlineStore`] for values that mostly fire: insert and fire in O(log n). Its keys are dense
+/// in memory, and there are no links for cancels.
 ///
 /// A cancelled value leaves at once; its key and slot, some 30 bytes, stay until its deadline, or
 /// until a cancel leaves more cancelled keys than the number of values plus 64. That cancel removes

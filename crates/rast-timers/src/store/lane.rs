@@ -63,15 +63,15 @@ struct First {
     until: u64,
 }
 
-/// A [`DeadlineStore`] for timeouts of a few durations: values that arrive in the order of their
-/// deadlines, lane by lane, at the cost of a ring buffer.
+/// A [`DeadlineStore`] for timeouts of a few durations: in each lane, values arrive in the order of
+/// their deadlines, so they cost as much as in a ring buffer.
 ///
 /// Up to eight lanes open automatically, one for each duration in use. A value that fits none of
-/// them goes to a [`HeapStore`], at its cost. A cancelled value leaves at once. Its entry leaves
-/// when it reaches the front of its lane, in `expire` or while more values are armed. So a lane
-/// keeps the entries that were inserted since its first value that is still waiting, and for a
-/// while those before it. Its memory comes in chunks of 64 entries and is kept; when it grows, only
-/// a directory of the chunks is copied.
+/// them goes to a [`HeapStore`], at the cost of a heap. A cancelled value leaves at once. Its entry
+/// leaves when it reaches the front of its lane, in `expire` or while more values are armed. So a
+/// lane keeps all entries since its oldest waiting value, and some older entries for a while. Its
+/// memory comes in chunks of 64 entries and is kept; when it grows, only a directory of the chunks
+/// is copied.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it may be that of a
 /// cancelled value. `reschedule` returns a new handle.
