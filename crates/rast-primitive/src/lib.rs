@@ -83,8 +83,8 @@
 //! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors are those of std,
 //!   orderings have no effect, timed waits time out at once.
 //! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of [`TaggedPtr`]; its
-//!   tests run with all three layouts: `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p
-//!   rast-primitive`.
+//!   tests run with all three layouts:
+//!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
 //!
 //! # Platforms
 //!

@@ -1,8 +1,7 @@
 //! Percentiles of the duration of pairs of calls, cheap enough to leave on in production.
 //!
-//! Two clock readings per pair are too expensive for production. Here the clock is read at both
-//! ends of one randomly drawn pair per batch. The histogram records the duration of that pair as
-//! many times as the batch has pairs.
+//! The clock is read only at both ends of one randomly drawn pair per batch. The histogram records
+//! the duration of that pair as many times as the batch has pairs.
 
 use crate::{Clock, Guard, Nanos, StartFinishTimer, TimerConfig};
 use hdrhistogram::Histogram;

@@ -29,8 +29,7 @@
 //!    until a time at or before the new deadline, because the owner sees the Arm when that rest
 //!    ends. While [`BACKLOG`] commands or more are queued, no wake-up is skipped, and a Cancel,
 //!    too, wakes a resting owner.
-//! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
-//!    cancelled, or dropped with the owner.
+//! 5. A value that the queue rejects is returned to the caller.
 
 use crate::primitive::panics::{call_each, drop_each};
 use crate::primitive::sync::Arc;
