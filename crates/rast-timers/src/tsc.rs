@@ -115,10 +115,9 @@ pub enum TscStatus {
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
 /// against the reference for a second: after a slew of the system's time, or when a machine has
-/// woken up. Each time it is left again soon, the required second doubles, up to 64 s. The
-/// comparison needs at least eight readings of the clock per second. [`resume`](Self::resume) uses
-/// the counter again at once. A counter that was left for another reason is used again only by this
-/// call.
+/// woken up. Each time it is left again soon, the required time doubles, up to 64 s. The comparison
+/// needs at least eight readings of the clock per second. [`resume`](Self::resume) uses the counter
+/// again at once. A counter that was left for another reason is used again only by this call.
 ///
 /// # Monotonicity
 ///
