@@ -1,7 +1,7 @@
 //! Atomics, cells, fences, parking and wake-up primitives that run on std. One switch runs them
 //! under the model checkers loom or shuttle instead.
 //!
-//! This is the lowest layer of RAST. loom checks code written against it unchanged: `--cfg
+//! This is the lowest layer of RAST. loom checks code written against it unchanged. `--cfg
 //! rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's, and
 //! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions. `--cfg
 //! rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many random

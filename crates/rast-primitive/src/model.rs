@@ -17,8 +17,8 @@ const LEAST_BOUND: usize = 2;
 const BRANCHES: usize = 10_000;
 
 /// Runs the scenario `f`. Under `--cfg rast_loom` it runs in every interleaving with at most
-/// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions; under `--cfg rast_shuttle` in `RAST_SHUTTLE_RUNS`
-/// random ones; otherwise 200 times on real threads as a stress test.
+/// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions. Under `--cfg rast_shuttle` it runs in
+/// `RAST_SHUTTLE_RUNS` random ones. Otherwise it runs 200 times on real threads as a stress test.
 ///
 /// Under loom it ends by printing `loom: <test> executions=N bound=B`, one line that `cargo xtask
 /// loom` reads.

@@ -88,8 +88,8 @@ impl Signal {
     ///
     /// Lock-free if the event is already set, or if another sender is setting it; otherwise takes
     /// the lock for a short time. In the second case the event may appear only after that other
-    /// sender has continued: a [`receive`](Self::receive) after this call may return `false` until
-    /// then; a blocking one waits for the event.
+    /// sender has continued. Until then, a [`receive`](Self::receive) after this call may return
+    /// `false`; a blocking one waits for the event.
     #[inline]
     pub fn send(&self) {
         // Release: pairs with the Acquire in receive; publishes what the caller wrote before, also

@@ -86,9 +86,9 @@
 //!   a load and a `fetch_max`. Each store documents its cost, and allocates only when it grows.
 //!   [`remote`] has the progress guarantee of the queue beneath it.
 //!
-//! The unsafe code is in three modules: `raw` reads the processor's counter and two clocks of the
-//! system, `store::lane::places` stores the entries of a lane, and `store::calendar::slot` is a
-//! slot whose value may be absent. The proofs, and the faults of the original RAST design, are in
+//! The unsafe code is in three modules. `raw` reads the processor's counter and two system clocks.
+//! `store::lane::places` stores the entries of a lane. `store::calendar::slot` is a slot whose
+//! value may be absent. The proofs, and the faults of the original RAST design, are in
 //! `docs/algorithms/timers.md`.
 //!
 //! # Allocation

@@ -132,9 +132,9 @@ impl<T, W: Fn()> Shared<T, W> {
     /// Wakes a resting owner if `BACKLOG` commands or more are in `queue`, to which the caller has
     /// just added one.
     ///
-    /// The length includes the caller's command. The owner's state may be stale: an owner that has
-    /// just ended its rest is woken for nothing, and one whose rest is not visible yet is left to
-    /// the next thread that adds a command.
+    /// The length includes the caller's command. The owner's state may be stale. An owner that has
+    /// just ended its rest is woken for nothing. If the rest is not visible yet, the next thread
+    /// that adds a command wakes the owner.
     fn wake_for_backlog<C>(&self, queue: &Queue<C>) {
         // Relaxed: it only bounds memory; no thread waits for it. [RT12]
         let until = self.rests_until.load(Ordering::Relaxed);
@@ -555,8 +555,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// other, such as timeouts.
     ///
     /// Timers that are armed or cancelled meanwhile are treated as in `expire`: an Arm waits for
-    /// the next poll; a cancel succeeds if it comes before the timer is popped, and returns an
-    /// error if it comes later.
+    /// the next poll. A cancel succeeds only if it comes before the timer is popped.
     ///
     /// ```
     /// use rast_timers::{Instant, remote};

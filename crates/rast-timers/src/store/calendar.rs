@@ -7,7 +7,7 @@
 //! list of the next values) or to lists of lower levels.
 //!
 //! Changes: a list is split a few entries at a time and ahead of its time, so that no call takes
-//! long; short lists are never split; values that were inserted in order move only once.
+//! long. Short lists are never split. Values that were inserted in order move only once.
 //!
 //! ```text
 //!              64 lists per digit of six bits              in order

@@ -1,8 +1,8 @@
 //! A deadline store for uniform timeouts: monotone lanes.
 //!
 //! Source: the original RAST design's linked lists for timers whose deadlines only increase.
-//! Changes: a ring instead of a list; cancellation; several lanes, chosen by the deadline alone, so
-//! that the caller passes no duration; and a heap for values that fit no lane, so that every
+//! Changes: a ring instead of a list, and cancellation. There are several lanes, chosen by the
+//! deadline alone, so the caller passes no duration. Values that fit no lane go to a heap, so every
 //! deadline is accepted and kept.
 //!
 //! ```text
@@ -112,9 +112,9 @@ impl<T> LaneStore<T> {
         }
     }
 
-    /// Makes an empty store whose first lane has memory for `capacity` entries, so that it
-    /// allocates none while there are no more, including the entries of cancelled values that it
-    /// still keeps. Because of the chunks, it may reserve up to twice that and 128 more.
+    /// Makes an empty store whose first lane has memory for `capacity` entries. The lane allocates
+    /// nothing while it has no more entries, including those that it still keeps of cancelled
+    /// values. Because of the chunks, it may reserve up to twice that and 128 more.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();
