@@ -5,8 +5,9 @@
 //!                                      │ is_held  │ by one thread, or by none
 //! ```
 //!
-//! Messages are a [`LinkStack`] of batches: lists of blocks, linked through their first words by
-//! the thread that freed them. Only [`crate::remote_batch`] uses the other bits of a link.
+//! Messages are a [`LinkStack`] of blocks and of batches of blocks, linked through their first
+//! words. The low bits of a link, which an address leaves free, belong to
+//! [`crate::remote_batch`].
 //!
 //! A mailbox outlives its thread: when the thread ends, the heap has no holder until another thread
 //! claims the mailbox. No message may stay in a mailbox without a holder:
@@ -15,8 +16,9 @@
 //!    flag, then checks for messages. A fence is between the two steps on both sides. So at least
 //!    one of the two sees what the other did, and claims the mailbox again to empty it.
 //! 2. What a holder did before `release` is visible to the next one after `claim`.
-//! 3. The same holds for what a thread stores elsewhere before [`Mailbox::claim_anew`], if the
-//!    holder checks for it in [`Mailbox::release_unless`].
+//! 3. As in rule 1, at least one of two threads sees what the other did if one stores something
+//!    elsewhere before [`Mailbox::claim_anew`], and the holder checks for it in
+//!    [`Mailbox::release_unless`].
 
 use core::ptr::NonNull;
 

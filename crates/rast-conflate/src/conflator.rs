@@ -99,10 +99,11 @@ where
         }
     }
 
-    /// Returns a handle of the key, by which puts hash nothing; inserts the key if it is not there.
+    /// Returns a handle of the key, with which a put hashes nothing. Inserts the key if it is not
+    /// there.
     ///
-    /// Lock-free if the key is inserted. A key that has only handles, or that never had a value,
-    /// counts as a key.
+    /// Lock-free if the key is inserted. A key that has a handle but never had a value also counts
+    /// as a key.
     ///
     /// # Errors
     ///

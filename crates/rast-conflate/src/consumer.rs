@@ -3,7 +3,7 @@
 //! A consumer scans the tables with a cursor, in laps. A lap begins where the last one ended and
 //! passes each cell once, so it handles each marked key once. A key that is put again behind the
 //! cursor waits for the next lap. Each priority has its own cursor, and the consumer claims from
-//! the highest priority that has marks. So no key starves among those of one priority.
+//! the highest priority that has marks. So no key starves among the keys of one priority.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -129,8 +129,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     /// key can be handled again. (A program built with `panic = "abort"` ends.)
     ///
     /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
-    /// keys than ever before. The cost grows with the number of marks, with
-    /// [`Marks::Tree`](crate::Marks::Tree).
+    /// keys than ever before. With [`Marks::Tree`](crate::Marks::Tree), the cost grows with the
+    /// number of marks.
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
         self.begin_lap();
         let mut pass = Pass::default();
@@ -242,11 +242,11 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     }
 
     /// Arms `waker` to be called when a value is put or the conflator closes. If a value is pending
-    /// or the conflator is closed now, returns `false` and does not arm it.
+    /// or the conflator is closed, returns `false` and does not arm it.
     ///
     /// The thread that puts or closes calls it once. It must not block. Its panics, and those of
     /// its destructor, are caught and dropped. Arming again replaces the waker. With several
-    /// consumers one waker is called per put. Use it to connect an event loop:
+    /// consumers, each put calls only one waker. Use it to connect an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};

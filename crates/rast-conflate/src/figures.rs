@@ -1,4 +1,4 @@
-//! Statistics: totals, counted by the threads concerned, and counts per key.
+//! Statistics: totals and counts per key.
 //!
 //! Each producer and consumer counts in its own block, by plain stores; a reader sums the blocks.
 //! When the owner of a block is dropped, the block is added to a total, under a lock.

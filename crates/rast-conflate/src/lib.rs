@@ -1,8 +1,8 @@
 //! A keyed conflating executor: of all values put under a key, only the newest is kept and handled.
 //!
 //! Producers put values under keys, from any number of threads; consumers pass the newest value of
-//! each key to handlers. A value that was not taken before the next put is replaced, and dropped by
-//! the producer of the newer value.
+//! each key to handlers. A value that no consumer took before the next put is replaced; the
+//! producer of the newer value drops it.
 //!
 //! # What is here
 //!
@@ -83,8 +83,8 @@
 //!
 //! - `async`: `Stream`; brings `futures-core`.
 //!
-//! Runs wherever `rast-primitive` runs with threads. The algorithm and its correctness arguments
-//! are in `docs/algorithms/conflate.md`.
+//! Runs on every platform on which `rast-primitive` has threads. The algorithm and its correctness
+//! arguments are in `docs/algorithms/conflate.md`.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,5 +1,4 @@
-//! The status word of a cell: its state, whether a consumer runs it, and how many threads have a
-//! pin on it.
+//! The status word of a cell: its state, whether a consumer runs it, and the number of pins on it.
 //!
 //! | bits | meaning |
 //! | --- | --- |

@@ -7,13 +7,13 @@
 //!   level 0   [ 256 words: a bit per cell ]
 //! ```
 //!
-//! The words are in one slice: the root first, and each level at the same offset in every tree, so
-//! that a producer finds the words of its cell by shifts alone. Consumers wait on the roots.
+//! The words are in one slice. The root is first, and each level is at the same offset in every
+//! tree, so a producer finds the words of its cell by shifts alone. Consumers wait on the roots.
 //!
 //! Rules. A superfluous mark costs a check; a missing mark loses a value.
 //!
 //! 1. A producer publishes its value by a read-modify-write, fences, and then goes from the leaf to
-//!    the root: it tests each bit on the way and sets those that are clear. The producer always
+//!    the root. It tests each bit on the way and sets those that are clear. The producer always
 //!    continues to the root, so that it does not depend on another producer.
 //! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
 //! 3. A consumer that finds a word empty clears its bit in the level above, fences, and loads the

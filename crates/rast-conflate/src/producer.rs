@@ -47,7 +47,7 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     /// Makes `value` the newest one of the handle's key, and marks the key for handling.
     ///
     /// Wait-free in all modes except `Merged`, and `Least` and `Greatest` on x86-64, which are
-    /// lock-free. This holds while the key is live, and then it also allocates nothing. It makes a
+    /// lock-free. This holds while the key is live; then the put also allocates nothing. It makes a
     /// system call only if a consumer sleeps. The replaced value is dropped by this call, after
     /// everything else is done.
     ///
@@ -169,8 +169,8 @@ where
     /// As [`put`](Self::put), by the key, which is hashed, searched, and inserted if it is not
     /// there.
     ///
-    /// Costs two atomic additions more than by handle. Lock-free if the key is inserted; that may
-    /// allocate a table.
+    /// Costs two atomic additions more than a put by handle. Lock-free if the key is inserted; that
+    /// may allocate a table.
     ///
     /// # Errors
     ///

@@ -220,8 +220,9 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         unsafe { self.prev.as_ref() }
     }
 
-    /// Returns the next table, and makes it if there is none, with four cells for each key of this
-    /// one: twice as large as this one if the hash spreads well, and small if keys are clustered.
+    /// Returns the next table, and makes it if there is none. It gets four cells for each key of
+    /// this table, so it is twice as large if the hash spreads well, and small if keys are
+    /// clustered.
     ///
     /// Lock-free: a thread that loses the compare-exchange uses the winner's table.
     pub(crate) fn grow(&self, marks: Marks) -> &Self {

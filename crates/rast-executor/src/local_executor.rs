@@ -165,9 +165,9 @@ impl Local {
 
 /// An executor for one thread, whose futures need not be `Send`.
 ///
-/// [`run`](Self::run) runs a future, and all tasks that it spawns by [`spawn_local`] or
-/// [`spawn`](Self::spawn), on the calling thread, until that future is ready. Tasks that are not
-/// complete then continue in the next `run`, and are dropped with the executor.
+/// [`run`](Self::run) runs a future on the calling thread until it is ready. Meanwhile it also runs
+/// all tasks of the executor, spawned by [`spawn_local`] or [`spawn`](Self::spawn). The next `run`
+/// continues tasks that are not complete by then. Dropping the executor drops its tasks.
 ///
 /// A wake-up from this thread costs one atomic operation, on the task's word. A wake-up from
 /// another thread pushes onto a lock-free stack, and wakes the thread if it sleeps.
@@ -194,7 +194,7 @@ impl Local {
 /// assert_eq!(sum.get(), 10);
 /// ```
 ///
-/// It cannot be sent to another thread:
+/// An executor cannot be sent to another thread:
 ///
 /// ```compile_fail,E0277
 /// fn moves<T: Send>() {}

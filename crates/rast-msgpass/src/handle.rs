@@ -184,7 +184,6 @@ impl Run {
         self.view.report(self.states.clone())
     }
 
-    /// Says what a drain came to, once the graph has ended.
     /// Returns the order in which a drain lets processors flush.
     pub(crate) fn stages(&self) -> Vec<Stage> {
         stages(self.shared.processors.len(), self.shared.edges)
@@ -218,6 +217,7 @@ impl Run {
         self.drained(settled, blocked)
     }
 
+    /// Says what a drain came to, once the graph has ended.
     pub(crate) fn drained(
         &self,
         settled: Result<(), DrainCause>,

@@ -26,6 +26,7 @@ use core::marker::PhantomData;
 
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Arc;
 use crate::queue::{Full, mpsc::bounded};
 use crate::sharder::{ShardId, WorkerCx};
@@ -260,5 +261,13 @@ impl<T> Receiver<T> {
             unsafe { &*local }.is_empty()
         });
         has_none && (inbox.ring.index() == self.ring.index() || self.ring.is_empty())
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    /// Drops the messages that are left. If a destructor panics, the others are dropped all the
+    /// same.
+    fn drop(&mut self) {
+        drop_each(|| self.take().map(|(_, message, _)| message));
     }
 }

@@ -123,8 +123,9 @@
 //!   held while one message is moved. Other edges with up to [`PAIRS_MAX`] pairs of instances are
 //!   single-producer rings owned by their ends: no lock and no atomic read-modify-write. Other
 //!   edges with more pairs have one inbox per receiver: at most one read-modify-write for all
-//!   messages of a pair that are published together, and none for the first four in an inbox on the
-//!   sender's worker.
+//!   messages of a pair that are published together. A message to an instance on the same worker
+//!   needs none while the receiver's ring is empty and up to four messages wait beside it, unless
+//!   the edge has `route = any`, `reject` or `drop_newest` or the message is measured.
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,

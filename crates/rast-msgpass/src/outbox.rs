@@ -136,7 +136,9 @@ pub(crate) struct Outbox<T> {
     rest: Box<Rest<T>>,
 }
 
-/// The part of an outbox for several messages, and for those without room.
+/// The part of an outbox for several messages, and for those without room. It is on cache lines of
+/// its own, as the outlet is.
+#[repr(align(128))]
 struct Rest<T> {
     entries: Vec<Entry<T>>,
     /// The first entry of each chain, by place.

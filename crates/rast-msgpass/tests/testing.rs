@@ -16,6 +16,8 @@ mod exports;
 mod faults;
 #[path = "testing/invariant.rs"]
 mod invariant;
+#[path = "testing/leftover.rs"]
+mod leftover;
 #[path = "testing/messages.rs"]
 mod messages;
 #[path = "support/rotate.rs"]

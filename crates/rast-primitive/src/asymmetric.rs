@@ -6,15 +6,16 @@
 //!           load  y                 load  x
 //! ```
 //!
-//! If [`barrier`] returned `true`, at least one of the two threads sees the other's store, as if
+//! If [`barrier`] returns `true`, at least one of the two threads sees the other's store, as if
 //! both fences were `fence(SeqCst)`. Two calls of [`order`] guarantee nothing to each other.
 //!
 //! On Linux, `barrier` is the system call `membarrier` (private, expedited). It makes each
 //! processor that runs a thread of this process execute a full fence; a processor that runs none
-//! executed one at its last switch. So that fence is executed at some point in the program order of
-//! the other thread. If its store of `x` precedes that point, the load of `x` after `barrier` sees
-//! it. Otherwise its load of `y` follows that point, too, and sees the store of `y`, which preceded
-//! the call. `order` only has to keep the compiler from moving the load up.
+//! executed one at its last thread switch. So the fence is executed at some point in the program
+//! order of the other thread. If that thread's store of `x` precedes the point, the load of `x`
+//! after `barrier` sees it. Otherwise that thread's load of `y` follows the point, too, and sees
+//! the store of `y`, which preceded the call. `order` only has to keep the compiler from moving the
+//! load up.
 //!
 //! Folly and the C++ proposal P1202 have such a pair.
 

@@ -1,8 +1,9 @@
 //! `UnsafeCell` with accesses that loom and shuttle can check.
 //!
-//! std's cell returns a pointer, and a model cannot know when it is used. This cell calls a closure
-//! for each access. So a model knows when the access begins and ends, and fails if two accesses
-//! overlap or, under loom, are not ordered. Outside of a model it costs nothing.
+//! std's cell returns a pointer, and a model checker cannot know when the pointer is used. This
+//! cell calls a closure for each access. So the checker knows when the access begins and ends, and
+//! the model fails if two accesses overlap or, under loom, are not ordered. Outside of a model it
+//! costs nothing.
 
 #[cfg(rast_loom)]
 pub use loom::cell::UnsafeCell;

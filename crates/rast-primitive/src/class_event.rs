@@ -6,9 +6,9 @@
 //!
 //! No wake-up is lost. A waiter reads the word, checks its condition, and sleeps only while the
 //! word has the value that it read. A notifier changes the condition, then the word. A waiter that
-//! reads the changed word sees the condition. If a waiter reads the old word, either it finds the
-//! word changed when it tries to sleep, or it sleeps before the change, and the wake-up that
-//! follows the change wakes it.
+//! reads the changed word sees the condition. A waiter that reads the old word has two cases.
+//! Either it finds the word changed when it tries to sleep, or it sleeps before the change and the
+//! wake-up after the change wakes it.
 
 use core::fmt;
 

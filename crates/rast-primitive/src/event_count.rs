@@ -2,7 +2,7 @@
 //!
 //! A condition variable needs the condition to change under its lock. An event count does not. A
 //! waiter registers, checks the condition again, and only then sleeps. A notifier changes the
-//! condition and then checks for registered waiters, which costs a fence and a load if there is
+//! condition and then checks for registered waiters, which costs a fence and a load if there are
 //! none.
 //!
 //! No wake-up is lost, by the store-buffer argument:
@@ -270,11 +270,11 @@ impl EventCount {
         held.is_some()
     }
 
-    /// Calls `attempt` until it returns a value, spinning and sleeping between calls by `strategy`,
-    /// until `deadline` at the latest if there is one. Returns `None` if the last attempt, after
-    /// the deadline, failed too. Blocking, bounded by `deadline`.
+    /// Calls `attempt` until it returns a value. Between calls it spins and sleeps as `strategy`
+    /// says, until `deadline` at the latest if there is one. Returns `None` if the last attempt,
+    /// after the deadline, failed too. Blocking, bounded by `deadline`.
     ///
-    /// It makes a blocking operation, such as `pop`, of a non-blocking one, which is `attempt`.
+    /// It turns a non-blocking operation, `attempt`, into a blocking one.
     ///
     /// # Examples
     ///

@@ -75,10 +75,10 @@ pub fn prefetch_read<T>(address: *const T) {
 
 /// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
-/// For a bound that the compiler should not exploit: a loop whose maximum count is a small constant
-/// is otherwise unrolled into a ladder of comparisons, which is slower than vector code. On x86-64,
-/// and on aarch64 with 64-bit pointers, it is no instruction but takes a register. Elsewhere and
-/// under Miri it does nothing, so no result may depend on it.
+/// Use it for a bound that the compiler should not exploit. It would unroll a loop whose maximum
+/// count is a small constant into a ladder of comparisons, which is slower than vector code. On
+/// x86-64, and on aarch64 with 64-bit pointers, it is no instruction but takes a register.
+/// Elsewhere and under Miri it does nothing, so no result may depend on it.
 ///
 /// ```
 /// assert_eq!(rast_primitive::hint::opaque(8), 8);

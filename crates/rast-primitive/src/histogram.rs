@@ -1,5 +1,5 @@
-//! A log-linear histogram of numbers, such as durations in nanoseconds, and one that a thread
-//! writes while others read it.
+//! A log-linear histogram of numbers, such as durations in nanoseconds, and a variant that one
+//! thread writes while others read it.
 //!
 //! ```text
 //!   value      0  1 ..  2^P | 2^P .. 2^(P+1) | 2^(P+1) .. 2^(P+2) | ...      | 2^40 - 1 and more
@@ -230,9 +230,9 @@ impl<const P: u32> fmt::Debug for Histogram<P> {
 /// As with [`Counter`], a thread that becomes the writer must synchronize with the previous one. If
 /// two threads write at the same time, values may be lost, without undefined behaviour.
 ///
-/// [`record`](Self::record) is wait-free: loads and stores of the writer's own words, four pairs of
-/// them. [`read`](Self::read) takes no lock; values that are recorded meanwhile may be missing from
-/// the result.
+/// [`record`](Self::record) is wait-free: four times a load and a store of one of the writer's
+/// words. [`read`](Self::read) takes no lock; values that are recorded meanwhile may be missing
+/// from the result.
 ///
 /// ```
 /// use rast_primitive::LiveHistogram;

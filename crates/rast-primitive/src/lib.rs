@@ -1,11 +1,11 @@
-//! Atomics, cells, fences, parking and wake-up primitives that run on std, or under the model
-//! checkers loom and shuttle, by one switch.
+//! Atomics, cells, fences, parking and wake-up primitives that run on std. One switch runs them
+//! under the model checkers loom or shuttle instead.
 //!
-//! This is the lowest layer of RAST. loom checks code written against it unchanged: `--cfg
+//! This is the lowest layer of RAST. loom checks code written against it unchanged. `--cfg
 //! rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's, and
 //! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions. `--cfg
-//! rast_shuttle` swaps them for ones that shuttle schedules, and a scenario runs in many random
-//! interleavings. Without either it runs as a stress test on real threads.
+//! rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many random
+//! interleavings. Without either cfg it runs as a stress test on real threads.
 //!
 //! # What there is
 //!
@@ -14,7 +14,7 @@
 //! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, from std, loom or shuttle |
 //! | [`CachePadded`] | a value on its own cache lines |
 //! | [`Counter`], [`Histogram`], [`LiveHistogram`] | counts of one thread that others read |
-//! | [`Backoff`], [`WaitStrategy`] | a short wait; the choice of how to wait longer |
+//! | [`Backoff`], [`WaitStrategy`] | a short wait; how a thread waits longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
 //! | [`LinkStack`], [`Link`] | a Treiber stack of linked nodes that is taken as a whole |
@@ -63,8 +63,9 @@
 //! # Guarantees
 //!
 //! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a thread wrote before
-//!   it woke another thread happens-before the return of that thread's wait. The argument is in
-//!   each module's source; `docs/verification.md` lists the models that fail without each ordering.
+//!   it woke another thread happens-before the return of the other thread's wait. The argument is
+//!   in each module's source; `docs/verification.md` lists the models that fail without each
+//!   ordering.
 //! - Only fences are sequentially consistent, because loom models no other such operation.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
@@ -81,8 +82,8 @@
 //!   out at once, and there are no scoped threads.
 //! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors are those of std,
 //!   orderings have no effect, timed waits time out at once.
-//! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of
-//!   [`TaggedPtr`]; its tests run in all three:
+//! - `--cfg rast_tagged_low`, `--cfg rast_tagged_wide`: force the layout of [`TaggedPtr`]; its
+//!   tests run with all three layouts:
 //!   `RUSTFLAGS="--cfg rast_tagged_low" cargo test -p rast-primitive`.
 //!
 //! # Platforms

@@ -10,7 +10,7 @@
 //! | --- | --- | --- |
 //! | null | empty | a push, a close |
 //! | a node | the newest node | a push, a take, a close |
-//! | 1 | closed for ever, and empty; only if the stack can be closed | no thread |
+//! | 1 | closed for ever, and empty; only with `CLOSES` | no thread |
 //!
 //! Rules:
 //!
@@ -19,15 +19,15 @@
 //! 2. No thread reads a node that belongs to another thread or to the stack, so a reused address
 //!    (ABA) does no harm. A push stores the value of `top` in its oldest node and then compares
 //!    `top` with it, so the link is correct for any node at that address.
-//! 3. A link is an address ([`Link`]), because of rule 2: the pointer that a push has read may be
-//!    that of a freed node whose address was reused, and then it may not be used for the node that
-//!    is there. A push exposes the provenance of its newest node before the compare-exchange, and
-//!    [`Link::node`] takes the exposed provenance that fits. The Acquire of the take orders the
-//!    exposure before it, since each push continues the release sequence of the earlier ones.
-//!    Neither step is an instruction.
+//! 3. A link is an address ([`Link`]) and not a pointer, because of rule 2. The pointer that a push
+//!    has read may be that of a freed node whose address was reused. Such a pointer must not be
+//!    used for the node that is there. A push exposes the provenance of its newest node before the
+//!    compare-exchange, and [`Link::node`] takes the exposed provenance that fits. The Acquire of
+//!    the take orders the exposure before it, since each push continues the release sequence of the
+//!    earlier ones. Neither step is an instruction.
 //!
-//! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: nodes are
-//! taken only as a whole, which needs no count against ABA, and a stack can be closed.
+//! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: all nodes
+//! are taken at once, so no count against ABA is needed; and a stack can be closed.
 
 use core::fmt;
 use core::marker::PhantomData;

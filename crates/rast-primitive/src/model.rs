@@ -17,8 +17,8 @@ const LEAST_BOUND: usize = 2;
 const BRANCHES: usize = 10_000;
 
 /// Runs the scenario `f`. Under `--cfg rast_loom` it runs in every interleaving with at most
-/// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions; under `--cfg rast_shuttle` in `RAST_SHUTTLE_RUNS`
-/// random ones; otherwise 200 times on real threads as a stress test.
+/// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions. Under `--cfg rast_shuttle` it runs in
+/// `RAST_SHUTTLE_RUNS` random ones. Otherwise it runs 200 times on real threads as a stress test.
 ///
 /// Under loom it ends by printing `loom: <test> executions=N bound=B`, one line that `cargo xtask
 /// loom` reads.
@@ -138,13 +138,13 @@ mod random {
     const STACK: usize = 512 << 10;
 
     /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. Half of
-    /// them may switch threads at every step with equal probability. Half use PCT, which runs one
-    /// thread until it waits and switches at a few additional points.
+    /// the schedules may switch threads at every step, with equal probability. The other half use
+    /// PCT, which runs one thread until it waits and switches at a few additional points.
     ///
     /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
     /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and
-    /// number of runs repeat all schedules. If a schedule fails, shuttle prints it; with that text
-    /// in `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
+    /// number of runs repeat all schedules. If a schedule fails, shuttle prints it; with the
+    /// printed text in `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
     ///
     /// # Panics
     ///

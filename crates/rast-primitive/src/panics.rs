@@ -18,8 +18,8 @@ pub type Payload = Box<dyn Any + Send>;
 
 /// Runs user code, and returns the payload if it panicked.
 ///
-/// After a panic, values that the code had borrowed mutably may be inconsistent; the caller must
-/// not rely on them.
+/// After a panic, values that the code had borrowed mutably may be inconsistent. The caller must
+/// not rely on such values.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub fn quietly(call: impl FnOnce()) -> bool {
 
 /// Drops a value of the user, and catches the panic of its destructor.
 ///
-/// If the destructor of the caught payload panics too, the payload of the second panic is leaked.
+/// If the destructor of the caught payload panics too, the payload of this second panic is leaked.
 ///
 /// ```
 /// use rast_primitive::panics;

@@ -7,8 +7,8 @@
 //! | NOTIFIED | a token waits for the owner          | `park` to EMPTY                             |
 //!
 //! `unpark` always writes, also over NOTIFIED. So every `unpark`, not only the first, heads or
-//! continues a release sequence that the `park` that takes the token reads from. No publication
-//! before an `unpark` is lost.
+//! continues a release sequence. The `park` that takes the token reads from this sequence, so no
+//! publication before an `unpark` is lost.
 //!
 //! No wake-up is lost: the owner changes to PARKED and goes to sleep under the lock. An `unpark`
 //! that finds PARKED takes the lock before it notifies; by then the owner sleeps on the condition,

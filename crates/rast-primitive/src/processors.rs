@@ -1,24 +1,24 @@
 //! The processors that a thread may use, and a short stay on one of them.
 //!
-//! The system chooses the processor of a thread when the thread starts or wakes up, by what runs
-//! then. Threads that start together may get one processor, and share it for some milliseconds
-//! until the system balances them. A thread that is put on a processor and released at once begins
-//! where it was put, and the system may move it later as any other thread.
+//! The system chooses the processor of a thread when the thread starts or wakes up, from the load
+//! at that moment. Threads that start together may get the same processor, and share it for some
+//! milliseconds until the system balances them. A thread that is put on a processor and released at
+//! once begins there, and the system may move it later like any other thread.
 
 use core::fmt;
 
 /// The processors that the calling thread was allowed to use when this was made.
 ///
-/// Linux and Android tell them. On other systems, in a model, under Miri, and on a machine with
-/// more than 1,024 processors there is no value of this type. All operations are one or two system
-/// calls, and may run on any thread.
+/// Only Linux and Android report them. On other systems, in a model, under Miri, and on a machine
+/// with more than 1,024 processors there is no value of this type. All operations may run on any
+/// thread; most are one or two system calls.
 ///
 /// ```
 /// use rast_primitive::Processors;
 ///
 /// if let Some(allowed) = Processors::of_this_thread() {
 ///     assert!(allowed.count() >= 1);
-///     // The thread is on the second one, if there are two, and may use all of them.
+///     // Puts the thread on the second one, if there are two; it may use all of them after that.
 ///     allowed.move_to(1);
 ///     let after = Processors::of_this_thread();
 ///     assert_eq!(after.map(|after| after.count()), Some(allowed.count()));
@@ -57,6 +57,9 @@ impl Processors {
 
     /// Puts the calling thread on one of them, as [`stay_on`](Self::stay_on), and then allows it
     /// all of them. If the system refuses the first, nothing changes.
+    ///
+    /// Processors that are added later, to the machine or to the thread's cpuset, are not among
+    /// them.
     pub fn move_to(&self, index: usize) {
         if self.stay_on(index) {
             self.allow_all();

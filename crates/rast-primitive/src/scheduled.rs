@@ -1,4 +1,4 @@
-//! Atomics and cells between whose operations shuttle may switch threads; only under `--cfg
+//! Atomics and cells for shuttle, which may switch threads before each operation; only under `--cfg
 //! rast_shuttle`.
 //!
 //! shuttle runs the threads of a scenario one at a time, on one OS thread, and switches only when

@@ -1,6 +1,6 @@
 //! A one-slot event: set by any thread, received once.
 //!
-//! Source: the task scheduler of the original RAST design: a sender announces itself, and publishes
+//! Source: the task scheduler of the original RAST design. A sender announces itself, and publishes
 //! the event only once it holds the lock.
 //!
 //! | bit   | meaning                                                   | set by                  | cleared by                |
@@ -9,8 +9,9 @@
 //! | SET   | the event is set                                          | `send`, under the lock  | the receive that takes it |
 //!
 //! Change: the original `send` fails its compare-exchange if the slot is already set, and a failed
-//! one publishes nothing. Here every `send` writes (`fetch_or`), so it heads or continues the
-//! release sequence that the next receive reads from: writes before any `send` happen-before it.
+//! compare-exchange publishes nothing. Here every `send` writes (`fetch_or`), so it heads or
+//! continues the release sequence that the next receive reads from. Writes before any `send`
+//! happen-before that receive.
 //!
 //! Why two bits: SET appears only while its sender holds the lock. So a receiver that has taken SET
 //! may drop the signal at once: the drop acquires the lock, and the sender's last access was
@@ -34,12 +35,12 @@ const SET: u8 = 2;
 
 /// A one-slot event: many senders, many receivers; several sends may be received as one.
 ///
-/// Sending to a signal that is already set is one read-modify-write without a lock; so a burst of
+/// Sending to a signal that is already set is one read-modify-write without a lock, so a burst of
 /// events costs one wake-up. Everything written before a `send` happens-before the receive that
 /// takes the event, also if the slot was set before.
 ///
 /// A receiver may free the signal as soon as it has received, if no further `send` can start:
-/// dropping it waits for the sender to leave.
+/// dropping the signal waits for the sender to leave.
 ///
 /// # Examples
 ///
@@ -87,8 +88,8 @@ impl Signal {
     ///
     /// Lock-free if the event is already set, or if another sender is setting it; otherwise takes
     /// the lock for a short time. In the second case the event may appear only after that other
-    /// sender has continued: a [`receive`](Self::receive) after this call may return `false` until
-    /// then; a blocking one waits for the event.
+    /// sender has continued. Until then, a [`receive`](Self::receive) after this call may return
+    /// `false`; a blocking one waits for the event.
     #[inline]
     pub fn send(&self) {
         // Release: pairs with the Acquire in receive; publishes what the caller wrote before, also

@@ -52,11 +52,11 @@ where
     imp::Builder::new().name(name).spawn(f)
 }
 
-/// Sets by how much the system may delay the end of a timed sleep of the calling thread, to save
-/// power. Returns `true` if it was set.
+/// Sets how late the system may end a timed sleep of the calling thread, to save power. Returns
+/// `true` if it was set.
 ///
-/// Linux uses 50 µs by default, and for the value 0. Elsewhere, and in a model, the call does
-/// nothing. One system call.
+/// Linux uses 50 µs by default; the value 0 sets this default. Elsewhere, and in a model, the call
+/// does nothing. One system call.
 ///
 /// ```
 /// # #[cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]

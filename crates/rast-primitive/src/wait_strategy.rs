@@ -10,8 +10,8 @@ use crate::backoff::Backoff;
 /// | Adaptive | spins and yields, then sleeps        | as Spin, or Park  | a few yields per idle period |
 /// | Park     | sleeps at once                       | a system wake-up  | a system call per wake-up    |
 ///
-/// The awake phase of Adaptive is that of [`Backoff`]: 1 + 2 + .. + 32 spin hints
-/// on four cores or more, 1 + 2 + 4 on two or three, none on one, then 4 yields.
+/// The awake phase of Adaptive is that of [`Backoff`]. It has 1 + 2 + .. + 32 spin hints on four
+/// cores or more, 1 + 2 + 4 on two or three, and none on one core; 4 yields follow.
 ///
 /// # Examples
 ///

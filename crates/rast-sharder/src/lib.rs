@@ -105,8 +105,8 @@
 //!
 //! # Platforms
 //!
-//! Those of std with threads. Atomics of 64 bits are taken from the primitive
-//! layer.
+//! Those of std with threads. Where a platform has no 64-bit atomics, the primitive layer replaces
+//! them.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

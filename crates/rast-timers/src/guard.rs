@@ -1,7 +1,7 @@
-//! The word from which an amortised timer sees that little time has passed.
+//! The word by which an amortised timer knows that little time has passed.
 //!
-//! Source: the original RAST design, 2.6. It counts calls, which says nothing about time. A guard
-//! is a word that changes with time and costs less than a clock. It is either a published
+//! Source: the original RAST design, 2.6. The original counts calls, which says nothing about time.
+//! A guard is a word that changes with time and costs less than a clock. It is either a published
 //! [`Tick`](crate::Tick), which costs a load, or the upper bits of the processor's counter, which
 //! needs no publisher.
 

@@ -1,8 +1,7 @@
 //! Percentiles of the duration of pairs of calls, cheap enough to leave on in production.
 //!
-//! Two clock readings per pair are too expensive for production. Here the clock is read at both
-//! ends of one randomly drawn pair per batch. The histogram records the duration of that pair as
-//! many times as the batch has pairs.
+//! The clock is read only at both ends of one randomly drawn pair per batch. The histogram records
+//! the duration of that pair as many times as the batch has pairs.
 
 use crate::{Clock, Guard, Nanos, StartFinishTimer, TimerConfig};
 use hdrhistogram::Histogram;
@@ -10,9 +9,9 @@ use hdrhistogram::Histogram;
 /// A histogram of the time between `start` and `finish`, at the cost of a [`StartFinishTimer`].
 ///
 /// One pair per batch, drawn at random, is measured exactly and counts for all pairs since the
-/// previous measured one. So each percentile is that of a random sample. It is unbiased for a load
-/// whose pairs have the same distribution within a batch. A rare long pair is recorded only when it
-/// is drawn, and then with the weight of its batch. With a
+/// previous measured one. So each percentile is that of a random sample. The sample is unbiased if
+/// the pairs of a batch have the same distribution. A rare long pair is recorded only if it is
+/// drawn, and then it counts for its whole batch. With a
 /// [`greatest_skip`](TimerConfig::greatest_skip) of zero every pair is measured.
 ///
 /// Values have a precision of three decimal digits, from 1 ns to an hour; longer ones count as an

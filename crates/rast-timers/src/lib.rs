@@ -28,7 +28,7 @@
 //! Use the timers where a loop runs continuously and can publish a tick: a worker that measures its
 //! shards, or a poll loop with periodic chores. If the calls are some microseconds apart or more,
 //! read the clock: the timers save nothing there. For one short, exact duration, read the clock
-//! twice: a single answer of these timers is an estimate, only their sums are bounded.
+//! twice, because only the error of the timers' sums is bounded.
 //!
 //! # Example
 //!
@@ -72,35 +72,34 @@
 //!
 //! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
 //! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
-//! - Waiting: never early, and a call at τ + δ past the deadline fires.
+//! - Waiting: the timer never fires early, and a call at τ + δ past the deadline fires.
 //! - Counter: the interval contains the time of the reference clock, under two assumptions. Each
 //!   anchor, which is a comparison of counter and reference clock, tests both assumptions. A
 //!   `TscClock` never runs backwards.
 //! - Stores: a value is due at its deadline and not before, and values leave in deadline order
-//!   (except by `expire_unordered`). A stale handle names nothing. A panic in a callback loses one
-//!   value.
+//!   (except by `expire_unordered`). The handle of a value that has left names no value. A panic in
+//!   a callback loses one value.
 //! - Remote: each accepted value is fired, cancelled, or dropped with its owner, exactly once. A
-//!   cancel returns at once whether it cancelled the value.
+//!   cancel reports at once whether it was in time.
 //!
 //! - Progress: timers and stores belong to one thread. A tick is read with one load; publishing is
 //!   a load and a `fetch_max`. Each store documents its cost, and allocates only when it grows.
 //!   [`remote`] has the progress guarantee of the queue beneath it.
 //!
-//! The unsafe code is in three modules: `raw` reads the processor's counter and two clocks of the
-//! system, `store::lane::places` stores the entries of a lane, and `store::calendar::slot` is a
-//! slot whose value may be absent. The proofs, and the faults of the original RAST design that they
-//! answer, are in `docs/algorithms/timers.md`.
+//! The unsafe code is in three modules. `raw` reads the processor's counter and two system clocks.
+//! `store::lane::places` stores the entries of a lane. `store::calendar::slot` is a slot whose
+//! value may be absent. The proofs, and the faults of the original RAST design, are in
+//! `docs/algorithms/timers.md`.
 //!
 //! # Allocation
 //!
-//! Each [`remote`] arm allocates once.
+//! Arming a [`remote`] timer allocates once.
 //!
 //! # Features and platforms
 //!
 //! - `std` (default): [`MonotonicClock`], [`TscClock`], [`ContainedClock`], [`Ticker`] and
-//!   [`at_site!`] on all platforms; [`BootClock`] and [`ThreadClock`] on Linux and Android, where
-//!   it brings `libc`.
-//!   Without `std` the crate is `no_std` with `alloc`.
+//!   [`at_site!`] on all platforms; [`BootClock`] and [`ThreadClock`] on Linux and Android, with
+//!   the dependency `libc`. Without `std` the crate is `no_std` with `alloc`.
 //! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
 //!
 //! Runs on every platform of `rast-primitive`, which provides the 64-bit atomics.

@@ -3,9 +3,9 @@
 //! Source: the original RAST design, 2.6. A *batch* is the calls from one clock reading to the
 //! next. The design computes the mean time per call of the last batch, and returns it at each call
 //! until a counter reaches zero. The error of its answers has no bound, because the counter counts
-//! calls and not time. Here a batch also ends when the tick changes, and is at most twice as long
-//! as the batch before. The call that reads the clock corrects the sum, and the sum may be ahead of
-//! the clock only by P, the configured period.
+//! calls and not time. Here a batch also ends when the tick changes, and has at most twice as many
+//! calls as the batch before. The call that reads the clock corrects the sum. The sum may be ahead
+//! of the clock by at most P, the configured period.
 //!
 //! Let S be the start of the series plus the sum of all answers, and T the last clock reading.
 //! `elapsed` keeps these rules:
@@ -25,9 +25,9 @@ use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 
 /// Measures the time between its calls with few clock readings.
 ///
-/// At every call, the answers sum to the time since the first call, at most P too much and at most
-/// τ + δ too little (P is the configured period; τ and δ are those of the [`Tick`](crate::Tick)). A
-/// single answer is an estimate.
+/// At every call, the sum of the answers is the time since the first call, except for a bounded
+/// error. It is at most P, the configured period, too large, and at most τ + δ of the
+/// [`Tick`](crate::Tick) too small. A single answer is an estimate.
 ///
 /// A timer belongs to one call site, called by one thread at a time. At any call it may move to
 /// another thread, or to another tick of the same clock. A call is wait-free: one relaxed load and

@@ -1,7 +1,7 @@
 //! Three instructions and one system call for which std has no function.
 //!
-//! Each function here is safe to call from anywhere. The caller documents what the value may be
-//! used for.
+//! Each function here is safe to call from anywhere. Its caller documents what the returned value
+//! may be used for.
 #![allow(
     unsafe_code,
     reason = "instructions and a call for which std has no function"

@@ -1,4 +1,5 @@
-//! Timers that any thread arms and cancels, kept by one owner.
+//! Timers that any thread arms and cancels, and one owner keeps. The threads send the owner
+//! commands, Arm and Cancel, through a queue.
 //!
 //! ```text
 //!  any thread                      queue (MPMC)                owner's thread
@@ -25,11 +26,10 @@
 //!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
 //!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
-//!    until a time at or before the new deadline: it sees the Arm when that rest ends. The wake-up
-//!    is not skipped while [`BACKLOG`] commands or more are queued; then a Cancel, too, wakes a
-//!    resting owner.
-//! 5. A value that the queue rejects is returned to the caller. An accepted value is fired,
-//!    cancelled, or dropped with the owner.
+//!    until a time at or before the new deadline, because the owner sees the Arm when that rest
+//!    ends. While [`BACKLOG`] commands or more are queued, no wake-up is skipped, and a Cancel,
+//!    too, wakes a resting owner.
+//! 5. A value that the queue rejects is returned to the caller.
 
 use crate::primitive::panics::{call_each, drop_each};
 use crate::primitive::sync::Arc;
@@ -132,9 +132,9 @@ impl<T, W: Fn()> Shared<T, W> {
     /// Wakes a resting owner if `BACKLOG` commands or more are in `queue`, to which the caller has
     /// just added one.
     ///
-    /// The length includes the caller's command. The owner's state may be stale: an owner that has
-    /// just ended its rest is woken for nothing, and one whose rest is not visible yet is left to
-    /// the next thread that adds a command.
+    /// The length includes the caller's command. The owner's state may be stale. An owner that has
+    /// just ended its rest is woken for nothing. If the rest is not visible yet, the next thread
+    /// that adds a command wakes the owner.
     fn wake_for_backlog<C>(&self, queue: &Queue<C>) {
         // Relaxed: it only bounds memory; no thread waits for it. [RT12]
         let until = self.rests_until.load(Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl<T, W: Fn()> Shared<T, W> {
 /// [`BACKLOG`] commands are queued, it is called for each timer and each cancel.
 ///
 /// `wake` must leave a token: if the owner is about to sleep, that sleep ends at once. An
-/// [`Unparker`](crate::primitive::Unparker) does. If `wake` panics, the panic passes through
+/// [`Unparker`](crate::primitive::Unparker) does so. If `wake` panics, the panic passes through
 /// [`arm`](RemoteTimers::arm) after the timer was accepted, or through
 /// [`cancel`](RemoteTimer::cancel) after the timer was cancelled.
 ///
@@ -208,10 +208,11 @@ pub struct RemoteTimers<T, W> {
 impl<T, W: Fn()> RemoteTimers<T, W> {
     /// Arms a timer: the owner gets `value` at its deadline `at`.
     ///
-    /// A deadline in the past fires at the owner's next poll; [`Instant::MAX`] never does, but can
-    /// be cancelled. Costs one allocation, one push, one fence, and one call of the owner's `wake`.
-    /// The call is skipped if the owner rests until `at` or earlier and fewer than [`BACKLOG`]
-    /// commands are queued. Lock-free as [`Queue::push`] is, except for the allocator.
+    /// A timer with a past deadline fires at the owner's next poll. A timer with the deadline
+    /// [`Instant::MAX`] never fires, but can be cancelled. Costs one allocation, one push, one
+    /// fence, and one call of the owner's `wake`. The call is skipped if the owner rests until `at`
+    /// or earlier and fewer than [`BACKLOG`] commands are queued. Lock-free as [`Queue::push`] is,
+    /// except for the allocator.
     ///
     /// # Errors
     ///
@@ -290,8 +291,8 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
     /// Cancels the timer; the result is final.
     ///
     /// After `Ok` the owner never returns the value; the owner's thread drops it, at its next poll
-    /// or with the store. The owner is not woken, unless it rests and [`BACKLOG`] commands or more
-    /// are queued. The decision is wait-free; the push after it is as in
+    /// or when it drops the store. The owner is not woken, unless it rests and [`BACKLOG`] commands
+    /// or more are queued. The decision is wait-free; the Cancel is then pushed as in
     /// [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
@@ -461,17 +462,18 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         self.store.next_deadline()
     }
 
-    /// Calls `sleep` with the next deadline, and publishes that deadline meanwhile: a thread that
-    /// arms a timer that is due at that time or later does not wake the owner.
+    /// Calls `sleep` with the next deadline, and publishes that deadline meanwhile. A thread that
+    /// arms a timer for that time or later then does not wake the owner.
     ///
     /// Such Arms, and Cancels, stay in the queue meanwhile. Once [`BACKLOG`] commands are queued,
     /// each thread that adds another wakes the owner, until the rest has ended. So the queue holds
-    /// about that many, plus those that arrive during the wake-up.
+    /// about [`BACKLOG`] commands, plus those that arrive during the wake-up.
     ///
-    /// `sleep` must return at the deadline, and once `wake` is called or has been called since this
-    /// call began; it may return earlier. If commands are queued, this function returns `None`
-    /// without calling `sleep`: call [`poll`](Self::poll) first. An owner that sleeps in another
-    /// way, which it may do between two rests, is woken for each timer. Costs one fence.
+    /// `sleep` must return at the deadline. It must return at once if `wake` is called, or was
+    /// called since this call began. It may return earlier. If commands are queued, this function
+    /// returns `None` without calling `sleep`: call [`poll`](Self::poll) first. An owner that
+    /// sleeps in another way, which it may do between two rests, is woken for each timer. Costs one
+    /// fence.
     ///
     /// ```
     /// use rast_timers::primitive::Parker;
@@ -553,8 +555,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// other, such as timeouts.
     ///
     /// Timers that are armed or cancelled meanwhile are treated as in `expire`: an Arm waits for
-    /// the next poll; a cancel succeeds if it comes before the timer is popped, and returns an
-    /// error if it comes later.
+    /// the next poll. A cancel succeeds only if it comes before the timer is popped.
     ///
     /// ```
     /// use rast_timers::{Instant, remote};
@@ -584,9 +585,9 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// cancelled to `each`; returns their number.
     ///
     /// Each timer is decided separately. If another thread cancels a timer meanwhile, either that
-    /// cancel is first, and the value is dropped here, or it returns [`TooLate::AlreadyGone`].
-    /// Commands that are queued before the Arm of one of the timers are processed first, as by
-    /// [`poll`](Self::poll). The rest costs what the store's
+    /// cancel comes first, and the value is dropped here, or that cancel returns
+    /// [`TooLate::AlreadyGone`]. Commands that are queued before the Arm of one of the timers are
+    /// processed first, as by [`poll`](Self::poll). The rest costs what the store's
     /// [`cancel_all`](DeadlineStore::cancel_all) costs.
     ///
     /// If `each` panics, the value it was given and those before it are gone, and all others stay:

@@ -1,14 +1,14 @@
 //! A timer for each call site.
 //!
 //! Source: the original RAST design, 2.6 and 2.7. It requires that a timer be called from one call
-//! site only, because its prediction is that of one stream of calls. Here the call site creates the
-//! timer, so two call sites cannot share one by mistake.
+//! site only, because it predicts one stream of calls. Here the call site creates the timer, so two
+//! call sites cannot share one by mistake.
 
 /// Runs `body` with a timer that belongs to this call site, one per thread.
 ///
 /// `at_site!(TYPE = INITIAL, |timer| BODY)`: the timer is made when a thread executes this call for
-/// the first time, and `timer` is a `&mut` to it. The type cannot be inferred, because it becomes
-/// that of a thread-local. All instances of a generic function share one call site.
+/// the first time, and `timer` is a `&mut` to it. The type cannot be inferred, because it is the
+/// type of a thread-local. All instances of a generic function share one call site.
 ///
 /// Costs a thread-local access in addition to the timer's own cost.
 ///

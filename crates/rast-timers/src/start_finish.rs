@@ -1,19 +1,19 @@
 //! The start-finish timer: the total duration of pairs of calls, with few clock readings.
 //!
-//! Source: the original RAST design, 2.7. It subtracts one periodic series from another. That sum
-//! telescopes to the last duration alone, and either series may be a whole batch off. Here the
-//! clock is read at both ends of one pair per batch. Each other pair counts with the running mean
-//! of the measured pairs, and the possible error is summed separately.
+//! Source: the original RAST design, 2.7. The original subtracts one periodic series from another.
+//! That sum telescopes to the last duration alone, and either series may be wrong by a whole batch.
+//! Here the clock is read at both ends of one pair per batch. Each other pair counts with the
+//! running mean of the measured pairs, and the possible error is summed separately.
 //!
 //! Between two readings T1 < T2 the pairs that ended without a reading took between 0 and T2 − T1
 //! together, because pairs of one timer do not overlap. So their estimate, limited to T2 − T1, is
 //! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
 //! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
-//! Which pair of a batch is measured is random, because a fixed index could stay in step with a
-//! periodic load. The pair at a change of the tick would be a biased choice, because it often
-//! follows a long pair. So the clock is then read to end the window, but the pair is estimated like
-//! the others.
+//! Which pair of a batch is measured is random, because with a fixed index a periodic load could
+//! always have the same kind of pair there. The pair at a change of the tick would be a biased
+//! choice, because it often follows a long pair. So the clock is read at that change, but the pair
+//! is estimated like the others.
 
 use crate::primitive::Random;
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
@@ -39,8 +39,8 @@ enum Pair {
 /// Sums the time between `start` and `finish` with few clock readings.
 ///
 /// [`sum`](Self::sum) is an estimate: exact for the measured pairs, their running mean for the
-/// pairs in between. It is unbiased for a load whose pairs have the same distribution within a
-/// batch. [`error`](Self::error) bounds it for every load: the true sum of all finished pairs lies
+/// pairs in between. The estimate is unbiased if the pairs of a batch have the same distribution.
+/// [`error`](Self::error) bounds its error for every load: the true sum of all finished pairs lies
 /// within `sum ± error`. The error grows by at most the time between two readings, and not at all
 /// while every pair is measured (a greatest skip of 0, or pairs so long that none is skipped). A
 /// measured pair includes about one clock reading.

@@ -123,8 +123,8 @@ pub struct Swept {
 /// | store | for | insert | cancel | a step |
 /// | --- | --- | --- | --- | --- |
 /// | [`CalendarStore`] | values that are mostly cancelled, any population | O(1) | O(1) | O(1) |
-/// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1), its memory later | O(1) |
-/// | [`FiringStore`] | values that are hardly ever cancelled | O(log n) | O(1) amortised, its memory later | O(log n) |
+/// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1); its entry stays for a while | O(1) |
+/// | [`FiringStore`] | values that are hardly ever cancelled | O(log n) | O(1) amortised; its key stays for a while | O(log n) |
 /// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |
 pub trait DeadlineStore<T> {
     /// Stores `value` until `at` and returns its handle.
@@ -221,7 +221,7 @@ pub trait DeadlineStore<T> {
     /// the handle that it has from now on; `None` if it has left.
     fn reschedule(&mut self, handle: Handle, at: Instant) -> Option<Handle>;
 
-    /// Drops all values, those that are never due included.
+    /// Drops all values, including those that are never due.
     ///
     /// Their handles name nothing from then on; the store keeps its memory. If the destructor of a
     /// value panics, the others are still dropped, and the store is then empty and usable. With

@@ -10,11 +10,11 @@
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. If the next segment is not ready in time,
-//! because no thread read for long or the anchoring reader was preempted, readers read the
-//! reference and set a flag. The next segment then runs along the upper edge of its interval, at or
-//! above every value that the reference has shown. Readers also read the reference for the first
-//! microseconds, while the rate is unknown, and while the clock has left the counter, that is, does
-//! not use it because it and the reference diverged.
+//! because no thread has read the clock for long or the anchoring reader was preempted, readers
+//! read the reference and set a flag. The next segment then runs along the upper edge of its
+//! interval, at or above every value that the reference has shown. Readers also read the reference
+//! for the first microseconds, while the rate is unknown. They do so again while the clock has
+//! *left* the counter, that is, does not use it because it and the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -85,16 +85,16 @@ pub enum TscStatus {
 /// # The bound
 ///
 /// The interval contains what the reference showed at some moment during the call. An *anchor*
-/// reads the reference between two readings of the counter. The half width is the sum of half the
-/// distance of these two (some 25 ns), the step of the counter, and the age of the anchor times the
-/// uncertainty of the rate. With the default configuration it is up to 0.6 µs, 0.3 µs on average,
-/// while the clock is read at least some thousand times per second.
+/// reads the reference between two readings of the counter. The half width is the sum of three
+/// terms: half the distance of these two readings (some 25 ns), the step of the counter, and the
+/// age of the anchor times the uncertainty of the rate. With the default configuration it is up to
+/// 0.6 µs, 0.3 µs on average, while the clock is read at least some thousand times per second.
 ///
 /// The bound assumes that the counter, as each thread reads it, has a constant rate, and that the
 /// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
-/// both. If the reference is outside the interval, or the rate has changed by more, the clock
-/// leaves the counter at once and reads the reference from then on; [`status`](Self::status)
-/// reports it. So a counter that jumps while a virtual machine is migrated or a laptop sleeps is
+/// both. If the reference is outside the interval, or the rate has changed by more than this drift,
+/// the clock leaves the counter at once and then reads the reference. [`status`](Self::status)
+/// reports that. So a counter that jumps while a virtual machine is migrated or a laptop sleeps is
 /// trusted for at most one segment, 1 ms by default; its intervals are wrong for that time. A
 /// counter that stops for good ends no segment; [`check`](Self::check) and a [`TscGuard`] detect
 /// it.
@@ -102,9 +102,9 @@ pub enum TscStatus {
 /// # Leaving the counter, and using it again
 ///
 /// When the clock leaves the counter, it does not jump: it continues from what it has shown. If
-/// that is ahead of the reference, because the counter was, the clock runs at half the rate of the
-/// reference until the reference has caught up, and [`interval`](Self::interval) extends from the
-/// reference to what the clock shows. Three cases:
+/// that is ahead of the reference, the clock runs at half the rate of the reference until the
+/// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
+/// what the clock shows. From where the clock continues depends on the count:
 ///
 /// - The count is still in the current segment. Then what the clock has shown is known exactly.
 /// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
@@ -114,19 +114,20 @@ pub enum TscStatus {
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
-/// against the reference for a second: after a slew of the system's time, or when a machine has
-/// woken up. Each time it is left again soon, this time doubles, up to 64 s. The comparison needs
-/// at least eight readings per second. [`resume`](Self::resume) uses the counter again at once, and
-/// is the only way back for the other reasons.
+/// against the reference for a second, for example after a slew of the system's time or after the
+/// machine has slept. Each time it is left again soon, the required time doubles, up to 64 s. The
+/// comparison needs at least eight readings of the clock per second. [`resume`](Self::resume) uses
+/// the counter again at once. A counter that was left for another reason is used again only by this
+/// call.
 ///
 /// # Monotonicity
 ///
 /// As seen by one thread the clock never runs backwards, through anchors, corrections, leaving and
 /// resuming, and while the thread moves between cores whose counters agree. Two cases are not
-/// covered: a count that goes back and stays inside a segment, or less than a thousandth of a
-/// segment before it; and a count that jumps ahead twice in one segment, first by less than the
-/// segment's length, seen by a reader, then by more. A counter that runs at more than twice its
-/// rate can do the latter.
+/// covered. First, a count that goes back and stays inside a segment, or less than a thousandth of
+/// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
+/// the segment's length, seen by a reader, then by more. A counter that runs at more than twice its
+/// rate can do the second.
 ///
 /// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
 /// unless it is an [`interval`](Self::interval).

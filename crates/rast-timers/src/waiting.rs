@@ -1,11 +1,11 @@
 //! The waiting timer: whether a period is over, with few clock readings.
 //!
-//! Source: the original RAST design, 2.8. It sums the answers of a periodic timer and fires when
-//! the sum exceeds the period. So it fires early and late without bound, and drifts. Here the
-//! deadline is a time of the clock. A call either reads the clock and compares, or returns `false`,
-//! so the timer never fires early. By the promise of [`Tick`](crate::Tick), a call without a
-//! reading happens at most τ + δ after a reading that found the deadline in the future. So the
-//! timer is at most τ + δ late.
+//! Source: the original RAST design, 2.8. The original sums the answers of a periodic timer and
+//! fires when the sum exceeds the period. So it drifts, and how early or late it fires has no
+//! bound. Here the deadline is a time of the clock. A call either reads the clock and compares, or
+//! returns `false`, so the timer never fires early. By the promise of [`Tick`](crate::Tick), a call
+//! without a reading happens at most τ + δ after a reading that found the deadline in the future.
+//! So the timer is at most τ + δ late.
 
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 

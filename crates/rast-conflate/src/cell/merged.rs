@@ -3,7 +3,7 @@
 //! A put that finds a value takes it, merges its own into it, and swaps the result back. If another
 //! value was put meanwhile, the put merges again with that value. Each repetition means that
 //! another put succeeded, so a put is lock-free. While a put merges, it owns the key's value. If
-//! its thread is suspended then, all values put before are delayed.
+//! its thread is suspended meanwhile, all values of the key that were put before are delayed.
 
 use crate::primitive::panics::contain;
 

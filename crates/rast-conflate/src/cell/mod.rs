@@ -1,8 +1,8 @@
 //! Value cells: storage of the newest value of one key until a consumer takes it.
 //!
 //! Each kind of cell publishes by a read-modify-write as its last atomic operation, so that the
-//! producer's fence after it costs nothing on x86-64. Any thread may take from a cell at any time:
-//! a value leaves the cell exactly once.
+//! fence that the producer then executes costs nothing on x86-64. Any thread may take from a cell
+//! at any time, and each value leaves the cell exactly once.
 //!
 //! | cell | values | producers per key | put | take |
 //! | --- | --- | --- | --- | --- |

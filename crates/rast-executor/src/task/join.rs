@@ -13,6 +13,7 @@ use std_alloc::boxed::Box;
 use super::header::{Header, TaskRef, release};
 use super::state::Left;
 use crate::budget;
+use crate::primitive::panics::quietly;
 
 /// Why a task has no output: it was cancelled, or it panicked.
 ///
@@ -258,7 +259,7 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        /// Drops the reference, even if the destructor of the output panics.
+        /// Drops the reference, even if the destructor of the waker panics.
         struct Reference(NonNull<Header>);
         impl Drop for Reference {
             fn drop(&mut self) {
@@ -280,8 +281,12 @@ impl<T> Drop for JoinHandle<T> {
             }
             Left::Output => {
                 let _reference = Reference(self.raw);
-                // SAFETY: the task is complete, the output is the handle's and was not taken.
-                unsafe { (self.header().vtable.drop_output)(self.raw) };
+                // A panic of the destructor stays in the task, whichever of the runner and this
+                // handle comes last and drops the output.
+                quietly(|| {
+                    // SAFETY: the task is complete, the output is the handle's and was not taken.
+                    unsafe { (self.header().vtable.drop_output)(self.raw) }
+                });
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A pointer and a count of full width, whatever layout [`TaggedPtr`](super::TaggedPtr) has.
 //!
-//! For a count that grows for as long as the pointer stays the same, which may be years. Outside of
-//! models it has the double-word layout. A model uses the layout of `TaggedPtr`, because loom has
-//! no 128-bit atomics.
+//! Use it for a count that grows for as long as the pointer stays the same, which may be years.
+//! Outside of models it has the double-word layout. A model uses the layout of `TaggedPtr`, because
+//! loom has no 128-bit atomics.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! The packed form: the count in the upper 16 bits of a pointer.
+//! The high-bits layout: the count in the upper 16 bits of a pointer.
 //!
 //! ```text
 //!   63          48 47                                             0

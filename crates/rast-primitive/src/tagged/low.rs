@@ -1,5 +1,5 @@
-//! The low-bit form, under `cfg(rast_tagged_low)`: the count in the bits that
-//! the alignment of `T` leaves zero.
+//! The low-bits layout, under `cfg(rast_tagged_low)`: the count in the bits that the alignment of
+//! `T` leaves zero.
 //!
 //! ```text
 //!   63                                        k k-1               0
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Any aligned address fits, so this is the layout for machines that use all 64 bits. An addition
-//! to the count must not carry into the address; hence a loop of compare-exchanges, each of which
-//! reads both parts.
+//! to the count must not carry into the address; so it is a loop of compare-exchanges of both
+//! parts.
 
 use crate::sync::atomic::Ordering::{self, Relaxed};
 

@@ -1,7 +1,7 @@
 //! A pointer and a count in one word, read and changed together.
 //!
 //! A thread that claims an entry of a structure by incrementing a count must know to which
-//! structure the count belongs; one read-modify-write must return both. There are three layouts
+//! structure the count belongs. So one read-modify-write must return both. There are three layouts
 //! with one interface, chosen at compile time:
 //!
 //! | layout      | chosen by                                        | count            | refuses                       | addition  |

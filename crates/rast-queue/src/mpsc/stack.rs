@@ -1,5 +1,6 @@
-//! The linked nodes of both queue types: a [`LinkStack`] that producers push onto, and the list
-//! that the consumer has taken from it.
+//! The linked nodes of the two unbounded queues, [`mpsc::queue`](crate::mpsc::queue) and
+//! [`mpsc::intrusive`](crate::mpsc::intrusive): a [`LinkStack`] that producers push onto, and the
+//! list that the consumer has taken from it.
 //!
 //! ```text
 //!   top ──► n5 ──► n4 ──► n3 ──► null        shared: newest first, only ever changed at the top
@@ -12,7 +13,7 @@
 //! 1. A link that was taken belongs to the consumer.
 //! 2. Only the consumer takes and closes.
 //!
-//! The design is the front queue of the task scheduler (Shpilevoy, "Task scheduling"), to which we
+//! The design is the front queue of the scheduler in Shpilevoy's "Task scheduling", to which we
 //! added the close. A consumer never pauses before it takes. Such a pause would let more items
 //! arrive, but in measurements it delayed a burst far more than it improved the throughput
 //! (`docs/performance.md`).

@@ -1,7 +1,7 @@
 //! A clock that costs one load: the last reading that some thread published.
 //!
 //! Other coarse clocks publish from a hidden thread. Here the caller's own loop publishes once per
-//! iteration, or a [`Ticker`] does, which the user starts and can stop.
+//! iteration, or a [`Ticker`] thread does, which the user starts and stops.
 
 use super::Clock;
 use crate::primitive::CachePadded;
@@ -11,10 +11,10 @@ use core::fmt;
 
 /// A clock that shows the last published reading of another clock, its source.
 ///
-/// It is never ahead of its source, and at most τ + δ behind it: the time between two publications
-/// plus the lateness of the last one. Nothing publishes on its own: call [`update`](Self::update)
-/// in a loop that runs continuously, or start a [`Ticker`]. Without either the clock does not
-/// advance. [`staleness`](Self::staleness) reads the source and returns the lag.
+/// It is never ahead of its source, and at most τ + δ behind it. τ is the time between two
+/// publications, and δ is how late the last one was. The clock advances only if you call
+/// [`update`](Self::update) in a loop that runs continuously, or start a [`Ticker`].
+/// [`staleness`](Self::staleness) reads the source and returns the lag.
 ///
 /// Clones share one word. A reading is one relaxed load and wait-free. An update is wait-free on
 /// machines with an atomic maximum, and lock-free elsewhere.

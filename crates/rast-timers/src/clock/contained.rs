@@ -12,12 +12,13 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// A clock whose panics are caught, for a thread that must not end because a clock of the program
 /// is broken.
 ///
-/// A reading that panics returns a time from an earlier reading of any thread, at most 1 ms before
-/// the last one; before the first reading, [`Instant::ORIGIN`]. So a clock that panics now and then
-/// steps back by at most 1 ms, and one that always panics stands still. The payload of the panic is
-/// [discarded](crate::primitive::panics::discard), and so is that of the clock's destructor.
+/// If the clock panics, the reading returns the time of an earlier reading by any thread, at most 1
+/// ms before the last one. If there is none, it returns [`Instant::ORIGIN`]. So a clock that panics
+/// now and then steps back by at most 1 ms, and one that always panics stands still. The payload of
+/// the panic is [discarded](crate::primitive::panics::discard), as is that of a panic in the
+/// clock's destructor.
 ///
-/// A reading costs, in addition to that of the clock, a call by pointer and one load. At most once
+/// A reading costs, in addition to that of the clock, an indirect call and one load. At most once
 /// per millisecond it writes the word that all threads share.
 ///
 /// ```
@@ -104,7 +105,7 @@ mod tests {
 
     impl Drop for Loud {
         fn drop(&mut self) {
-            std::panic::resume_unwind(Box::new("a payload"));
+            std::panic::resume_unwind(Box::new(()));
         }
     }
 

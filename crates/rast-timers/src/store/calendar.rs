@@ -7,7 +7,7 @@
 //! list of the next values) or to lists of lower levels.
 //!
 //! Changes: a list is split a few entries at a time and ahead of its time, so that no call takes
-//! long; short lists are never split; runs that are already in order move only once.
+//! long. Short lists are never split. Values that were inserted in order move only once.
 //!
 //! ```text
 //!              64 lists per digit of six bits              in order
@@ -31,9 +31,9 @@
 //! | `moved` | the values of `late` from `cursor` to this time have moved to the lists; equals `cursor`, unless the cursor has gone back |
 //! | `wake` | no step has work to do before this time |
 //!
-//! 1. A value at `at ≥ cursor` is in list s of level l, except by rules 3, 4, 7 and 8: l is the
-//!    highest digit in which `at` and `cursor` differ, s that digit of `at`. Lower levels are
-//!    earlier, and so are lower lists of one level.
+//! 1. A value whose deadline `at` is not before `cursor` is in list s of level l, except by rules
+//!    3, 4, 7 and 8. l is the highest digit in which `at` and `cursor` differ, and s is that digit
+//!    of `at`. Lower levels are earlier, and so are lower lists of one level.
 //! 2. The cursor moves only to the start of the earliest list, or to a time before it; so rule 1
 //!    holds without moving a value.
 //! 3. While X is being split, the cursor is at the start of X. The levels below the level of X
@@ -43,13 +43,13 @@
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
 //! 6. A slot is retired when its generations are used up.
-//! 7. The cursor goes back to a step's `now` if that is more than `BACK` before it, or before it
-//!    while values of `late` still move as described here. Let l be the highest digit in which the
-//!    old and the new cursor differ. First all lists of the levels below l are joined to one list
-//!    of level l: the list of the old cursor's digit. Then the values of `late` that are not before
-//!    the cursor move to the lists in order, one value per step. Until that is done no list is
-//!    read, and `cursor <= moved <= bar`. Meanwhile values from `moved` to `bar` are inserted in
-//!    `late`, so that values with the same deadline stay in order.
+//! 7. The cursor goes back to a step's `now` in two cases: `now` is more than `BACK` before the
+//!    cursor, or it is before the cursor while values of `late` still move as described here. Let l
+//!    be the highest digit in which the old and the new cursor differ. First all lists of the
+//!    levels below l are joined to one list of level l: the list of the old cursor's digit. Then
+//!    the values of `late` that are not before the cursor move to the lists in order, one value per
+//!    step. Until that is done no list is read, and `cursor <= moved <= bar`. Meanwhile values from
+//!    `moved` to `bar` are inserted in `late`, so that values with the same deadline stay in order.
 //! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;
@@ -146,7 +146,7 @@ impl Bucket {
 /// | --- | --- |
 /// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 for a deadline that is not before the time reached |
 /// | `clear` | all |
-/// | one [`step`](DeadlineStore::step), so one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
+/// | one [`step`](DeadlineStore::step), which is one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
 /// A value moves at most 11 times before it is due, usually up to 4 times, and once if values of
@@ -164,10 +164,10 @@ impl Bucket {
 /// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond. It splits a list
 /// only when the list's time has come, not ahead of it.
 ///
-/// A `now` far in the future does no lasting harm. The next call whose `now` is more than 33 ms
-/// earlier restores the order. Its first step may access more than [`TOUCHES`](Self::TOUCHES)
-/// entries: four for each list in use, at most 2,600. Each value that was inserted in between costs
-/// one more [`Busy`](Step::Busy) step.
+/// A call with a `now` far in the future does no lasting harm. The next call whose `now` is more
+/// than 33 ms earlier restores the order. Its first step may access more than
+/// [`TOUCHES`](Self::TOUCHES) entries: four for each list in use, at most 2,600. Each value that
+/// was inserted between the two calls costs one more [`Busy`](Step::Busy) step.
 ///
 /// A value of `T` is stored next to its deadline, and each of the 706 list heads has space for a
 /// `T`, too: box large values.

@@ -1,8 +1,8 @@
 //! A deadline store for uniform timeouts: monotone lanes.
 //!
 //! Source: the original RAST design's linked lists for timers whose deadlines only increase.
-//! Changes: a ring instead of a list; cancellation; several lanes, chosen by the deadline alone, so
-//! that the caller passes no duration; and a heap for values that fit no lane, so that every
+//! Changes: a ring instead of a list, and cancellation. There are several lanes, chosen by the
+//! deadline alone, so the caller passes no duration. Values that fit no lane go to a heap, so every
 //! deadline is accepted and kept.
 //!
 //! ```text
@@ -63,15 +63,15 @@ struct First {
     until: u64,
 }
 
-/// A [`DeadlineStore`] for timeouts of a few durations: values that arrive in the order of their
-/// deadlines, lane by lane, at the cost of a ring buffer.
+/// A [`DeadlineStore`] for timeouts of a few durations: in each lane, values arrive in the order of
+/// their deadlines, so they cost as much as in a ring buffer.
 ///
 /// Up to eight lanes open automatically, one for each duration in use. A value that fits none of
-/// them goes to a [`HeapStore`], at its cost. A cancelled value leaves at once. Its entry leaves
-/// when it reaches the front of its lane, in `expire` or while more values are armed. So a lane
-/// keeps the entries that were inserted since its first value that is still waiting, and for a
-/// while those before it. Its memory comes in chunks of 64 entries and is kept; when it grows, only
-/// a directory of the chunks is copied.
+/// them goes to a [`HeapStore`], at the cost of a heap. A cancelled value leaves at once. Its entry
+/// leaves when it reaches the front of its lane, in `expire` or while more values are armed. So a
+/// lane keeps all entries since its oldest waiting value, and some older entries for a while. Its
+/// memory comes in chunks of 64 entries and is kept; when it grows, only a directory of the chunks
+/// is copied.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it may be that of a
 /// cancelled value. `reschedule` returns a new handle.
@@ -112,9 +112,9 @@ impl<T> LaneStore<T> {
         }
     }
 
-    /// Makes an empty store whose first lane has memory for `capacity` entries, so that it
-    /// allocates none while there are no more, including the entries of cancelled values that it
-    /// still keeps. Because of the chunks, it may reserve up to twice that and 128 more.
+    /// Makes an empty store whose first lane has memory for `capacity` entries. The lane allocates
+    /// nothing while it has no more entries, including those that it still keeps of cancelled
+    /// values. Because of the chunks, it may reserve up to twice that and 128 more.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();

@@ -7,16 +7,16 @@ use core::fmt;
 
 /// A [`Guard`] that needs no publisher: the counter without its lower bits.
 ///
-/// Two equal words are less than τ apart, and δ is the tens of nanoseconds by which the processor
-/// may read the counter out of order. The bound does not depend on other threads, or on readings of
-/// the guard's clock.
+/// If two calls read equal words, they are less than τ apart. δ is the tens of nanoseconds by which
+/// the processor may read the counter out of order. The bound does not depend on other threads, or
+/// on readings of the guard's clock.
 ///
 /// | call | when | cost | what it checks |
 /// | --- | --- | --- | --- |
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// So the bound assumes that the counter runs at its rate, which is checked:
+/// So the bound assumes that the counter runs at its rate. This is checked:
 ///
 /// 1. A counter that stops is detected at the second call after it stopped. The word differs at
 ///    each call from then on, so the timers read their clock each time. The first call after the

@@ -2,15 +2,15 @@
 //!
 //! When the clock leaves the counter, it publishes a *dead* record instead of a segment. The clock
 //! may be ahead of the reference at that moment. By how much is unknown until the last reader has
-//! stopped using the segment. So the dead record contains the line of the segment. The first thread
-//! that reads the record stores the maximum that the clock has shown, computed from the count at
-//! that moment ([`Segment::most`]). From there the clock runs at half the rate of the reference
-//! until the reference has caught up.
+//! stopped using the segment. So the dead record contains the linear function of the segment. The
+//! first thread that reads the record stores the maximum that the clock has shown, computed from
+//! the count at that moment ([`Segment::most`]). From there the clock runs at half the rate of the
+//! reference until the reference has caught up.
 //!
 //! A counter that was left because it and the reference diverged may be sound: the reference may
-//! have been corrected, or the machine may have slept. So readers compare the two eight times per
-//! second. They use the counter again once its rate has been the same in all comparisons of one
-//! second.
+//! have been corrected, or the machine may have slept. So readers compare counter and reference
+//! eight times per second. They use the counter again once its rate has been the same in all
+//! comparisons of one second.
 
 use super::segment::{Anchor, Segment, UNTIL};
 use super::track::{Leaves, Word};

@@ -191,12 +191,12 @@ impl Segment {
     /// 1. If `count` is in the segment and its time is not before `shown`, the bound is the time of
     ///    `count`, plus the anchor's error, because `count` may have been read slightly too early.
     /// 2. If `count` is beyond the end, the bound is the time of the segment's end. There is one
-    ///    exception: if the expected time of `count` is ahead of `shown` by at least the time from
+    ///    exception. If the expected time of `count` is ahead of `shown` by at least the time from
     ///    the anchor's reading to the segment's end, the count has jumped over the end and has not
-    ///    been in the segment since.
+    ///    returned to the segment.
     /// 3. Otherwise, and in this exception, the counter is not the limit. While the counter was
-    ///    sound, the clock was ahead of the reference by at most its own deviation from the
-    ///    expected time plus the error of that time; the bound is `shown` plus this sum.
+    ///    sound, the clock was ahead of the reference by at most two errors: its own deviation from
+    ///    the expected time, and the error of that time. The bound is `shown` plus both.
     ///
     /// The time of the segment's end bounds all three.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {

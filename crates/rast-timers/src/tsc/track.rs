@@ -27,8 +27,9 @@
 //! 3. R and E exclude each other: if R is set, a reader moves to the next record and does not read
 //!    the reference.
 //!
-//! The slot of s is written again for s + 4, and that of s − 1 for s + 3, both not before s + 1 is
-//! in the word. A reader that saw such a write sees that the word has changed (fences CK9, CK11).
+//! The slot of s is written again for s + 4, and the slot of s − 1 for s + 3. Both happen only
+//! after s + 1 is in the word. A reader that saw such a write sees that the word has changed
+//! (fences CK9, CK11).
 //!
 //! The writer replaces the word by compare-exchange. If a reader set E in between, the
 //! compare-exchange fails, and the writer retries with the new word.

@@ -56,8 +56,6 @@ enum Left {
         /// The buffer that owns them.
         _memory: Box<dyn Any>,
     },
-    /// A read that was given up has found the end, which stays.
-    End,
 }
 
 impl Left {
@@ -70,7 +68,6 @@ impl Left {
                 // `BufferMut`).
                 unsafe { core::slice::from_raw_parts(*begin, *count) }
             }
-            Self::End => &[],
         }
     }
 
@@ -82,13 +79,7 @@ impl Left {
                 *begin = begin.wrapping_add(taken);
                 *count -= taken;
             }
-            Self::End => {}
         }
-    }
-
-    /// Returns `true` if all bytes were read; the end stays.
-    fn is_spent(&self) -> bool {
-        !matches!(self, Self::End) && self.bytes().is_empty()
     }
 }
 
@@ -96,13 +87,14 @@ impl Left {
 /// What is left of them returns to the stream, also if the buffer panics.
 struct First<'a> {
     stream: &'a Stream,
-    left: Left,
+    /// `None` only after the return.
+    left: Option<Left>,
 }
 
 impl Drop for First<'_> {
     fn drop(&mut self) {
-        if !self.left.is_spent() {
-            let left = core::mem::replace(&mut self.left, Left::End);
+        // What is spent stays in the field: its buffer is dropped after the list was released.
+        if let Some(left) = self.left.take_if(|left| !left.bytes().is_empty()) {
             self.stream.left.borrow_mut().push_front(left);
         }
     }
@@ -113,8 +105,10 @@ pub(crate) struct Stream {
     ring: Rc<Ring>,
     fd: Rc<OwnedFd>,
     late: RefCell<VecDeque<Late>>,
-    /// In the order of the stream. More than one only if several tasks read.
+    /// More than one only if several reads were in flight at once; these have no order.
     left: RefCell<VecDeque<Left>>,
+    /// A read that was given up has found the end. Bytes of other reads may be left.
+    has_ended: Cell<bool>,
     /// The operation that receives chunks.
     receive: Cell<Option<Key>>,
 }
@@ -130,6 +124,7 @@ impl Stream {
             fd,
             late: RefCell::new(VecDeque::new()),
             left: RefCell::new(VecDeque::new()),
+            has_ended: Cell::new(false),
             receive: Cell::new(None),
         }
     }
@@ -148,17 +143,16 @@ impl Stream {
 
     /// Copies bytes that were received before into the buffer.
     fn fill(&self, buffer: &mut impl BufferMut) -> Option<usize> {
-        let left = self.left.borrow_mut().pop_front()?;
+        let left = self.left.borrow_mut().pop_front();
         let mut first = First { stream: self, left };
-        if matches!(first.left, Left::End) {
-            return Some(0);
-        }
-        let count = fill(buffer, first.left.bytes());
-        first.left.advance(count);
+        let left = first.left.as_mut()?;
+        let count = fill(buffer, left.bytes());
+        left.advance(count);
         Some(count)
     }
 
-    /// Waits for reads that were given up; returns what ended the stream, if one of them found it.
+    /// Waits for reads that were given up, until one of them has bytes. Returns the error of a read
+    /// that failed.
     async fn settle(&self) -> io::Result<()> {
         loop {
             let key = match self.late.borrow().front() {
@@ -181,7 +175,7 @@ impl Stream {
                 continue;
             };
             match result {
-                0 => self.left.borrow_mut().push_back(Left::End),
+                0 => self.has_ended.set(true),
                 count if count > 0 => {
                     let left = Left::Late {
                         begin: late.begin,
@@ -218,6 +212,9 @@ impl Stream {
                 }
                 Err(error) => (Err(error), buffer),
             };
+        }
+        if self.has_ended.get() {
+            return (Ok(0), buffer);
         }
         let fd = self.number();
         let address = Cell::new(null());
@@ -267,10 +264,6 @@ impl Stream {
             let left = self.left.borrow_mut().pop_front();
             match left {
                 Some(Left::Chunk(chunk)) => return Ok(Some(chunk)),
-                Some(Left::End) => {
-                    self.left.borrow_mut().push_front(Left::End);
-                    return Ok(None);
-                }
                 Some(left) => {
                     let bytes = left.bytes();
                     return Ok(Some(Chunk::own(bytes.into(), bytes.len())));
@@ -279,6 +272,7 @@ impl Stream {
             }
             let key = match self.receive.get() {
                 Some(key) => key,
+                None if self.has_ended.get() => return Ok(None),
                 None => match self.ring.strike(Attempt::Chunks, &mut 0) {
                     Some(Fault::NoBuffers) => match self.chunk_of_its_own(chunks.bytes()).await? {
                         Some(chunk) => return Ok(Some(chunk).filter(|chunk| !chunk.is_empty())),

@@ -160,3 +160,43 @@ fn a_buffer_of_a_dropped_read_panics_in_no_other_read() {
     });
     assert!(reactors.stop(Duration::from_secs(60)).is_clean());
 }
+
+/// Of two reads that were given up one has found the end. The next reads return the bytes of the
+/// other one, in whichever order the two were given up.
+#[test]
+fn the_end_hides_no_bytes_of_a_read_that_was_given_up() {
+    let Some(reactors) = build(builder(), Backend::Uring) else {
+        return;
+    };
+    run_on(&reactors, || async {
+        for is_first_dropped_first in [false, true] {
+            let (a, b) = tcp_pair().await;
+            let mut first = Box::pin(a.read(Vec::with_capacity(8)));
+            let mut second = Box::pin(a.read(Vec::with_capacity(8)));
+            assert!(poll_once(first.as_mut()).await.is_none());
+            assert!(poll_once(second.as_mut()).await.is_none());
+            yield_now().await;
+            b.write_all("bytes").await.0.unwrap();
+            drop(b);
+            // The kernel completes both: one takes the bytes, the other finds the end.
+            for _ in 0..1000 {
+                yield_now().await;
+            }
+            if is_first_dropped_first {
+                drop((first, second));
+            } else {
+                drop((second, first));
+            }
+            let mut received = Vec::new();
+            loop {
+                let (count, bytes) = a.read(Vec::with_capacity(8)).await;
+                if count.unwrap() == 0 {
+                    break;
+                }
+                received.extend(bytes);
+            }
+            assert_eq!(received, b"bytes");
+        }
+    });
+    assert!(reactors.stop(Duration::from_secs(60)).is_clean());
+}

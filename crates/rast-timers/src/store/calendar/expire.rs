@@ -1,12 +1,12 @@
 //! Expires many values in one call, ordered or unordered.
 //!
-//! Ordered: the first values are passed on without a new search before each value. Unordered: a
-//! list whose whole time is over is passed on in list order. If `now` lies in a list, each of its
-//! values is passed on or moved to a lower level. So no value is sorted.
+//! Ordered: the next values are passed on without a search before each of them. Unordered: a list
+//! whose whole time is over is passed on in list order. If `now` lies within the time of a list,
+//! each of its values is passed on or moved to a lower level. So no value is sorted.
 //!
-//! An unordered call does not split a list ahead of its time, but only once the earliest deadline
-//! in the list has passed; `wake` is set to that time. Ordered and unordered calls keep the rules
-//! of the calendar, so they may be mixed.
+//! An unordered call splits a list only once the earliest deadline in it has passed, not ahead of
+//! that time; `wake` is set to that time. Ordered and unordered calls keep the rules of the
+//! calendar, so they may be mixed.
 
 use super::{CalendarStore, Index, LANE, MOVES, NONE, SHORT};
 use crate::store::{Expired, Step, Swept};

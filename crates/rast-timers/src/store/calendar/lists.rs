@@ -10,8 +10,9 @@
 //!   0                  1                        HEADS
 //! ```
 //!
-//! 1. The list of a head is a ring through it: `next` leads from the first entry to the last,
-//!    `prev` back; both links of an empty list's head are its own index.
+//! 1. A list is a ring that includes its head: `next` leads from the head to the first entry and on
+//!    to the last, and `prev` leads back. In an empty list both links of the head are its own
+//!    index.
 //! 2. So removing an entry needs only its two neighbours, and not the list. If both neighbours are
 //!    the same head, the list is now empty.
 //! 3. An entry outside all lists may use `prev`, `next` and `at` for other purposes.
@@ -19,8 +20,8 @@
 //!    empty.
 //!
 //! Links, deadline and value of an entry share one slot, so an insert or a cancel accesses one of
-//! its cache lines. The neighbours of an entry cancelled now are mostly those of entries cancelled
-//! soon.
+//! its cache lines. The two neighbours of a cancelled entry are mostly accessed again soon, by the
+//! next cancels.
 
 use super::slot::{Slot, prefetch};
 use crate::primitive::panics::drop_each;

@@ -1,5 +1,5 @@
 //! A queue of numbered places, from which any value can be removed by its number. A place holds a
-//! deadline, and a value until that is removed.
+//! deadline, and a value until the value is removed.
 //!
 //! ```text
 //!  directory, a power of two       chunks of 64 places
@@ -30,7 +30,7 @@
 //!    chunk of the place before `tail`.
 //! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
 //!    after it has left the queue, so that the least acceptable deadline can be read there. Writing
-//!    that deadline to a field for each value would cost more than all else here.
+//!    that deadline to a field for each value would cost more than everything else here.
 //!
 //! The back reuses the chunks that the front has left, one cycle of the directory later. Memory is
 //! allocated in chunks of 64 places. Only the directory is copied when it grows, and no memory is
