@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Messages are a [`LinkStack`] of blocks and of batches of blocks, linked through their first
-//! words. The low bits of a link, which an address leaves free, belong to
-//! [`crate::remote_batch`].
+//! words. The low bits of a link, which an address leaves free, belong to [`crate::remote_batch`].
 //!
 //! A mailbox outlives its thread: when the thread ends, the heap has no holder until another thread
 //! claims the mailbox. No message may stay in a mailbox without a holder:

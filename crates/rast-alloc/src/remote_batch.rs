@@ -11,10 +11,9 @@
 //!                              └► blocks that the freeing thread does not write to
 //! ```
 //!
-//! A position is the block's distance from the batch header in units of 8 bytes, as 32 bits. That
-//! is half the size of an address. A block 16 GiB or more away starts a new batch header. Blocks
-//! are at multiples of 8, so bit 0 of a link is free: it is set if the link leads to a batch
-//! header.
+//! A position is the block's distance from the batch header in units of 8 bytes, as 32 bits, half
+//! an address. A block 16 GiB or more away starts a new batch header. Blocks are at multiples of 8,
+//! so bit 0 of a link is free: it is set if the link leads to a batch header.
 //!
 //! In a hardened build the word with the count also contains a seal: a keyed digest of the count,
 //! the distances and the batch header's address. The owner checks the seal before it follows a

@@ -4,8 +4,8 @@
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size that finds the heavy ones (Boyer and Moore's majority vote, one per
 //! entry): a message of another sender decreases an entry by one, and at zero the entry passes to
-//! that sender. So a thousand senders with equal traffic have counts near zero; a balancer could
-//! not use such traffic anyway.
+//! that sender. So a thousand senders with equal traffic, which no balancer could use, have counts
+//! near zero.
 //!
 //! The time of turns is an estimate (see [`StartFinishTimer`]). In a graph with many instances, a
 //! reading of the clock in each turn would make a message cost a fifth more. So the more instances

@@ -61,8 +61,8 @@
 /// `bytes = N` bounds the queued messages of a pair by their [`Weight`](crate::Weight), in addition
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
 /// each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each pair of
-/// instances, however many pairs there are. With its first message a queue allocates `cap` slots,
-/// each of the size of a message and a word.
+/// instances. With its first message a queue allocates `cap` slots, each of the size of a message
+/// and a word.
 ///
 /// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
 /// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and

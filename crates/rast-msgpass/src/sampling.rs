@@ -2,7 +2,7 @@
 //!
 //! The messages of a queue form blocks of `every` messages, and one message of each block is
 //! measured. A random number, from the seed of the queue and the number of the block, chooses it.
-//! So no regular pattern of the load meets the same choice each time.
+//! So the choice follows no pattern of the load.
 //!
 //! ```text
 //!   ring      | . . x . | . . . x | x . . . | . x . .     both ends compute the x

@@ -5,8 +5,8 @@
 //!               numbers ascend
 //! ```
 //!
-//! 1. A task enters, looks once more at what it waits for, and then returns `Pending`. So a wake-up
-//!    that came before it entered is not missed: the look finds what the wake-up was for.
+//! 1. A task enters, looks once more at what it waits for, and then returns `Pending`. So it misses
+//!    no wake-up that came before: the look finds what the wake-up was for.
 //! 2. A wake-up takes a task out of the list. The task has to look, or to pass the wake-up on: a
 //!    future that is dropped wakes the next task.
 //! 3. A stream or a sink may be kept without being polled, for example after `select!` chose

@@ -16,8 +16,7 @@
 //!
 //! [`TestCx`] runs one processor of a graph alone.
 //!
-//! A test graph does not run handlers of several workers at the same time: one turn ends before the
-//! next one starts.
+//! Turns do not overlap, not even those of different workers.
 //!
 //! ```
 //! use rast_msgpass::testing::for_each_seed;

@@ -183,10 +183,9 @@ impl<C: Controller> Builder<C> {
     /// Meanwhile its other shards have no turns. Each wake-up costs a fence. If the receiving
     /// worker has not taken the last 64 of them, further ones arrive without their note.
     ///
-    /// Its shards are given to it by [`assignment`](Self::assignment) or [`pin`](Self::pin). They
-    /// are not in the [`LoadView`](crate::LoadView), and
-    /// [`WorkerCx::epoch`](crate::WorkerCx::epoch) stays 0 there. If all workers are dedicated,
-    /// requests for a resharding have no effect.
+    /// It gets its shards by [`assignment`](Self::assignment) or [`pin`](Self::pin). They are not
+    /// in the [`LoadView`](crate::LoadView), and [`WorkerCx::epoch`](crate::WorkerCx::epoch) stays
+    /// 0 there. If all workers are dedicated, requests for a resharding have no effect.
     ///
     /// ```
     /// # use rast_sharder::{Controller, Progress, ShardId, WorkerCx};

@@ -84,9 +84,9 @@
 //!
 //! - A shard is run by one worker at a time; each call for a shard sees what
 //!   earlier calls for it wrote.
-//! - No thread waits for another inside the protocol: a call that takes long
-//!   delays the shards of its own worker, and the next epoch, and nothing else.
-//!   On a worker that is [dedicated](Builder::dedicate) it delays no epoch.
+//! - No thread waits for another inside the protocol: a long call delays only the shards of its own
+//!   worker and the next epoch. On a worker that is [dedicated](Builder::dedicate) it delays no
+//!   epoch.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
 //!   soon as the running calls return.
 //! - Panics of user code are contained and recorded, and a policy decides what follows; a
