@@ -136,12 +136,15 @@ impl Waiting {
 ///
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]
+// The two fields that change are not at multiples of four bytes. There x86 code loads 32 bits for a
+// 16-bit field, and such a load waits about 13 cycles for the last store of 16 bits.
+#[repr(C, align(8))]
 pub struct Pace {
     /// A quarter of the capacity, or `u16::MAX` if that is less.
     quarter: u16,
-    due: u16,
     /// Number of messages taken whose slots were not returned: at most `quarter`.
     held: u16,
+    due: u16,
     /// Number of slots returned since the last check.
     since: u16,
 }
