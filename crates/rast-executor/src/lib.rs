@@ -45,10 +45,10 @@
 //! - Wakers and handles stay valid as long as they exist, on any thread, also after their task is
 //!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
-//! - No task starves while its worker returns from its polls. A turn of a worker is one poll, and
-//!   of 35 turns at least 32 take a task from the queue. If k tasks of its kind are ahead of it, a
-//!   normal task from another thread is taken within 2 (k + 1) such turns, another normal task
-//!   within 1032 (k + 1), and a low one within 8256 (k + 1).
+//! - No task starves if no poll blocks its worker. A turn of a worker is one poll, and of 35 turns
+//!   at least 32 take a task from the queue. With k tasks ahead in its list, a task is taken within
+//!   so many of these 32: 2 (k + 1) if it is normal and comes from another thread, 1032 (k + 1) if
+//!   it is another normal task, and 8256 (k + 1) if it is low.
 //! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
 //!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
 //!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
