@@ -92,8 +92,8 @@ impl Builder {
     ///
     /// If the clock panics on a worker, the worker uses the last reading, so deadlines are late
     /// until the clock works again; [`Stats::clock_panics`](crate::Stats::clock_panics) counts the
-    /// panics. Times from 2^64 - 2 ns on count as 2^64 - 3 ns, because the greater values stand for
-    /// "no deadline".
+    /// panics. Times of 2^64 - 2 ns and more count as 2^64 - 3 ns, because greater values mean "no
+    /// deadline".
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self
