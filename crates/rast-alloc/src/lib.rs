@@ -22,8 +22,8 @@
 //! - To detect misuse at no cost. Without the feature `hardened` a double free is undefined
 //!   behaviour, as in any allocator, and a wrong layout is detected only in debug builds.
 //! - To allocate in a signal handler: calls of one thread must not be nested.
-//! - In a program that must not have a thread that it did not start, unless it disables the
-//!   background thread by [`RastAlloc::set_purge_delay`]`(None)`.
+//! - In a program in which no library may start a thread, unless it disables the background thread
+//!   by [`RastAlloc::set_purge_delay`]`(None)`.
 //!
 //! # Example
 //!

@@ -20,7 +20,7 @@
 //!    entry per 2 MiB, while rights change per page. The old range then has no memory and no
 //!    access; up to [`RANGES`] such ranges are kept.
 //! 4. Ranges that were unused between two decay ticks, [`TICK`] insertions apart, or between two
-//!    decay passes return to the system. At a purge and at the end of a thread all return.
+//!    decay passes return to the system. At a purge and at the end of a thread all ranges return.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

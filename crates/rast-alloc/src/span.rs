@@ -18,7 +18,7 @@
 //! | --- | --- |
 //! | `grains` | length; the tag of the next span is that far behind |
 //! | `before` | length of the span before, 0 for the first span of a segment |
-//! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
+//! | `state` | free, used, or sentinel: the tag behind the last grain, which is never free and has no next tag |
 //! | `class` | the class of a used span, or none |
 //! | `clean` | all bytes of the span are zero |
 //! | `aged` | the decay pass that first found the free span, as it is or as part of a longer one; 0 for none |

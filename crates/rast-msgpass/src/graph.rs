@@ -1,9 +1,10 @@
 //! The output of `graph!`: traits for the types, and tables for the numbers.
 //!
-//! The source numbers processors and edges by a chain of base classes, one per edge, and finds an
-//! edge by overload resolution along the chain. Here each edge is one `impl Edge<Graph, From, To>
-//! for Message`. The compiler finds it by its types, the message is `Self` so that an error names
-//! it, and nothing recurses. The numbers are constants, so the tables are static data.
+//! The original RAST design numbers processors and edges by a chain of base classes, one per edge,
+//! and finds an edge by overload resolution along the chain. Here each edge is one
+//! `impl Edge<Graph, From, To> for Message`. The compiler finds it by its types, the message is
+//! `Self` so that an error names it, and nothing recurses. The numbers are constants, so the tables
+//! are static data.
 
 use core::fmt;
 

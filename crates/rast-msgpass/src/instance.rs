@@ -11,7 +11,8 @@
 //! ```
 //!
 //! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
-//!    target. Without `sends` these are all edges that leave the processor.
+//!    target; otherwise it is *gated*. Without `sends` a handler sends on all edges that leave its
+//!    processor.
 //! 2. A turn accesses only the inputs that a wake-up named (by its note), and the outlets that were
 //!    written. It checks all inputs and outlets only after the shard has moved, or after a wake-up
 //!    by a thread that is not a worker.

@@ -91,8 +91,8 @@
 /// send that no edge allows; the compiler's hint shows the edge to declare. (If the crate has
 /// several items with the name of a processor, the hint has paths that end with the names.)
 ///
-/// A cycle of plainly bounded edges, in which the handlers of each edge send on the next, does not
-/// compile: see the crate docs.
+/// A cycle of bounded edges, in which the handlers of each edge send on the next, does not compile:
+/// see the crate docs.
 #[macro_export]
 macro_rules! graph {
     ($($declaration:tt)*) => {

@@ -9,8 +9,8 @@
 //!                └──── next ───┘
 //! ```
 //!
-//! A sender has no memory per receiver. While `state` is 0, the first message is stored in `only`,
-//! and most turns send no other one. Further messages are stored in entries, chained by target. The
+//! A sender has no memory per receiver. If `state` is 0, the first message is stored in `only`;
+//! most turns send no second one. Further messages are stored in entries, chained by target. The
 //! flush after each part of a turn moves the chains to their inboxes. A chain is pushed to the ring
 //! of its inbox earlier if there are many entries, or if two targets have the same low bits.
 //!

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Rules:
-//! 1. On a bounded edge `send` counts against the burst of the handler's call. An outlet *gates* a
-//!    handler while it has no room for a burst. A call starts only while no outlet that the handler
-//!    sends on gates. So each `send` within the burst finds room.
+//! 1. On a bounded edge `send` counts against the burst of the handler's call. An outlet without
+//!    room for a burst *gates* the handlers that send on it: none of them is called. So each `send`
+//!    within the burst finds room.
 //! 2. An outlet notes a target that runs short of room or credit. So it knows whether it gates
 //!    without a check of all targets.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
@@ -26,7 +26,7 @@
 //!    at once, before the client gets its credit back.
 //! 6. The handler of an answer may send requests beyond the credit, because there are twice as many
 //!    slots for answers. If a target has few free slots, only answers from it are handled, so that
-//!    each of their handlers can send one request.
+//!    the handler of each of these answers can send one request.
 
 mod answers;
 mod faults;

@@ -1,8 +1,8 @@
 //! The traits that users implement: processors, and handlers of messages.
 //!
-//! The source requires `Ping(sender)` and one `Receive` overload per edge. Here they are traits. In
-//! addition, a ping returns when it needs the next one, so that an idle graph sleeps instead of
-//! polling.
+//! The original RAST design requires `Ping(sender)` and one `Receive` overload per edge. Here they
+//! are traits. In addition, a ping returns when it needs the next one, so that an idle graph sleeps
+//! instead of polling.
 
 use crate::cx::Cx;
 use crate::deaths::Retired;

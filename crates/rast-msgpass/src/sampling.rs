@@ -12,7 +12,7 @@
 //! | way | who chooses | where the time is |
 //! | --- | --- | --- |
 //! | ring per pair | both ends, by the index of the message in the ring | [`Stamps`], a word per block |
-//! | inbox | the sender | [`Marks`], under a lock; a bit of the message's tag says that there is one |
+//! | inbox | the sender | [`Marks`] (send times under a lock); a bit of the message's tag says that its time is there |
 //! | buffer, door | the sender | beside the message |
 //!
 //! A stamp of a ring is written before its message is published, and read before the slot of the

@@ -1,4 +1,5 @@
-//! What the handlers of an edge send, and so which room its inlet (the receiver's end) waits for.
+//! The edges on which the handlers of an edge send. Its inlet (the receiver's end) waits for room
+//! on them.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -12,7 +13,7 @@
 //!    request does not `send` requests that may lead back to the client of that request, because
 //!    each of the two would wait for the other's credit.
 //! 3. Answers use the room that their request reserved, never wait, and are not listed.
-//! 4. `send` on an edge that is not listed panics; `try_send` uses the room that there is.
+//! 4. `send` on an edge that is not listed panics; `try_send` sends if there is room.
 //!
 //! The lists are constants, so a graph without them has no code for them.
 

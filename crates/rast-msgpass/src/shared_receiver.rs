@@ -16,14 +16,14 @@
 //!    lane calls its waker for the next message.
 //! 2. A receiver that finds the lane closed wakes all.
 //! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
-//! 4. A look that begins after a wake-up uses the wake-up up. A receiver that leaves with a message
-//!    passes a later wake-up on, and a future that is dropped does so too.
+//! 4. A look that begins after a wake-up consumes the wake-up. A receiver that leaves with a
+//!    message passes any later wake-up to the next receiver, and so does a dropped future.
 //!
 //! No wake-up is lost. Let receiver W wait: it has entered the list (E) and then looked under the
 //! lock (L), and L found the lane empty. For the next message, the lane calls the waker. A receiver
 //! whose look comes after L sees `is_waited`, which E had set, because the lock orders the two
-//! looks; so it obeys rule 1. A look before L leaves later messages to L. By rule 4 each wake-up
-//! leads to a look, or to another wake-up, and the list is finite.
+//! looks; so it obeys rule 1. If a look comes before L, L sees the messages that the look missed.
+//! By rule 4 each wake-up leads to a look, or to another wake-up, and the list is finite.
 
 use core::fmt;
 use core::pin::Pin;

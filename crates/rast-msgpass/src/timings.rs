@@ -1,4 +1,5 @@
-//! How long messages wait and are handled: one message of some, by the graph's clock.
+//! How long messages wait, and how long their handlers run: a sample of the messages, by the
+//! graph's clock.
 
 use core::fmt;
 

@@ -26,8 +26,8 @@
 //! fence is expensive, so the receiver executes R2 and R3 only at some of its returns: see
 //! [`Pace`].
 //!
-//! Only a wait at a receiver without room ends by a wake-up. So if S3 finds room at that receiver,
-//! and none at another one, the sender enters again before it goes idle.
+//! Only a receiver that had no room wakes the senders in its list. So if S3 finds room at that
+//! receiver, but none at another one, the sender enters the other one's list before it goes idle.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU32, Ordering, fence};

@@ -2,7 +2,7 @@
 //!
 //! The state is one number, the theoretical arrival time: the time at which all tokens taken so far
 //! would have arrived at the limited rate. `n` tokens are available if this time, plus the time in
-//! which `n` tokens arrive, is at most the time of a burst after now. Times are counted in
+//! which `n` tokens arrive, is at most the duration of a burst after now. Times are counted in
 //! nanoseconds times the tokens of a period, so nothing is rounded and no error accumulates.
 
 use core::cell::Cell;

@@ -89,9 +89,9 @@
 //!   epoch.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
 //!   soon as the running calls return.
-//! - Panics of user code are contained and recorded, and a policy decides what follows; a
-//!   balancer that panics or returns nonsense leaves the assignment in force.
-//!   With `panic = "abort"` the first panic ends the process instead.
+//! - Panics of user code are contained and recorded, and a policy decides what follows; a balancer
+//!   that panics or returns an invalid assignment leaves the assignment in force. With
+//!   `panic = "abort"` the first panic ends the process instead.
 //! - `run` gives the controller and every shard's state back.
 //! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.
 //!   A call that wakes a sleeping worker takes that worker's parking lock for some

@@ -9,9 +9,9 @@
 //!
 //! An instance is *calm* if its last turn ended normally and left nothing except messages: it runs,
 //! nothing gates it, it wants no ping, has no timer and no `high` input, and its batches have no
-//! time limit. A wake-up without a note ends that, because the next turn must check everything. A
-//! turn of a calm instance checks none of this before its batch. Only its own handlers can change
-//! it, and one comparison of all flags after the batch finds that.
+//! time limit. A wake-up without a note ends the calm, because the next turn must check everything.
+//! A turn of a calm instance checks none of these conditions before its batch. Only its own
+//! handlers can change them, and one comparison of all flags after the batch detects a change.
 //!
 //! An instance is *pinging* if the same holds, except that its last ping returned `Next::Again`.
 

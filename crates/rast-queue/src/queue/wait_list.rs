@@ -3,8 +3,8 @@
 //! A place has two bits. The waiter sets TAKEN; the last thread that uses the place, either the
 //! waiter or its waker, clears it. WAITING is set until another thread wakes the waiter or the
 //! waiter leaves. The read-modify-write that clears WAITING decides which of the two happened, so a
-//! waiter whose time is up leaves with one read-modify-write. A thread that is suspended at any
-//! step keeps one place and, if it is waking a waiter, that one wake-up.
+//! waiter that times out leaves with one read-modify-write. A thread that is suspended at any step
+//! keeps one place and, if it is waking a waiter, that one wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries

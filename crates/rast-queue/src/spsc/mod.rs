@@ -37,7 +37,7 @@
 //! 1. `tail - head <= capacity`, in wrapping arithmetic, for the true, the published and the cached
 //!    values alike.
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
-//! 3. Only the producer moves `tail`, only the consumer moves `head`, and what is published only
+//! 3. Only the producer moves `tail`, only the consumer moves `head`, and a published index only
 //!    moves forward.
 //! 4. A batch counts an item before user code runs again. It updates and publishes the index when
 //!    it ends, even by a panic.

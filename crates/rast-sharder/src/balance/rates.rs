@@ -28,10 +28,10 @@
 //!                           └─ idle, load below LEAST_LOAD, no ties ─→ resting
 //! ```
 //!
-//! So the cost of a window grows with the number of shards that were used in it or shortly before:
-//! at most 20 windows before, for a shard that used a whole worker. The entry of a resting shard
-//! stores the number of windows that its load includes. The sum of the loads of all resting shards
-//! is stored separately, because it halves like each of them.
+//! So the cost of a window grows with the number of shards that were used in it or shortly before.
+//! A shard that used a whole worker rests after at most 20 idle windows. The entry of a resting
+//! shard stores the number of windows that its load includes. The sum of the loads of all resting
+//! shards is stored separately, because it halves like each of them.
 
 use std::vec::Vec;
 

@@ -1,10 +1,11 @@
 //! A cancellable deadline store with constant costs: a radix calendar.
 //!
 //! Source: the timer trackers of the original RAST design, and the radix heap (Ahuja, Mehlhorn,
-//! Orlin and Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six
-//! bits. A value is in the list of the highest digit in which its deadline differs from the cursor.
-//! When the cursor comes near a list, the list is split: its entries move to the lane (the sorted
-//! list of the next values) or to lists of lower levels.
+//! Orlin and Tarjan, 1990). The cursor is the time that the store has reached. Times are numbers
+//! with digits of six bits, and each digit has 64 lists. A value is in a list of the highest digit
+//! in which its deadline differs from the cursor. When the cursor comes near a list, the list is
+//! split: its entries move to the lane (the sorted list of the next values) or to lists of lower
+//! levels.
 //!
 //! Changes: a list is split a few entries at a time and ahead of its time, so that no call takes
 //! long. Short lists are never split. Values that were inserted in order move only once.
@@ -24,7 +25,7 @@
 //! | --- | --- |
 //! | `cursor` | no value in the lists of the levels is due before it |
 //! | `drain` | the list X that is being split, `NONE` if there is none |
-//! | `span` | the width of X in time, 0 without X: `at` lies in X if `at ^ cursor < span` |
+//! | `span` | the width of X in time, 0 without X; a deadline `at` lies in X if `at ^ cursor < span` |
 //! | `lane_last` | the greatest deadline that was appended to the lane |
 //! | `late_last` | the greatest deadline in `late` since it was last empty |
 //! | `bar` | every value in `late` is before this time; equals `cursor`, unless the cursor has gone back |
@@ -42,7 +43,7 @@
 //! 4. The lane is sorted. A value in the lane was inserted before the values elsewhere that have
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
-//! 6. A slot is retired when its generations are used up.
+//! 6. The slot of a value is not reused once its generation number has reached its maximum.
 //! 7. The cursor goes back to a step's `now` in two cases: `now` is more than `BACK` before the
 //!    cursor, or it is before the cursor while values of `late` still move as described here. Let l
 //!    be the highest digit in which the old and the new cursor differ. First all lists of the
