@@ -45,7 +45,7 @@ struct Slot<A> {
 }
 
 impl<A> Slot<A> {
-    /// Leaves `Waiting`; returns the new state if the asking side is gone.
+    /// Replaces `Waiting` by `with`; returns `with` if the asking side is gone.
     fn end(&self, with: State<A>) -> Option<State<A>> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Waiting(_)) {
@@ -74,7 +74,7 @@ impl<A> Slot<A> {
     }
 }
 
-/// A request `M` from outside of the graph, which is answered by an `A`: the message of an edge
+/// A request `M` from outside the graph, which is answered by an `A`. It is the message of an edge
 /// from ingress.
 ///
 /// [`IngressSender::ask`] sends it and waits for the answer. The handler takes the `Ask` apart and
@@ -357,8 +357,8 @@ impl<M> fmt::Display for AskError<M> {
 impl<M> Error for AskError<M> {}
 
 impl<M, A> IngressPort<'_, Ask<M, A>> {
-    /// Sends a request and waits for its answer, both together at most `timeout`. Blocking; must
-    /// not be called by a handler, because its worker would wait too.
+    /// Sends a request and waits for its answer, in all at most `timeout`. Blocking; must not be
+    /// called by a handler, because its worker would wait too.
     ///
     /// # Errors
     ///

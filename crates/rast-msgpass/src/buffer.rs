@@ -266,7 +266,7 @@ impl<M> Buffers<M> {
         !self.written.is_empty()
     }
 
-    /// Looks again at the targets that lacked room, and waits at those that lack it still.
+    /// Looks again at the targets that lacked room, and waits at those that still lack it.
     pub(crate) fn look(&mut self) {
         let mut left = 0;
         for at in 0..self.low.len() {

@@ -185,7 +185,7 @@ const fn waits(edges: &[EdgeInfo], of: Wait, on: Wait) -> bool {
     }
 }
 
-/// Removes the waits that last until no other ends; what remains leads to a cycle.
+/// Removes the waits that depend on no other wait; what remains leads to a cycle.
 const fn check_waits<G: Graph>(gone: &[bool; MOST]) {
     let edges = G::EDGES;
     assert!(

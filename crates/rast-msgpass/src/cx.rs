@@ -133,7 +133,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
 
     /// Stops the whole graph, as [`Stopper::stop`](crate::Stopper::stop). Running handlers finish,
     /// and waiting messages count as undelivered. An instance that has seen the stop handles no
-    /// other message; this one has seen it.
+    /// other message. The calling instance has seen it.
     pub fn stop(&mut self) {
         self.core.end();
     }
@@ -513,8 +513,8 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
     ///
     /// # Panics
     ///
-    /// As [`Port::send`], and as `clone` of the message: the replicas before that copy get theirs.
-    /// If there are none, the message is not counted.
+    /// As [`Port::send`], and if `clone` of the message panics: replicas before that copy get
+    /// theirs. If there are none, the message is not counted.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         const {
             assert!(

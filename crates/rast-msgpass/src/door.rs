@@ -47,7 +47,7 @@ use crate::queue::{self, Queue};
 use crate::sampling::{SharedDraw, UNMEASURED};
 use crate::tasks::{Tasks, Waiter};
 
-/// The reason why a door did not take a message; the message is in it.
+/// The reason why a door did not take a message. Contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<M> {
     /// There is no room now.
@@ -56,7 +56,7 @@ pub enum TrySendError<M> {
     Closed(Closed<M>),
 }
 
-/// The graph drains or has ended; the message is in it.
+/// The graph drains or has ended. Contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<M> {
     message: M,
@@ -165,8 +165,8 @@ pub struct Task {
 /// A bounded queue from outside threads to one instance of a processor.
 pub struct Door<M> {
     queue: Queue<Entry<M>>,
-    /// Reserved places: accepted and not yet taken out, being sent, and held; those of them that
-    /// are held; and `WAITED`.
+    /// The number of reserved places (of messages that are queued or being sent, and held ones),
+    /// the number of held places, and `WAITED`.
     count: CachePadded<AtomicU64>,
     capacity: u64,
     room: EventCount,
@@ -201,7 +201,8 @@ impl<M> Door<M> {
         self.try_send_at(None, message)
     }
 
-    /// As `try_send`, of a message that was counted at an earlier call, and has the time of that.
+    /// As `try_send`, of a message that was counted at an earlier call, and has the time of that
+    /// call.
     fn try_send_at(&self, sent: Option<u64>, message: M) -> Result<(), TrySendError<M>> {
         if self.queue.is_closed() {
             return Err(TrySendError::Closed(self.closed(message)));
@@ -338,9 +339,9 @@ impl<M> Door<M> {
     /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
     /// its place in the list. `None` in `message` once it was taken.
     ///
-    /// A wake-up that took the task out of the list before this poll is used up by it. One that
-    /// comes between the look that succeeds and the end of the poll is for another place, and is
-    /// passed on.
+    /// This poll consumes a wake-up that took the task out of the list before. A wake-up that comes
+    /// between the look that succeeds and the end of the poll is for another place, and is passed
+    /// on.
     pub fn poll_send(
         &self,
         message: &mut Option<M>,

@@ -41,7 +41,7 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn is_high(&self) -> bool;
     /// Returns the outlet of the requests that this inlet has the answers to.
     fn answering(&self) -> Option<usize>;
-    /// Has up to `max` messages of an input handled.
+    /// Handles up to `max` messages of an input.
     fn deliver(
         &mut self,
         input: usize,
@@ -55,14 +55,14 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn give_up(&mut self, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Delivered;
 }
 
-/// What came of a batch. It fits two registers.
+/// The result of a batch. It fits in two registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Messages and waivers taken out, in the lower half. In the upper half those of them that were
     /// waivers: the others were handled, given up, or lost to a panic.
     counts: u64,
-    /// Nothing more was there: the sender of what comes wakes the instance when it
-    /// has published it.
+    /// The input is empty: the sender of the next message wakes the instance when it has published
+    /// it.
     pub(crate) is_empty: bool,
 }
 
@@ -221,8 +221,8 @@ impl Place {
         }
     }
 
-    /// As `wake_senders`, where one sender may wait: on this worker it needs no
-    /// fence.
+    /// As `wake_senders`, if only one sender may wait. If that sender is on this worker, no fence
+    /// is needed.
     #[inline(never)]
     fn wake_sender(&self, sender: usize, cx: &mut WorkerCx<'_>) {
         let is_local = cx.is_local(ShardId::from_index(self.first + sender));
@@ -494,7 +494,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         }
     }
 
-    /// Has messages handled that come by another way than rings.
+    /// Handles messages that come by another way than rings.
     #[expect(clippy::too_many_arguments, reason = "those of `deliver`")]
     fn deliver_otherwise<P: Receive<G, F, M>>(
         &mut self,

@@ -191,9 +191,9 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
     (own_slice(inputs), high.into())
 }
 
-/// An instance of processor `P`, on cache lines of its own. In this order, because
-/// [`turn_of_one`](Self::turn_of_one) accesses the fields up to the first ones of `core` only, and
-/// the processor.
+/// An instance of processor `P`, on cache lines of its own. The fields are in this order because
+/// [`turn_of_one`](Self::turn_of_one) accesses only those up to the first ones of `core`, and the
+/// processor.
 #[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
     ins: OwnSlice<Receiving<G, P>>,
@@ -228,7 +228,7 @@ pub(crate) struct Instance<G, P> {
     watch: Watch,
     /// The number of flushes requested, and done.
     flushes: (u64, u64),
-    /// Makes its replacement.
+    /// Makes the replacement of the processor.
     factory: Option<Factory<P>>,
     /// `None` while it waits for its restart.
     processor: Option<P>,

@@ -33,8 +33,8 @@ pub(crate) struct Answering {
     pub(crate) target: usize,
 }
 
-/// The parts of an instance besides the processor and its inlets. In this order, because most turns
-/// access the fields up to the first one of `timers` only.
+/// The parts of an instance besides the processor and its inlets. The fields are in this order
+/// because most turns access only those up to the first one of `timers`.
 #[repr(C)]
 pub(crate) struct Core {
     pub(crate) outs: OwnSlice<Erased>,
@@ -79,7 +79,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Makes that of an instance that was not wired yet.
+    /// Makes the core of an instance that is not wired yet.
     pub(crate) fn new(shared: &Arc<Shared>, shard: usize) -> Self {
         let (node, replica) = shared.instance(shard);
         Self {

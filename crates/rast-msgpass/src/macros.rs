@@ -30,7 +30,7 @@
 ///
 /// Attributes of an edge, each at most once, with the default in parentheses:
 ///
-/// - `cap = N`: messages of room (256);
+/// - `cap = N`: room for this number of messages (256);
 /// - `burst = N`: messages that one invocation of the sender may `send` (1);
 /// - `ceiling = N`: messages without room that one sender of an `unbounded` edge keeps before the
 ///   graph stops (1,048,576);
@@ -38,8 +38,8 @@
 /// - `route = any`: see [`Port::any`](crate::Port::any);
 /// - `keep`: each message is cloned before its handler, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
-/// - `sends = (Job, egress: Report)`: the messages, with their receivers where that matters, that
-///   the handlers of this edge's messages send (all).
+/// - `sends = (Job, egress: Report)`: the messages that the handlers of this edge's messages send,
+///   with the receiver where that matters (all).
 ///
 /// By default, handlers that send on an edge without room are not run. At most one of these
 /// attributes changes that:
@@ -48,7 +48,7 @@
 /// | --- | --- | --- |
 /// | (none) | does not occur: handlers that send it are not run | ring, or inbox |
 /// | `unbounded` | waits at its sender | the same, and memory |
-/// | `reply = Request` | does not occur: the request has reserved it | the same |
+/// | `reply = Request` | does not occur: the request has reserved the room | the same |
 /// | `reject` | is returned by `try_send`; there is no `send` | the same |
 /// | `drop_newest` | is dropped | the same |
 /// | `drop_oldest` | replaces the oldest message of its pair | a lock at each side |
@@ -67,7 +67,7 @@
 /// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
 /// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and
 /// checks the `high` edges after every 8 messages. Otherwise it handles a sixteenth of a batch of
-/// the others. A processor without such an edge has no cost for it.
+/// the others. Processors without such an edge pay nothing for it.
 ///
 /// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
 /// `[source]`. A processor to which no edges lead from ingress or a source does not compile.

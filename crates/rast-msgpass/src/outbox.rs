@@ -82,8 +82,8 @@ const CHAINED: u8 = 8;
 /// The ring of an inbox got something since the last flush, and its receiver is to be woken.
 const PUSHED: u8 = 16;
 
-/// Messages to one target that go from behind those that found no room straight to the inbox.
-/// Fewer are chained with others of their target.
+/// Minimum number of messages to one target, behind those that found no room, that go straight to
+/// the inbox. Fewer are chained with others of their target.
 const RUN: usize = 8;
 
 /// A message behind those that found no room.

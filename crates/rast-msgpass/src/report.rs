@@ -106,8 +106,7 @@ pub struct InstanceMetrics {
     pub restarts: u64,
     /// Whether it is retired.
     pub is_retired: bool,
-    /// The time of its turns, as far as they were measured: not while the
-    /// balancer reads the figures.
+    /// The measured time of its turns. Turns are not measured while the balancer reads the figures.
     pub busy: Nanos,
 }
 
@@ -130,10 +129,10 @@ pub struct EdgeMetrics {
     pub unanswered: u64,
     /// Age of the oldest request of `unanswered`; zero if there is none.
     ///
-    /// A request that is kept as a [`ReplyTo`](crate::ReplyTo) is measured since it was received.
-    /// Another request is measured since it was sent, or longer by at most the time that the
-    /// answers before took. If answers come by inboxes, a client has one count for all servers,
-    /// which hides a slow server among fast ones.
+    /// The age of a request that is kept as a [`ReplyTo`](crate::ReplyTo) counts from its receipt.
+    /// The age of another request counts from its sending, and is too high by at most the time that
+    /// the answers before it took. If answers come by inboxes, a client has one count for all
+    /// servers, which hides a slow server among fast ones.
     pub oldest: Nanos,
 }
 
@@ -189,7 +188,7 @@ pub struct Report {
     /// How long messages waited and were handled; `None` without
     /// [`Builder::sample`](crate::Builder::sample).
     pub timings: Option<Timings>,
-    /// What ended the graph, or is to; `None` while it runs.
+    /// What ended the graph or is about to end it; `None` while it runs.
     pub ended_by: Option<EndedBy>,
     pub(crate) states: States,
 }
@@ -197,7 +196,7 @@ pub struct Report {
 impl Report {
     /// Takes the processors of type `P`, by replica, as their last handlers left them. A processor
     /// that panicked may be half updated, and one that waited for a restart is missing. Empty while
-    /// the graph runs, and if they were taken before, also from a clone of the report.
+    /// the graph runs, or if they were taken before, even from a clone of the report.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

@@ -32,8 +32,8 @@ const CLOSED: u8 = 4;
 /// Some of its messages are measured. On all targets, or on none.
 const SAMPLED: u8 = 8;
 
-/// The sender's ends of all rings of an edge. In this order, because most sends access the first
-/// fields only.
+/// The sender's ends of all rings of an edge. The fields are in this order because most sends
+/// access only the first ones.
 #[repr(C)]
 pub(crate) struct Rings<T> {
     targets: OwnVec<Target<T>>,

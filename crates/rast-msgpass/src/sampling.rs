@@ -140,7 +140,8 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    /// Returns how many messages may be staged before one that is measured. None waits for room.
+    /// Returns how many messages may be staged before one that is measured. Called only if no
+    /// message waits for room.
     pub(crate) fn ahead<T>(&mut self, ring: &Producer<T>) -> usize {
         self.mark.ahead(ring.index())
     }

@@ -60,7 +60,7 @@ pub(crate) const fn may_send(edges: &[EdgeInfo], of: usize, on: usize) -> bool {
     }
 }
 
-/// Returns `true` if plainly bounded edges lead from one processor to another, or it is the same.
+/// Returns `true` if bounded edges lead from one processor to another, or if both are the same.
 const fn leads(edges: &[EdgeInfo], from: End, to: End) -> bool {
     let (Some(from), Some(to)) = (from.processor(), to.processor()) else {
         return false;
@@ -107,10 +107,10 @@ pub(crate) const fn is_restricted(edges: &[EdgeInfo], end: End) -> bool {
     false
 }
 
-/// What is the same for an end of a graph in every function that asks.
+/// Constants of an end of a graph.
 ///
-/// The compiler evaluates a `const` block in each instance of its function, and an associated
-/// constant once; each of these is a loop over all edges.
+/// Each is a loop over all edges. The compiler evaluates an associated constant once, but a `const`
+/// block in each instance of its function.
 pub(crate) struct OfEnd<G, P>(PhantomData<fn(G, P)>);
 
 impl<G: Node<P>, P> OfEnd<G, P> {

@@ -31,7 +31,7 @@ use crate::trace::Trace;
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
 
-/// What the program has called with what went wrong, and how much it has measured.
+/// The program's hooks for failures, and the share of messages that is measured.
 #[derive(Default)]
 pub(crate) struct Hooks {
     /// One message of so many is measured; none if it is zero.
@@ -43,7 +43,7 @@ pub(crate) struct Hooks {
 /// The counts of one instance of a processor.
 pub(crate) type Stats = CachePadded<Counts>;
 
-/// In this order, because most turns write the first line only.
+/// The fields are in this order because most turns write only the first line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counts {
@@ -59,8 +59,8 @@ pub(crate) struct Counts {
     pub(crate) dropped: Counters,
     /// Per edge that leaves, if it carries answers: requests waived.
     pub(crate) waived: Counters,
-    /// Per edge that leaves, if it carries answers: since when the oldest request with a token
-    /// is kept, in nanoseconds of the clock and one; zero if none is.
+    /// Per edge that leaves, if it carries answers: the time since which the oldest request with a
+    /// token is kept, in nanoseconds of the clock, plus one; zero if none is kept.
     pub(crate) since: Counters,
     /// Per edge that leaves: the same for requests without an answer, per receiver, or for all
     /// that share an inbox. Empty if the edge carries no requests.
@@ -69,7 +69,7 @@ pub(crate) struct Counts {
     pub(crate) gated: Counter,
     pub(crate) panics: Counter,
     pub(crate) restarts: Counter,
-    /// One once it is retired.
+    /// 1 once the instance is retired.
     pub(crate) retired: Counter,
     /// How often a drain asked for a flush. Written by the thread that drains.
     pub(crate) flushes_asked: Counter,

@@ -177,7 +177,7 @@ pub struct SharedReceiver<M, W: Wake = sharder::Handle> {
 }
 
 impl<M, W: Wake> EgressReceiver<M, W> {
-    /// Makes a receiver that can be cloned, each message of the lane going to one of the clones.
+    /// Makes a receiver that can be cloned; each message of the lane goes to one of the clones.
     ///
     /// It takes the place of the [waker](Self::set_waker). Threads that wait
     /// [park](crate::primitive::WaitStrategy::Park), whatever [`set_wait`](Self::set_wait) said.
@@ -267,7 +267,7 @@ impl<M, W: Wake> SharedReceiver<M, W> {
     /// Adds up to `most` messages to `out`, from all senders in turn, and returns how many. Waits
     /// for nothing but the lock, which it takes once.
     ///
-    /// Fewer than `most` says that the lane was empty.
+    /// If it returns fewer than `most`, the lane was empty.
     pub fn recv_many(&self, out: &mut Vec<M>, most: usize) -> usize {
         let mut receiver = self.end.receiver.lock();
         let taken = receiver.drain(most, |message| out.push(message));
@@ -342,7 +342,8 @@ impl<M, W: Wake> fmt::Debug for SharedReceiver<M, W> {
 
 /// A receive that waits for a message, as a future: from [`SharedReceiver::recv_async`].
 ///
-/// One that is woken and then neither polled nor dropped keeps that wake-up from the others.
+/// A future that is woken and then neither polled nor dropped keeps the wake-up from other
+/// receivers.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Receiving<'a, M, W: Wake = sharder::Handle> {
     end: &'a End<M, W>,

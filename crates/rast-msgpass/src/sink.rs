@@ -74,7 +74,7 @@ pub struct IngressSink<M> {
 }
 
 impl<G: Node<Ingress> + Single<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
-    /// Makes a `Sink` of this way in. Needs the feature `async`.
+    /// Makes a `Sink` of this sender. Needs the feature `async`.
     #[must_use]
     pub fn sink(&self) -> IngressSink<M> {
         self.only().sink()
@@ -82,7 +82,7 @@ impl<G: Node<Ingress> + Single<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P
 }
 
 impl<M> IngressPort<'_, M> {
-    /// Makes a `Sink` of the way to this instance. Needs the feature `async`.
+    /// Makes a `Sink` of the sender to this instance. Needs the feature `async`.
     #[must_use]
     pub fn sink(&self) -> IngressSink<M> {
         IngressSink {

@@ -27,7 +27,7 @@ pub struct ProcessorTimings {
     pub processor: usize,
     /// The name of the processor in `graph!`.
     pub name: &'static str,
-    /// From the call of a message's handler to its return, or its panic, of all replicas.
+    /// From the call of a message's handler to its return or panic, over all replicas.
     pub handling: Histogram,
 }
 

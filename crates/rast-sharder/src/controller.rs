@@ -32,14 +32,13 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
-    /// The shard continues, with its state as it is. It gets another turn at once. If that
-    /// panics too, the next one comes after a pause, which doubles from 10 µs to about
-    /// 100 ms with each turn that panics, or by a wake-up.
+    /// The shard continues, with its state as it is. It gets another turn at once. If that turn
+    /// panics too, the next one comes by a wake-up or after a pause, which doubles from 10 µs to
+    /// about 82 ms with each turn that panics.
     Continue,
-    /// It is not run any more; it keeps its place and its state is returned
-    /// at the end.
+    /// The shard is not run any more. It keeps its place, and its state is returned at the end.
     Retire,
-    /// It is retired, and the whole sharder stops.
+    /// The shard is retired, and the whole sharder stops.
     Stop,
 }
 
@@ -91,11 +90,11 @@ pub trait Controller: Send + Sync + 'static {
     /// The figures of a shard in one window.
     type Load: Send + 'static;
 
-    /// Gives `shard` a turn. It gets one after it was acquired, when its last turn asked for
-    /// it, and after each wake-up, or several wake-ups.
+    /// Gives `shard` a turn. It gets one after it was acquired, when its last turn asked for it,
+    /// and after one or more wake-ups.
     ///
-    /// `load` is there while figures may be updated: from the start of an
-    /// epoch until the worker has promised.
+    /// `load` is `Some` while figures may be updated: from the start of an epoch until the worker
+    /// has promised.
     fn process(
         &self,
         cx: &mut WorkerCx<'_>,
@@ -145,8 +144,8 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (shard, state, note);
     }
 
-    /// Called before about every 16th turn of a worker, before it sleeps, and after it slept.
-    /// A worker on which it panicked calls it no more.
+    /// Called before about every 16th turn of a worker, before it sleeps, and after it slept. A
+    /// worker on which it panicked does not call it again.
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {
         let _ = cx;
     }

@@ -100,8 +100,8 @@ impl WorkerCx<'_> {
     /// falling asleep is woken at the end of this worker's round: after at most 16 turns or about
     /// 20 µs, or after the current turn if that is longer.
     ///
-    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once, for
-    /// one more fence.
+    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once, at
+    /// the cost of one more fence.
     ///
     /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
     ///

@@ -13,7 +13,7 @@ use std::vec::Vec;
 use crate::ids::{ShardId, WorkerId};
 use crate::primitive::panics;
 
-/// How many panics are kept in words.
+/// Maximum number of panics whose messages are kept.
 pub(crate) const KEPT: usize = 256;
 
 /// Which call panicked.

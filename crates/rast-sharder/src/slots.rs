@@ -22,8 +22,8 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state. In this order, so that a turn accesses the first two cache lines only if the
-/// state is a box.
+/// A shard's state. The fields are in this order, so that a turn accesses only the first two cache
+/// lines if the state is a box.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot<S> {
@@ -40,8 +40,8 @@ pub(crate) struct Slot<S> {
     pub(crate) state: S,
 }
 
-/// A shard's figures in the last window that it was used in. In this order, because each turn reads
-/// the number and changes the load.
+/// A shard's figures in the last window that it was used in. The fields are in this order because
+/// each turn reads the number and changes the load.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measure<L> {

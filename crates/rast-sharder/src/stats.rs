@@ -42,7 +42,8 @@ pub struct Stats {
     /// Shards used in the windows of the latest decision. The cost of an epoch grows with their
     /// number.
     pub last_used: u64,
-    /// Decisions refused: a panic, an assignment that does not fit, no end.
+    /// Decisions refused, because the balancer panicked, returned an invalid one, or did not
+    /// finish.
     pub rejected: u64,
     /// Panics contained.
     pub panics: u64,

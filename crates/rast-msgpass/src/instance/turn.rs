@@ -343,8 +343,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.is_in_turn = false;
     }
 
-    /// Returns `true` if a ready input does not wait for what gates. It had its share, unless the
-    /// batch was used up.
+    /// Returns `true` if a ready input does not wait for an outlet that gates. Such an input had
+    /// its share, unless the batch was used up.
     fn may_run(&self) -> bool {
         self.ready.iter().any(|&input| self.admitted(input) > 0)
     }

@@ -58,9 +58,8 @@ impl<G: Graph> TestGraph<G> {
         self.driver.turns
     }
 
-    /// Gives one turn to an instance that wants one, or has one of the
-    /// [feeds](Self::feed) and [collectors](Self::collect) act. Returns `false` if none has
-    /// anything to do at this time.
+    /// Gives one turn to an instance that wants one, or lets one of the [feeds](Self::feed) and
+    /// [collectors](Self::collect) act. Returns `false` if none has anything to do at this time.
     ///
     /// # Panics
     ///

@@ -37,12 +37,12 @@ const MARGIN: f64 = 0.05;
 /// The default charge for moving everything, in the same unit.
 const CHARGE: f64 = 0.10;
 
-/// How many times the noise of the comparison must be gained on top. In the scenario of
-/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-23) 72 runs of 600,000
-/// move late with 1.0, 8 with 1.25, and none of 3,000,000 with this.
+/// The gain must also exceed this multiple of the noise of the comparison. In the scenario of
+/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-23) 72 runs of 600,000 move late
+/// with 1.0, 8 with 1.25, and none of 3,000,000 with this value.
 const NOISE: f64 = 1.75;
 
-/// The default window below which figures say nothing.
+/// The default minimum length of a window whose figures count.
 const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 
 /// Fills one worker after the other up to the average load: the default
@@ -96,7 +96,7 @@ enum Stage {
 }
 
 impl Greedy {
-    /// Makes one with the default settings.
+    /// Makes a balancer with the default settings.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -110,8 +110,8 @@ impl Greedy {
         }
     }
 
-    /// Sets what a message costs more, on each side, when it crosses from one
-    /// worker to another. Default: 100 ns.
+    /// Sets the extra cost, on each side, of a message that crosses from one worker to another.
+    /// Default: 100 ns.
     #[must_use]
     pub fn penalty(mut self, penalty: Nanos) -> Self {
         self.penalty = penalty;

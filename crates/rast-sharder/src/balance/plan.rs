@@ -441,7 +441,7 @@ impl Plan {
         at
     }
 
-    /// Does one thing about placing; returns the units that took on top of one.
+    /// Does one step of placing; returns the units that it took beyond one.
     fn place(&mut self, rates: &Rates, current: &Assignment) -> isize {
         if let Some(at) = self.spread.1.next() {
             self.spread_one(rates.ties[self.spread.0][at], rates, current);
@@ -595,7 +595,7 @@ impl Plan {
         self.overlaps[at as usize].1 += 1;
     }
 
-    /// Gives the group and the worker that share most one another, if both are free.
+    /// Assigns the group to the worker with which it shares most shards, if both are free.
     fn label_one(&mut self) {
         let Some(Worth(_, Reverse(at))) = self.heap.pop() else {
             let mut rest = (0..self.taken.len()).filter(|&worker| !self.taken[worker]);
