@@ -32,9 +32,9 @@
 //!    ([`post`]), and with debug assertions always. A mark that is "freed", or that was never set,
 //!    is then reported at the call. Without this check it is reported when the block arrives. A
 //!    block that is freed twice may be a batch header, which the freeing thread writes to even if
-//!    another thread now uses the block. If its segment has been unmapped, that faults, at the
-//!    write or when the message arrives. Otherwise the message, or a link that this write damaged,
-//!    is reported when the message arrives.
+//!    another thread now uses the block. If its segment has been unmapped, the write faults, or the
+//!    owner when the message arrives. Otherwise the message, or a link that this write damaged, is
+//!    reported when the message arrives.
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
 //!    owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.

@@ -3,8 +3,8 @@
 //!
 //! Source: the original RAST design, 2.1. Its lists by the logarithm of the size become two levels,
 //! as in TLSF (Masmano and others, 2004): 32 lists per doubling, and a bitmap for each level. So
-//! two bit scans find the first list all of whose spans fit. The search skips at most 1/32 of a
-//! span's length.
+//! two bit scans find the first list all of whose spans fit. The search may skip spans that fit,
+//! but only those at most 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐

@@ -16,7 +16,7 @@ pub struct Calm {
 }
 
 impl Calm {
-    /// Makes a request for so many workers, which is not sent yet.
+    /// Makes a request to this many workers. It is not sent yet.
     pub fn new(workers: usize) -> Self {
         let seen = || CachePadded::new(AtomicBool::new(false));
         Self {

@@ -49,7 +49,7 @@ enum Places {
 }
 
 impl Counters {
-    /// Makes so many counts of zero.
+    /// Makes this many counts of zero.
     pub(crate) fn new(len: usize) -> Self {
         let place = |_| CachePadded::new(core::array::from_fn(|_| Counter::new()));
         let places = len.div_ceil(PER_PLACE);

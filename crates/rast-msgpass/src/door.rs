@@ -17,9 +17,9 @@
 //!    place, and as held. Both counts are in one word.
 //! 4. Between S1 and S2 no user code can panic, so no reserved place is lost. The clock is read
 //!    there, but [`GraphClock`] catches its panic.
-//! 5. If a door is closed and all its reserved places are held, it stays empty: before a sink
-//!    pushes, its place is no longer held, and then the queue rejects the message. So an idle sink
-//!    delays no drain.
+//! 5. A closed door whose reserved places are all held stays empty. A sink that pushes first makes
+//!    its place an ordinary one, and then the queue, which is closed, rejects the message. So an
+//!    idle sink delays no drain.
 //!
 //! A task that waits for room enters a list under a lock, and sets a bit of the count's word:
 //!
@@ -302,7 +302,7 @@ impl<M> Door<M> {
         }
     }
 
-    /// Subtracts `word`, in which there are so many places, and wakes as many senders.
+    /// Subtracts `word`, which counts this number of places, and wakes as many senders.
     fn free(&self, word: u64, places: usize) {
         // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
         // counted above. [IN3]
@@ -313,7 +313,7 @@ impl<M> Door<M> {
         }
     }
 
-    /// Wakes so many of the tasks that wait for room.
+    /// Wakes up to `most` tasks that wait for room.
     #[cold]
     fn wake_tasks(&self, most: usize) {
         self.tasks.wake(most, || {

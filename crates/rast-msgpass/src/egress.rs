@@ -78,7 +78,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Makes the lane of so many senders.
+    /// Makes the lane of this many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
         Self::of(senders, Arc::new(Ending::new(&[], &[])), false)

@@ -58,7 +58,7 @@ impl Guard for Coarse<'_> {
 pub(crate) struct TurnTimer(StartFinishTimer<GraphClock>);
 
 impl TurnTimer {
-    /// Makes a timer for one of so many instances.
+    /// Makes a timer for one of `instances` instances.
     fn new(clock: GraphClock, instances: usize) -> Self {
         let periods = (instances / INSTANCES).clamp(1, PERIODS);
         let config = TimerConfig::new().period(PERIOD.saturating_mul(periods as u64));
@@ -144,7 +144,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Makes the figures of one of so many instances.
+    /// Makes the figures of one of `instances` instances.
     pub(crate) fn new(routes: &[Route], clock: GraphClock, instances: usize) -> Self {
         let input = |route: &Route| match route {
             Route::Outside => Input::Outside,

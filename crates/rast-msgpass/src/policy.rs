@@ -243,7 +243,7 @@ pub(crate) struct Restarts {
     pub(crate) at: Instant,
 }
 
-/// Number of restarts that are remembered without a limit: after so many the delay is the longest.
+/// Number of restarts that are remembered without a limit: by then the delay is the longest one.
 const REMEMBERED: usize = 64;
 
 impl Restarts {

@@ -375,7 +375,7 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns whether a target has room for so many messages, by a fresh look only if the
+    /// Returns whether a target has room for this many messages, by a fresh look only if the
     /// last one does not show it.
     #[inline]
     pub(crate) fn has_room(&self, index: usize, count: usize) -> bool {

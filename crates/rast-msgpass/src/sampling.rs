@@ -40,7 +40,7 @@ pub(crate) fn now(clock: &GraphClock) -> u64 {
 /// How often a queue is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// One message of so many; at least one.
+    /// One message in this number is measured; at least 1.
     every: usize,
     seed: u64,
 }
@@ -109,7 +109,7 @@ impl Mark {
 struct Stamps(Box<[Counter]>);
 
 impl Stamps {
-    /// Makes stamps for a ring with so many slots.
+    /// Makes stamps for a ring with this many slots.
     ///
     /// The messages of a block and of the block that uses its stamp again are more than `capacity`
     /// apart: by `blocks - 1` whole blocks at least, and one message.
@@ -291,7 +291,7 @@ pub(crate) const MARKED: u32 = 1 << 29;
 pub(crate) struct Marks(Mutex<VecDeque<(u32, u64)>>);
 
 impl Marks {
-    /// Makes marks for an inbox with so many slots.
+    /// Makes marks for an inbox with this many slots.
     pub(crate) fn new(plan: Plan, capacity: usize) -> Self {
         let expected = capacity / plan.every + 1;
         Self(Mutex::new(VecDeque::with_capacity(expected)))

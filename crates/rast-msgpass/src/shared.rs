@@ -34,7 +34,7 @@ pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>)
 /// The program's hooks for failures, and the share of messages that is measured.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    /// One message of so many is measured; none if it is zero.
+    /// One message of this many is measured; none if it is zero.
     pub(crate) one_in: u32,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
@@ -127,7 +127,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns that of each edge.
+    /// Returns the layout of each edge.
     pub(crate) fn of_all(edges: &[EdgeInfo], replicas: &[usize]) -> Box<[Self]> {
         let count = |end: End| end.processor().map_or(1, |node| replicas[node]);
         let layout = |edge: &EdgeInfo| {
@@ -160,7 +160,7 @@ pub(crate) struct Shared {
     pub(crate) clock: GraphClock,
     /// When the graph was set up.
     pub(crate) since: Instant,
-    /// One message of so many is measured; none if it is zero.
+    /// One message of this many is measured; none if it is zero.
     pub(crate) one_in: u32,
     /// Timers that a drain, a stop or a retirement cancelled.
     timers_cancelled: AtomicU64,

@@ -79,7 +79,7 @@ impl Stack {
     ///
     /// # Panics
     ///
-    /// If there is no room for so many.
+    /// If there is no room for this many.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> u32 {
         self.room[index]

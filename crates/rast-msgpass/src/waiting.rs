@@ -150,7 +150,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Makes the pace of a queue with so many slots, whose senders wait if there is less room than
+    /// Makes the pace of a queue with this many slots, whose senders wait if there is less room than
     /// `burst`.
     #[must_use]
     pub fn new(capacity: usize, burst: usize) -> Self {

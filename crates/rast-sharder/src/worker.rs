@@ -90,7 +90,7 @@ pub(crate) struct Shared<C: Controller> {
 unsafe impl<C: Controller> Sync for Shared<C> {}
 
 impl<C: Controller> Shared<C> {
-    /// Returns the processors on which so many workers begin, one on each in turn; `None` if the
+    /// Returns the processors on which this many workers begin, one on each in turn; `None` if the
     /// system chooses.
     ///
     /// If there are more processors than workers, the system chooses better: it finds idle ones,

@@ -11,7 +11,7 @@
 //!        └── cancel: compare_exchange ─────────┴▶ CANCELLED, then Cancel ──▶ queue
 //! ```
 //!
-//! | state | who sets it | what it means |
+//! | state | set by | meaning |
 //! | --- | --- | --- |
 //! | ARMED | the arming thread | the timer will fire if no thread cancels it |
 //! | FIRED | the owner, when it pops the due value from its store | a cancel comes too late |

@@ -43,7 +43,7 @@
 //! 4. The lane is sorted. A value in the lane was inserted before the values elsewhere that have
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
-//! 6. The slot of a value is not reused once its generation number has reached its maximum.
+//! 6. The slot of a value is not reused after its last generation.
 //! 7. The cursor goes back to a step's `now` in two cases: `now` is more than `BACK` before the
 //!    cursor, or it is before the cursor while values of `late` still move as described here. Let l
 //!    be the highest digit in which the old and the new cursor differ. First all lists of the

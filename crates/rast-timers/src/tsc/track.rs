@@ -1,4 +1,4 @@
-//! Publishes the segments of a clock (records of a function from counter to time): one writer at a
+//! Publishes the segments of a clock, which are linear functions of the counter: one writer at a
 //! time, wait-free readers.
 //!
 //! ```text
