@@ -2,8 +2,7 @@
 //!
 //! Each heap has its own sums, which only its holder writes, and a reading adds them up. A block
 //! that one thread allocates and another frees is added in one heap's sums and subtracted in the
-//! other's. So the total is exact whenever no call is in progress. Nothing is merged or lost when a
-//! thread ends.
+//! other's. So the total is exact whenever no call is in progress.
 
 use core::fmt;
 

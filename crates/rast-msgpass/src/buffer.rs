@@ -145,7 +145,7 @@ impl<M> Buffers<M> {
         self.draw.as_mut().map_or(UNMEASURED, |draw| draw.look())
     }
 
-    /// Takes note of a message that was put in.
+    /// Records a message that was put in.
     fn note_written(&mut self, index: usize) {
         if let Some(draw) = &mut self.draw {
             draw.count();

@@ -204,8 +204,8 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Has `hook` called on the thread of each worker before its first turn. A panic in it
-    /// is listed among [`Report::faults`](crate::Report::faults), and the worker goes on.
+    /// Sets a hook that is called on the thread of each worker before its first turn. A panic in it
+    /// is listed among [`Report::faults`](crate::Report::faults), and the worker continues.
     ///
     /// The threads are named `rast-` and the graph's name, those after the first with the
     /// worker's number at the end.
@@ -322,18 +322,18 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Has `hook` called with what each panic of a handler left: where it was, the payload, and
-    /// the message in hand on an edge that is marked `keep`. It is called by workers, and should
-    /// return soon.
+    /// Sets a hook that is called for each panic of a handler, with its place, its payload, and on
+    /// an edge that is marked `keep` the message in hand. Workers call it, so it should return
+    /// soon.
     #[must_use]
     pub fn on_failure(mut self, hook: impl Fn(Failure) + Send + Sync + 'static) -> Self {
         self.plan.hooks.on_failure = Some(Box::new(hook));
         self
     }
 
-    /// Has `hook` called with each message that was accepted and cannot be handled any more.
-    /// Messages in the hand of a handler that panicked, or in a lane whose receiver is gone, are
-    /// only counted. The hook is called by workers, and at the end of the graph.
+    /// Sets a hook that is called with each message that was accepted and cannot be handled any
+    /// more. Messages in the hand of a handler that panicked, or in a lane whose receiver is gone,
+    /// are only counted. The hook is called by workers, and at the end of the graph.
     #[must_use]
     pub fn on_undelivered(
         mut self,

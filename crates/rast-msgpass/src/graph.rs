@@ -128,7 +128,7 @@ pub struct EdgeInfo {
     /// The type of the message, as written.
     pub message: &'static str,
     /// Minimum capacity of each queue of the edge: a ring, an inbox, or a door. Rings and inboxes
-    /// are rounded up to a power of two, and an inbox has four places more. Without `cap` it is
+    /// are rounded up to a power of two, and an inbox has four more places. Without `cap` it is
     /// 256, or two bursts of each sender of an inbox if that is more. If the builder gets the
     /// number of replicas, this is the capacity for the minimum number.
     pub capacity: usize,

@@ -164,7 +164,7 @@ impl Run {
         }
     }
 
-    /// Takes note of the end: no thread can ask for the other receivers any more.
+    /// Records the end: no thread can ask for the other receivers any more.
     fn has_ended(&mut self, found: Found) {
         self.states = found.states;
         *self.view.notes.lock() = found.notes;

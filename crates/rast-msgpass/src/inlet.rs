@@ -152,15 +152,15 @@ pub(crate) struct Ring<M> {
 const _: () = assert!(size_of::<Ring<u64>>() == 64);
 
 impl<M> Ring<M> {
-    /// A message was taken. Returns whether its slot, and those that were held, were released and
-    /// the sender is to be woken.
+    /// Counts a taken message. Returns `true` if its slot and the held ones were released and the
+    /// sender must be woken.
     #[inline]
     fn has_taken(&mut self) -> bool {
         self.pace.take() && self.release()
     }
 
-    /// Returns the slots that are held, at the end of a batch, and whether the sender is to be
-    /// told.
+    /// Returns the held slots to the sender, at the end of a batch; returns `true` if it must be
+    /// woken.
     #[inline]
     fn settle(&mut self) -> bool {
         self.pace.holds() && self.release()
@@ -173,8 +173,8 @@ impl<M> Ring<M> {
     }
 }
 
-/// What the receiving half of an edge has that depends on its message alone: compiled once for all
-/// edges with that message.
+/// The part of the receiving half of an edge that depends only on the message's type. It is
+/// compiled once for all edges with that message.
 pub(crate) struct Intake<M> {
     source: Source<M>,
     place: Place,

@@ -544,8 +544,8 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns whether credit that is low somewhere gates: where one target is enough, while each
-    /// lacks room or credit.
+    /// Returns whether low credit at some target gates. If one target is enough, it gates only
+    /// while each lacks room or credit.
     #[cold]
     #[inline(never)]
     fn all_lack(&self, credit: &Credit) -> bool {
@@ -586,8 +586,8 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns in which list of senders this one has to wait, if in any: there is one for all
-    /// targets where one is enough.
+    /// Returns the list in which this sender has to wait, if any. If one target is enough, there is
+    /// one list for all.
     fn list(&self) -> Option<usize> {
         if !self.any {
             return self.first_lacking();

@@ -137,7 +137,7 @@ pub(crate) type OnFailure = Box<dyn Fn(Failure) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Then {
-    /// The processor goes on.
+    /// The processor continues.
     Continues,
     /// It is dropped, and replaced at this time of the graph's clock or soon after.
     Restarts(Instant),

@@ -108,7 +108,7 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Takes note of a message that was staged where some are measured.
+    /// Records a message that was staged, on an edge with measured messages.
     #[inline(never)]
     fn has_staged(&mut self, index: usize) {
         let target = &mut self.targets[index];
@@ -119,7 +119,7 @@ impl<T> Rings<T> {
         self.depart(index);
     }
 
-    /// Takes note of when a message was sent, if it is measured: the last one of the target.
+    /// Records the send time of the target's last message, if it is measured.
     #[inline]
     fn depart(&mut self, index: usize) {
         if let Some(departures) = self.departures.get_mut(index) {

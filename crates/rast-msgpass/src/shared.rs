@@ -338,7 +338,7 @@ impl Shared {
         }
     }
 
-    /// Takes note that the calling thread runs user code of this graph.
+    /// Records that the calling thread runs user code of this graph.
     #[cold]
     pub(crate) fn enter_thread(&self) {
         let id = thread::current_id();
@@ -354,7 +354,7 @@ impl Shared {
         self.threads.lock().contains(&thread::current_id())
     }
 
-    /// Takes note of a panic of user code that is no handler.
+    /// Records a panic of user code outside handlers.
     #[cold]
     pub(crate) fn record_fault(&self, what: &str, payload: Box<dyn Any + Send>) {
         let text = panics::text(payload);

@@ -179,7 +179,7 @@ pub struct SharedReceiver<M, W: Wake = sharder::Handle> {
 impl<M, W: Wake> EgressReceiver<M, W> {
     /// Makes a receiver that can be cloned; each message of the lane goes to one of the clones.
     ///
-    /// It takes the place of the [waker](Self::set_waker). Threads that wait
+    /// The new receiver replaces the [waker](Self::set_waker). Threads that wait
     /// [park](crate::primitive::WaitStrategy::Park), whatever [`set_wait`](Self::set_wait) said.
     #[must_use]
     pub fn share(mut self) -> SharedReceiver<M, W> {

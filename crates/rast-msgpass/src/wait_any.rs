@@ -66,7 +66,7 @@ impl<M> Waitable for EgressReceiver<M, sharder::Handle> {}
 pub struct WaitAny {
     event: Arc<EventCount>,
     strategy: WaitStrategy,
-    /// Which one is looked at first, so that none is passed over for ever.
+    /// The receiver that is checked first. It changes, so that each has its turn.
     first: usize,
 }
 

@@ -147,10 +147,10 @@ impl Wiring {
         wiring
     }
 
-    /// Makes what one edge needs. Its code is compiled once per edge, so it is short: the rest
+    /// Makes what one edge needs. This function is compiled once per edge, so it is short: the rest
     /// depends on the message alone.
     ///
-    /// The conditions are constants of the edge, so only the branch that it takes is compiled: no
+    /// The conditions are constants of the edge, so only the branch that is taken is compiled: no
     /// inlet for an edge to egress, and no outlet for a message that only comes from ingress.
     pub fn edge<G, F, T, M>(&mut self)
     where

@@ -1,7 +1,7 @@
 //! `Mutex` and `Condvar` for cold paths: parking_lot's, or in a model loom's or shuttle's.
 //!
 //! Neither poisons: a panic under the lock unlocks it, and the code that takes the lock must handle
-//! the state that the panic left. The wrappers give all builds the same signatures.
+//! the state that the panic left.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};

@@ -28,8 +28,8 @@ use crate::timers::{Instant, ManualClock, Nanos};
 use crate::trial::{Armed, Place};
 use crate::wiring::{Wired, Wiring, join};
 
-/// One processor of a graph alone, on the thread of a test. The test sends its messages, and reads
-/// the messages that it sends.
+/// One processor of a graph alone, on the thread of a test. The test sends messages to the
+/// processor, and reads those that the processor sends.
 ///
 /// The edges are those of the graph, with their room, bursts and credit. At their other ends are
 /// stubs, which accept everything at once. So an answer needs a request, and a `send` past the

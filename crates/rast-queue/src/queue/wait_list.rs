@@ -17,9 +17,8 @@
 //!
 //! A search that finds each place taken allocates a chunk, which is freed with the queue. So the
 //! memory grows with the greatest number of waiters at one time, not with how often they come and
-//! go. Without a race there are fewer places than twice that number plus 64. A search may miss a
-//! place that is freed behind it, and so allocate a chunk that is needed only later. If two threads
-//! allocate the same chunk, the loser searches again.
+//! go. There are fewer places than twice that number plus 64, unless a search misses a place that
+//! is freed behind it. If two threads allocate the same chunk, the loser searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken

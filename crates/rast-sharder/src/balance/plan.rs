@@ -503,7 +503,7 @@ impl Plan {
         Some(at as u16)
     }
 
-    /// Drops the first candidate of the heap and of the list of the group's home, where it was
+    /// Drops the first candidate of the heap, and that of the list of the group's home, if it was
     /// placed or does not fit; returns whether one was dropped.
     fn pass_one(&mut self, group: u16, room: f64) -> bool {
         let mut is_passed = false;

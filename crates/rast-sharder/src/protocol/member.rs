@@ -96,8 +96,8 @@ pub struct Member {
 }
 
 impl Baton {
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps
-    /// on a condition.
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps on a condition
+    /// variable.
     pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
         Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
     }
