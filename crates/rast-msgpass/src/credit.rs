@@ -1,4 +1,4 @@
-//! Credit of requests.
+//! Credit: how many unanswered requests a client may have.
 //!
 //! A client counts its requests that are not answered yet. If answers come by a ring per pair, it
 //! has one count per server. If they come by an inbox, it has one count for all servers.

@@ -1,5 +1,5 @@
-//! What an instance has besides its processor and its inlets: its outlets, the state of the current
-//! invocation, and what it waits for.
+//! The state of an instance besides its processor and its inlets (incoming halves of edges): its
+//! outlets (outgoing halves), the current invocation, and what it waits for.
 //!
 //! Nothing here knows the type of a processor. `cx.rs` lends a [`Core`] to handlers,
 //! `supervision.rs` follows the policy of its processor, and `watch.rs` finds the instances that it

@@ -1,4 +1,4 @@
-//! Making the rings, doors and lanes of a graph.
+//! Making the queues of a graph: rings, inboxes, doors (from outside) and lanes (to outside).
 //!
 //! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. For an edge from `n` to
 //! `m` instances it makes `n * m` rings if these are few, and gives each half to the instance that

@@ -1,4 +1,5 @@
-//! The shards' states and figures, the workers' windows, and which thread may access them.
+//! The shards' states and figures, the workers' windows, and which thread may access them. A worker
+//! *promises* once per epoch to change no figures until the next epoch.
 //!
 //! | cell | accessed by | while |
 //! | --- | --- | --- |

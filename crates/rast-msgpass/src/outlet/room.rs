@@ -1,4 +1,4 @@
-//! How many messages an outlet accepts now, and the count of those within the burst.
+//! How many messages an outlet accepts, and the count of the burst.
 
 use super::{Out, Way};
 use crate::graph::EdgeKind;

@@ -1,4 +1,5 @@
-//! The commits of one owner, in order, and the progress of each reactor.
+//! The commits of one owner (a reactor that changes resources), in order, and how far each reactor
+//! has applied them.
 //!
 //! ```text
 //!   owner                      nodes, oldest first                     reactors
