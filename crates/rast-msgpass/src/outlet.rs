@@ -12,14 +12,14 @@
 //! 1. On a bounded edge `send` counts against the burst of the handler's call. An outlet without
 //!    room for a burst *gates* the handlers that send on it: none of them is called. So each `send`
 //!    within the burst finds room.
-//! 2. An outlet notes a target that runs short of room or credit. So it knows whether it gates
-//!    without a check of all targets.
+//! 2. An outlet notes each target that runs short of room or credit. So it need not check all
+//!    targets to know whether it gates.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
 //!    has made room. If as many wait as the edge's ceiling, `send` gives its message up and stops
 //!    the graph.
-//! 4. A request reserves a slot for its answer on the reply edge, until its answer or waiver has
-//!    been taken out. Handlers send requests only within the credit of the reply edge, except by
-//!    rule 6.
+//! 4. A request reserves a slot for its answer on the reply edge, until the answer, or the waiver
+//!    in place of an answer, has been taken out. Handlers send requests only within the credit of
+//!    the reply edge, except by rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
 //!    reserved slot, but an inbox may publish late that this slot is free. Until then the answer
 //!    waits at its sender. If handlers of the sender may block, the inbox publishes each free slot

@@ -1,8 +1,8 @@
 //! Containing panics of user code, and the record of them.
 //!
-//! What a user wrote, except the clock, is called through [`panics::contain`]: process and the
-//! other hooks, `on_panic` itself, the balancer, what workers sleep in, the destructors of what a
-//! run does not give back. What is caught is recorded, the first [`KEPT`] of them with their
+//! All user code except the clock is called through [`panics::contain`]: `process` and the other
+//! hooks, `on_panic` itself, the balancer, the `Park` of a worker, and the destructors of values
+//! that a run does not give back. Caught panics are recorded, the first [`KEPT`] with their
 //! messages, the rest as a count.
 
 use std::any::Any;

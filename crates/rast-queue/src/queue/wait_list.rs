@@ -4,7 +4,7 @@
 //! waiter or its waker, clears it. WAITING is set until another thread wakes the waiter or the
 //! waiter leaves. The read-modify-write that clears WAITING decides which of the two happened, so a
 //! waiter that times out leaves with one read-modify-write. A thread that is suspended at any step
-//! keeps one place and, if it is waking a waiter, that one wake-up.
+//! delays only its own place and, if it is waking a waiter, that wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries

@@ -7,8 +7,8 @@
 //! split: its entries move to the lane (the sorted list of the next values) or to lists of lower
 //! levels.
 //!
-//! Changes: a list is split a few entries at a time and ahead of its time, so that no call takes
-//! long. Short lists are never split. Values that were inserted in order move only once.
+//! Changes: a list is split a few entries at a time, before the cursor reaches it, so that no call
+//! takes long. Short lists are never split. Values that were inserted in order move only once.
 //!
 //! ```text
 //!              64 lists per digit of six bits              in order
