@@ -1,9 +1,9 @@
 //! Containing panics of user code, and the record of them.
 //!
-//! All user code except the clock is called through [`panics::contain`]: `process` and the other
-//! hooks, `on_panic` itself, the balancer, the `Park` of a worker, and the destructors of values
-//! that a run does not give back. Caught panics are recorded, the first [`KEPT`] with their
-//! messages, the rest as a count.
+//! All user code that a run calls, except the clock, is called through [`panics::contain`]:
+//! `process` and the other hooks, `on_panic` itself, the balancer, the `Park` of a worker, and the
+//! destructors of values that a run does not give back. Caught panics are recorded, the first
+//! [`KEPT`] with their messages, the rest as a count.
 
 use std::any::Any;
 use std::fmt;
