@@ -20,12 +20,12 @@
 //!    starts there. Only the owner changes the marks of a slab's blocks, so their cache line stays
 //!    with one processor.
 //! 2. The owner checks the mark of each block that it frees, and of each block that arrives from
-//!    another thread, and sets it to "freed" before the block goes into a list. It sets the mark to
-//!    "in use" when it allocates the block. So a block is in at most one list, once, however often
-//!    it is freed. A double free by the owning thread is reported at the call; one by another
-//!    thread when the block arrives. If the block was allocated again in between, the stale free
-//!    releases the new allocation undetected. The error is then reported at the new user's free,
-//!    unless the block was allocated once more.
+//!    another thread. It sets the mark to "freed" before the block goes into a list, and to "in
+//!    use" when it allocates the block. So a block is in at most one list, once, however often it
+//!    is freed. A double free by the owning thread is reported at the call; one by another thread
+//!    when the block arrives. If the block was allocated again in between, the stale free releases
+//!    the new allocation undetected. The error is then reported at the new user's free, unless the
+//!    block was allocated once more.
 //! 3. Another thread that frees a block of a slab checks the class of the slot in the segment's
 //!    header, and whether a block of that class starts there ([`may_post`]). Those cache lines
 //!    hardly change. On slow paths, as when it opens a remote-free batch, it also checks the mark

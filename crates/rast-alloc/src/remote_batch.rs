@@ -1,7 +1,7 @@
 //! Remote-free batches: freed blocks of one other owner, packed so that neither thread waits for
 //! the blocks' memory.
 //!
-//! With a plain list through the blocks, the owner would have one cache miss per block: the first
+//! With a plain list through the blocks, the owner would have one cache miss per block. The first
 //! word, which has the address of the next block, was last written by another processor. So a block
 //! with enough space stores the positions of the blocks that follow it:
 //!

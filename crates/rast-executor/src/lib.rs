@@ -47,13 +47,14 @@
 //!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves if no poll blocks its worker. A turn of a worker is one poll. Of 35 turns at
-//!   least 32 take a task from the queue, and only these turns are counted here. A task with k
-//!   tasks ahead in its list is taken within 2 (k + 1) turns if it is normal and comes from another
-//!   thread, 1032 (k + 1) if it is another normal task, and 8256 (k + 1) if it is low.
-//! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
-//!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
-//!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
-//!   within two periods of the watch ([`Builder::watch`]).
+//!   least 32 take a task from the queue, and only these turns are counted here. If k tasks are
+//!   ahead of a task in its list, a normal task from another thread is taken within 2 (k + 1)
+//!   turns. Another normal task is taken within 1032 (k + 1) turns, and a low one within 8256 (k +
+//!   1).
+//! - If a worker blocks, the other workers run the tasks in its queue. An idle worker takes them at
+//!   once; a busy worker checks one other worker every 256 of its turns. The task that the blocked
+//!   worker woke last is taken by a busy worker in the same way, and by a sleeping worker within
+//!   two periods of the watch ([`Builder::watch`]).
 //! - A sleep never ends early. No thread spins while there is no task.
 //! - Misuse is reported: `block_on` inside an executor panics with a message. A spawn after the
 //!   shutdown returns the future or an error.

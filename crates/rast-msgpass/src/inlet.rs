@@ -1,11 +1,11 @@
 //! The receiving half of an edge, as one instance of its receiver owns it.
 //!
-//! It knows the types of the sender and of the message, so one dynamic call delivers a whole chunk
-//! of a turn's batch, and each message is a direct call of the handler.
-//! A measured message is the last of its chunk, so its handling ends with the chunk.
-//! A message is taken out before its handler runs. Its slot is released after each quarter of the
-//! capacity and at the chunk's end: see [`Pace`]. If handlers may block, it is released at once.
-//! A panic loses its message. If the processor goes on, its chunk continues with the next message.
+//! It knows the types of the sender and of the message. So one dynamic call delivers a whole chunk
+//! of a turn's batch, and each message is a direct call of the handler. A measured message is the
+//! last of its chunk, so its handling ends with the chunk. A message is taken out before its
+//! handler runs. Its slot is released after each quarter of the capacity and at the chunk's end:
+//! see [`Pace`]. If handlers may block, it is released at once. A panic loses its message. If the
+//! processor goes on, its chunk continues with the next message.
 
 use core::any::Any;
 use core::marker::PhantomData;

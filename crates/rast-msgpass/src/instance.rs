@@ -423,8 +423,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.publish_early(cx);
     }
 
-    /// Returns `true` if the outlets are to be checked for room before the next handler: one of
-    /// them gates, or the handler may block and one of them keeps messages.
+    /// Returns `true` if the outlets must be checked for room before the next handler, because one
+    /// of them gates, or because the handler may block and one of them keeps messages.
     #[inline]
     fn must_look(&self) -> bool {
         self.core.is_gated || (self.core.keeps && self.rhythm.is_prompt)

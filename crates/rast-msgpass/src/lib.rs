@@ -135,7 +135,7 @@
 //!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
 //!   ends the process.
 //! - [`Handle::drain`] handles everything that was accepted and lets processors
-//!   [flush](Process::flush), upstream first, or returns an error that says what is left;
+//!   [flush](Process::flush), upstream first, or returns an error that says what is left.
 //!   [`Handle::stop`] ends a graph between two messages. Both give the processors' states back:
 //!   [`Report::take_states`].
 //!

@@ -3,7 +3,7 @@
 //!
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size that finds the heavy ones (Boyer and Moore's majority vote, one per
-//! entry): a message of another sender decreases an entry by one, and at zero the entry passes to
+//! entry). A message of another sender decreases an entry by one, and at zero the entry passes to
 //! that sender. So a thousand senders with equal traffic, which no balancer could use, have counts
 //! near zero.
 //!

@@ -173,7 +173,7 @@ pub struct Report {
     /// The unbounded edges that reached their ceilings, which stopped the graph if nothing had
     /// before.
     pub ceilings: Vec<&'static EdgeInfo>,
-    /// The edges on which messages were lost: still queued at a stop, being handled by a handler
+    /// The edges on which messages were lost. These were queued at a stop, in the hand of a handler
     /// that panicked, sent to a retired processor, or sent to a receiver that was dropped or never
     /// requested.
     pub undelivered: Vec<Undelivered>,

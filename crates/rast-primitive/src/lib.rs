@@ -1,11 +1,11 @@
 //! Atomics, cells, fences, parking and wake-up primitives that run on std, or, with a private cfg,
 //! under the model checker loom or shuttle.
 //!
-//! This is the lowest layer of RAST. Code that uses it is model-checked without changes. `--cfg
-//! rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's, and
-//! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions. `--cfg
-//! rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many random
-//! interleavings. Without either cfg it runs as a stress test on real threads.
+//! This is the lowest layer of RAST. Code that uses it is model-checked without changes.
+//! `--cfg rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's. Then
+//! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions.
+//! `--cfg rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many
+//! random interleavings. Without either cfg it runs as a stress test on real threads.
 //!
 //! # What there is
 //!
@@ -62,15 +62,14 @@
 //!
 //! # Guarantees
 //!
-//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a thread wrote before
-//!   it woke another thread happens-before the return of the other thread's wait. The argument is
-//!   in each module's source; `docs/verification.md` lists the models that fail without each
-//!   ordering.
+//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost. What a thread wrote before it
+//!   woke another thread happens-before the return of the other thread's wait. The argument is in
+//!   each module's source; `docs/verification.md` lists the models that fail without each ordering.
 //! - Only fences are `SeqCst`, because loom does not model other `SeqCst` operations.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
 //!   `receive_blocking`). A wake-up of a sleeper, `EventCount::prepare`, and the `Signal::send`
-//!   that sets the event take a lock for some instructions; everything else is lock-free where the
+//!   that sets the event take a lock for some instructions. Everything else is lock-free where the
 //!   target has the atomics.
 //!
 //! # Features and private cfgs

@@ -16,9 +16,9 @@
 //! Rules, under the lock of the queues:
 //!
 //! 1. A thread that is about to sleep adds one to `asleep` of its class.
-//! 2. For each task, a push picks a sleeping thread that may run the task, if there is one: it
-//!    subtracts one from `asleep` of its class and adds one to `picked`. After it has released the
-//!    lock, it wakes as many threads as it picked.
+//! 2. For each task, a push picks a sleeping thread that may run the task, if there is one. It
+//!    subtracts one from `asleep` of that thread's class and adds one to `picked`. After it has
+//!    released the lock, it wakes as many threads as it picked.
 //! 3. A thread that is awake again subtracts one from `picked`, or from `asleep` if `picked` is
 //!    zero. So the sum of the two is the number of sleeping threads, whichever thread of the class
 //!    woke up.

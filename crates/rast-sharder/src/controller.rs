@@ -106,11 +106,11 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, once in each window in which it is [used]: before its first
-    /// turn, when it comes to a worker, or at the end if it is ready and had no turn. A shard that
-    /// is idle through a window keeps its old figures, which are not read. After a panic of this
-    /// call the figures of this window are not reported. Override it if the figures own memory that
-    /// is worth keeping.
+    /// Empties the figures of a shard, once in each window in which it is [used]. The call comes
+    /// before its first turn, when it comes to a worker, or at the end if it is ready and had no
+    /// turn. A shard that is idle through a window keeps its old figures, which are not read. After
+    /// a panic of this call the figures of this window are not reported. Override it if the figures
+    /// own memory that is worth keeping.
     ///
     /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end as those of
     /// the others, after the [period](crate::Builder::period) or on request. So its figures are

@@ -89,8 +89,8 @@
 //!   epoch.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
 //!   soon as the running calls return.
-//! - Panics of user code are contained and recorded, and a policy decides what follows; a balancer
-//!   that panics or returns an invalid assignment leaves the assignment in force. With
+//! - Panics of user code are contained and recorded, and a policy decides what follows. If a
+//!   balancer panics or returns an invalid assignment, the current one stays. With
 //!   `panic = "abort"` the first panic ends the process instead.
 //! - `run` gives the controller and every shard's state back.
 //! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.

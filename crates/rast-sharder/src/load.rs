@@ -2,10 +2,10 @@
 //!
 //! A controller updates figures of its own type per shard (`Controller::Load`) until the worker
 //! promises to stop. At the end of a window it reports the figures of the used shards here. The
-//! sharder divides them by the time in which the shard was measured: from the start of its worker's
-//! window, or the turn that acquired it, to the turn in which its worker promised. The original
-//! RAST design adds up durations of windows that differ from thread to thread (fault H11 of
-//! `docs/algorithms/sharder.md`).
+//! sharder divides them by the time in which the shard was measured. This is from the start of its
+//! worker's window, or the turn that acquired it, to the turn in which its worker promised. The
+//! original RAST design adds up durations of windows that differ from thread to thread (fault H11
+//! of `docs/algorithms/sharder.md`).
 
 use std::vec::Vec;
 
@@ -32,8 +32,8 @@ pub struct ShardLoad {
     /// The share of the window that the shard spent working. Time in which the system ran another
     /// thread instead of the worker does not count, if it is known.
     pub busy: f64,
-    /// The share of a worker that the shard would use on a worker of its own: `busy`, plus, on a
-    /// fully used worker, the share of the window in which the shard was ready and waited.
+    /// The share of a worker that the shard would use on a worker of its own. It is `busy`, plus,
+    /// on a fully used worker, the share of the window in which the shard was ready and waited.
     /// Balancers decide by this figure.
     pub demand: f64,
     /// How long the shard was measured.

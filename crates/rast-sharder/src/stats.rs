@@ -1,8 +1,8 @@
 //! Counters that any thread may read while the sharder runs.
 //!
 //! Each worker's counters are on a line of their own and are written by that worker alone, with
-//! plain loads and stores; the sharder's are written by leaders. A reading is no snapshot: it loads
-//! the counters one after the other.
+//! plain loads and stores. The sharder's own counters are written by leaders. A reading is no
+//! snapshot: it loads the counters one after the other.
 
 use std::string::String;
 use std::vec::Vec;

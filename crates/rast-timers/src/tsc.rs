@@ -9,12 +9,12 @@
 //! because the rate is known only within an error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
-//! next anchor, while other threads continue to read. If the next segment is not ready in time,
-//! because no thread has read the clock for long or the anchoring reader was preempted, readers
-//! read the reference and set a flag. The next segment then runs along the upper edge of its
-//! interval, at or above every value that the reference has shown. Readers also read the reference
-//! for the first microseconds, while the rate is unknown. They do so again while the clock has
-//! *left* the counter, that is, does not use it because it and the reference diverged.
+//! next anchor, while other threads continue to read. The next segment may not be ready in time,
+//! because no thread has read the clock for long or the anchoring reader was preempted. Then
+//! readers read the reference and set a flag. The next segment then runs along the upper edge of
+//! its interval, at or above every value that the reference has shown. Readers also read the
+//! reference for the first microseconds, while the rate is unknown. They do so again while the
+//! clock has *left* the counter, that is, does not use it because it and the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 

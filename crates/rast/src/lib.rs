@@ -129,9 +129,9 @@
 //! - No accepted item is lost silently: the report counts the messages that were not handled.
 //! - Everything is bounded; an unbounded type or option says so in its name or its docs.
 //! - No lock and no allocation on a hot path, unless an item's docs say otherwise.
-//! - Every atomic ordering stronger than `Relaxed` is argued beside the operation and has a row in
-//!   `docs/verification.md`, with the loom model that fails when it is weakened, or the reason why
-//!   no model can.
+//! - Every atomic ordering stronger than `Relaxed` is argued beside the operation. Its row in
+//!   `docs/verification.md` names the loom model that fails when it is weakened, or says why none
+//!   can.
 //!
 //! # Features
 //!

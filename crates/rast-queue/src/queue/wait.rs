@@ -16,7 +16,7 @@
 //! # Clearing the flag
 //!
 //! The flag stays set when the last waiter leaves. The next push that finds the flag but no waiter
-//! clears it: it changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
+//! clears it. It changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
 //! CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are three
 //! cases:
 //!

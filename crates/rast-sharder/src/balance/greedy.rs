@@ -9,8 +9,8 @@
 //!
 //! 1. A shard that fits nowhere goes to the least loaded worker. The original forgets such a shard:
 //!    of three equal shards on two workers it loses one.
-//! 2. The strength of a tie is the number of messages × the penalty of a message between workers:
-//!    the time that is saved if both shards are on one worker. The original uses the time for which
+//! 2. The strength of a tie is the number of messages × the penalty of a message between workers.
+//!    This is the time saved if both shards are on one worker. The original uses the time for which
 //!    the receiver handles the messages; that time is spent on either worker.
 //! 3. The current owners matter. In the choice above, a shard that would stay on its worker gets an
 //!    addition to the strength of its ties: the charge of its move. Each finished group (the shards

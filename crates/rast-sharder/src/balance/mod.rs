@@ -1,9 +1,8 @@
 //! Balancing: which worker should own which shard, from measured loads.
 //!
-//! A balancer is a state machine that decides in slices.
-//! The leader of an epoch calls [`Balancer::begin`] once on the frozen figures
-//! and then [`Balancer::step`] once in each of its own turns, so that its
-//! shards go on being served while it decides.
+//! A balancer is a state machine that decides in slices. The leader of an epoch calls
+//! [`Balancer::begin`] once on the frozen figures. Then it calls [`Balancer::step`] once in each of
+//! its own turns, so that its shards are still served while it decides.
 
 mod greedy;
 mod plan;
@@ -28,9 +27,9 @@ pub enum Decision {
     /// This assignment follows. It must cover the same shards and workers as the current one, else
     /// it is refused and reported. The comparison with the current one takes time for each shard.
     Adopt(Assignment),
-    /// These shards move, and all others stay. All of them are refused and reported if one names a
-    /// shard or a worker that does not exist, if a pinned shard moves, or if a shard is named
-    /// twice. Each move costs some time. If any shard moves, the table for
+    /// These shards move, and all others stay. If one names a shard or a worker that does not
+    /// exist, if a pinned shard moves, or if a shard is named twice, all moves are refused and
+    /// reported. Each move costs some time. If any shard moves, the table for
     /// [`Handle::assignment`](crate::Handle::assignment) is copied as well, in slices.
     Move(Vec<Move>),
 }

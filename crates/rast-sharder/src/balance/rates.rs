@@ -5,15 +5,15 @@
 //! difference between a window and the one before, both as shares of the total. So a change of all
 //! loads at once does not count.
 //!
-//! The distance of a window to the mean would be a worse measure: the mean lags behind a step of
-//! the load, so this distance would count the step as noise until the mean has caught up, and no
-//! shard would move meanwhile. The difference of two windows contains the step once (von Neumann
-//! 1941, "Distribution of the ratio of the mean square successive difference").
+//! The distance of a window to the mean would be a worse measure, because the mean lags behind a
+//! step of the load. The step would count as noise until the mean has caught up, and no shard would
+//! move meanwhile. The difference of two windows contains the step once (von Neumann 1941,
+//! "Distribution of the ratio of the mean square successive difference").
 //!
 //! Such a difference may be small by chance, and then the mean of the newest differences is small
-//! too, although the load varies as before. So the noise is the greater of two means: one over the
-//! newest windows, which detects a load that has begun to vary, and one over about 16 windows. In
-//! the second mean a very large difference counts as a small multiple of the usual one (Huber 1964,
+//! too, although the load varies as before. So the noise is the greater of two means. The first is
+//! over the newest windows, and detects a load that has begun to vary. The second is over about 16
+//! windows. In it a very large difference counts as a small multiple of the usual one (Huber 1964,
 //! "Robust estimation of a location parameter"), so that a step of the load hardly changes this
 //! mean.
 //!

@@ -198,7 +198,7 @@ impl Member {
     }
 
     /// Makes a shard of another worker ready there, with the waker's `note`. A sleeping worker is
-    /// certain to be woken only after [`flush`](Self::flush), except by a dedicated worker: its
+    /// certain to be woken only after [`flush`](Self::flush), except by a dedicated worker. Its
     /// turn may block, so it keeps no mark, and wakes the other worker at once.
     #[inline]
     pub fn wake(&mut self, shard: ShardId, note: u32) {
