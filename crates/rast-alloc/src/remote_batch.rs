@@ -20,8 +20,8 @@
 //! distance.
 //!
 //! The freeing thread writes only to batch headers. The owner reads one cache line for thirteen
-//! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of one. To
-//! the other blocks it only writes, which causes no wait.
+//! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of the
+//! current one. To the other blocks it only writes, which causes no wait.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

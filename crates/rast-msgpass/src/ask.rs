@@ -370,8 +370,8 @@ impl<M, A> IngressPort<'_, Ask<M, A>> {
         answer.wait_until(deadline).map_err(AskError::unanswered)
     }
 
-    /// Sends a request and waits for its answer, as a task of any runtime, without a time limit;
-    /// the runtime's own timeout may drop the future. An accepted request is handled in any case.
+    /// Sends a request and waits for its answer, as a task of any runtime, without a time limit.
+    /// The runtime's own timeout may drop the future. An accepted request is handled in any case.
     ///
     /// # Errors
     ///

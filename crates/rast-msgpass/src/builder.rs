@@ -225,8 +225,8 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets what ends the batch that a processor handles in one turn (64 messages of one
-    /// edge): smaller is fairer to the others on the worker.
+    /// Sets what ends the batch that a processor handles in one turn. Default: 64 messages of one
+    /// edge. A smaller batch is fairer to the others on the worker.
     #[must_use]
     pub fn batch(mut self, batch: impl Into<Batch>) -> Self {
         self.plan.batch = batch.into();
@@ -417,8 +417,8 @@ impl<G: Graph> Builder<G> {
         Ok(TestGraph::new(Handle::new(run), driver))
     }
 
-    /// Returns whether [`start`](Self::start) would start the graph, if the system
-    /// gives it a thread: for processors that must not be lost to a wrong number.
+    /// Returns whether [`start`](Self::start) would start the graph, if the system gives it a
+    /// thread. So no processors are lost because of a wrong number.
     ///
     /// # Errors
     ///

@@ -166,8 +166,8 @@ pub struct EdgeInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sends {
-    /// Nothing was declared: every edge that leaves the receiver, except, for the handler of a
-    /// request, requests that may lead back to its client.
+    /// Nothing was declared: every edge that leaves the receiver. But the handler of a request
+    /// sends no requests that may lead back to its client.
     Undeclared,
     /// The list in `sends = (..)`.
     Listed(&'static [SendsTo]),

@@ -22,7 +22,7 @@
 //! No wake-up is lost. Let receiver W wait: it has entered the list (E) and then looked under the
 //! lock (L), and L found the lane empty. For the next message, the lane calls the waker. A receiver
 //! whose look comes after L sees `is_waited`, which E had set, because the lock orders the two
-//! looks; so it obeys rule 1. If a look comes before L, L sees the messages that the look missed.
+//! looks. So it obeys rule 1. If a look comes before L, L sees the messages that the look missed.
 //! By rule 4 each wake-up leads to a look, or to another wake-up, and the list is finite.
 
 use core::fmt;

@@ -1,7 +1,7 @@
 //! Timers: messages of an instance to itself, at an instant.
 //!
 //! A timer is armed from a fresh reading of the graph's clock, and fires in the first turn that
-//! starts at or after its deadline: never early. The instance reports the first deadline to the
+//! starts at or after its deadline, so never early. The instance reports the first deadline to the
 //! sharder. `timer_store.rs` has the stores of deadlines and messages.
 //!
 //! The handler of a timer runs like that of a message: only if there is room, and one at a time.

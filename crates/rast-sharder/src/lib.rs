@@ -7,10 +7,9 @@
 //!
 //! # When to use
 //!
-//! Work that splits into parts with state of their own, more parts than
-//! threads, each part needing many short turns, with loads that differ and
-//! shift. A turn costs no atomic read-modify-write and no lock, and a shard that
-//! has nothing to do costs nothing until it is woken.
+//! Work that splits into more parts than threads, where each part has its own state and needs many
+//! short turns, and where loads differ and shift. A turn costs no atomic read-modify-write and no
+//! lock, and a shard that has nothing to do costs nothing until it is woken.
 //!
 //! # When not
 //!

@@ -25,8 +25,8 @@
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
 //!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
-//!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
-//!    until the new deadline or less long. It sees the Arm when that rest ends. While [`BACKLOG`]
+//!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests at
+//!    most until the new deadline, because it sees the Arm when that rest ends. While [`BACKLOG`]
 //!    commands or more are queued, no wake-up is skipped, and a Cancel, too, wakes a resting owner.
 //! 5. A value that the queue rejects is returned to the caller.
 

@@ -10,7 +10,7 @@
 //! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
 //! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
-//! Which pair of a batch is measured is random, because with a fixed index a periodic load could
+//! The measured pair of a batch is chosen at random. With a fixed index a periodic load could
 //! always have the same kind of pair there. The pair at a change of the tick would be a biased
 //! choice, because it often follows a long pair. So the clock is read at that change, but the pair
 //! is estimated like the others.

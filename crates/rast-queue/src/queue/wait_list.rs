@@ -25,7 +25,8 @@
 //! last. So a waiter is overtaken by at most one round of other waiters.
 //!
 //! Both searches check a group of 64 places with one load. A search takes one or two loads unless
-//! the places are nearly all taken or nearly all free; with 10,000 waiters it takes at most 255.
+//! the places are nearly all taken or nearly all free. With 10,000 waiters it takes at most 255
+//! loads.
 //!
 //! `live` counts the waiters whose bit WAITING is set or about to be set. Its lowest bit, CLEARING,
 //! is set while a thread clears the flag in `tail`.

@@ -492,8 +492,8 @@ impl Plan {
         2
     }
 
-    /// The group to fill next: the home of the heaviest shard that waits, if
-    /// it is not filled yet, else the first that is not.
+    /// The group to fill next: the home of the heaviest shard that waits, if it is not filled yet,
+    /// else the first group that is not.
     fn next_group(&self, heaviest: usize, current: &Assignment) -> Option<u16> {
         let home = current.owners()[self.order[heaviest].1 as usize].0;
         if !self.filled[usize::from(home)] {
