@@ -13,10 +13,12 @@
 //!
 //! # When not
 //!
-//! One-off tasks (use a work-stealing pool); turns that block (they delay
-//! their worker's other shards, and resharding); fewer parts than threads.
-//! For typed messages between the parts use the graph of `rast-msgpass`,
-//! which is a controller of this crate.
+//! - One-off tasks: use a work-stealing pool.
+//! - Turns that block: they delay their worker's other shards, and resharding.
+//! - Fewer parts than threads.
+//!
+//! For typed messages between the parts use the graph of `rast-msgpass`, which is a controller of
+//! this crate.
 //!
 //! # Example
 //!
