@@ -141,16 +141,18 @@
 //!
 //! # Features
 //!
-//! - `affinity`: `Builder::pin_threads`. `async`: [`EgressReceiver`] and [`SharedReceiver`] are a
-//!   `Stream` of futures-core, and `IngressSender::sink` makes a `Sink` of futures-sink; these are
-//!   its two dependencies. The futures of [`IngressSender::send_async`],
-//!   [`IngressSender::ask_async`] and [`EgressReceiver::recv_async`] need no feature. All of these
-//!   work on any runtime. `metrics`: an `Exporter` passes counts and histograms on to the recorder
-//!   of the crate `metrics`, when it is called. It costs workers nothing. `tracing`: a span of the
-//!   crate `tracing` for each instance, entered for each turn, and events for panics, restarts,
-//!   moves and the end. Without a subscriber that costs a branch per turn. `testing`: the module
-//!   `testing`, for a graph or one processor on the thread of a test. Enable it under
-//!   `[dev-dependencies]`, because it also costs graphs on threads a comparison per message.
+//! - `affinity`: `Builder::pin_threads`.
+//! - `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
+//!   `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
+//!   futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
+//!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime.
+//! - `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate
+//!   `metrics`, when it is called. It costs workers nothing.
+//! - `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
+//!   for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
+//! - `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable
+//!   it under `[dev-dependencies]`, because it also costs graphs on threads a comparison per
+//!   message.
 //!
 //! # Platforms
 //!
