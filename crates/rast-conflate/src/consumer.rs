@@ -122,8 +122,9 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,
     /// by one consumer. A key that is put again behind the cursor waits for the next pass. With
-    /// priorities, the highest one that has values is always served first. The pass ends early if,
-    /// at the end of a lap, the same priority has values again.
+    /// priorities, the highest one that has values is always served first. If some of its keys have
+    /// values again after each was visited once, the pass ends without serving lower priorities
+    /// further.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
     /// key can be handled again. (A program built with `panic = "abort"` ends.)

@@ -11,8 +11,8 @@ use crate::wakers::waker_of;
 /// system or until another thread wakes it, and submits the requests of its tasks to the system
 /// once per turn.
 ///
-/// A turn ends after at most 64 polls of tasks, and when no task is ready. At most 128 deadlines
-/// fire in it.
+/// A turn ends when no task is ready, or after 64 polls of tasks. At most 128 deadlines fire in a
+/// turn.
 ///
 /// Rules for an implementation:
 ///

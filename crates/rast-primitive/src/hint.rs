@@ -75,9 +75,9 @@ pub fn prefetch_read<T>(address: *const T) {
 
 /// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
-/// Use it for a bound that the compiler should not exploit. It would unroll a loop whose maximum
-/// count is a small constant into a ladder of comparisons, which is slower than vector code. On
-/// x86-64, and on aarch64 with 64-bit pointers, it is no instruction but takes a register.
+/// Use it for a bound that the compiler should not exploit. The compiler would unroll a loop whose
+/// maximum count is a small constant into a chain of comparisons, which is slower than vector code.
+/// On x86-64, and on aarch64 with 64-bit pointers, the call costs a register but no instruction.
 /// Elsewhere and under Miri it does nothing, so no result may depend on it.
 ///
 /// ```

@@ -14,7 +14,7 @@ use parking_lot as imp;
 #[cfg(rast_shuttle)]
 use shuttle::sync as imp;
 
-/// A lock without poisoning, one byte in addition to its value.
+/// A lock without poisoning. It takes one byte in addition to its value.
 ///
 /// Blocking. For cold paths: starting, stopping, parking, growing a table.
 ///

@@ -20,11 +20,11 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
     panic!("{message}");
 }
 
-/// Frees memory by `alloc`; aborts if that panics.
+/// Frees memory with `alloc`; aborts the process if the allocator panics.
 ///
-/// Memory is freed in the middle of an operation. During a push, the item is already in the queue,
-/// but no waiter has been woken for it. During a pop, the item is moved out, but not returned. If a
-/// panic unwound from here, the wake-up or the item would be lost, or a batch would push an item
+/// A push or a pop frees memory before it is complete. At that moment the item of a push is in the
+/// queue, but no waiter has been woken for it. The item of a pop is moved out, but not returned. If
+/// a panic unwound from here, the wake-up or the item would be lost, or a batch would push an item
 /// twice.
 ///
 /// # Safety

@@ -56,7 +56,7 @@ const ROW: usize = 16;
 /// [`listener`](Self::listener). Clones are the same group.
 ///
 /// On Linux each listener has a socket of its own, and the kernel gives a new connection to one of
-/// the reactors that are open, at random. Elsewhere, or where the kernel takes no BPF program, the
+/// the reactors that are open, at random. Elsewhere, or where the kernel rejects BPF programs, the
 /// listeners share one socket.
 ///
 /// New connections are turned away from a reactor when it has more than `high` active requests,
@@ -343,9 +343,9 @@ pub struct GroupListener {
 impl GroupListener {
     /// Waits for a connection.
     ///
-    /// It waits also while no listener of the group is open. Dropping the future loses no
-    /// connection. After 16 connections in a row, and after each one while the reactor is turned
-    /// away, other tasks run first.
+    /// While all reactors of the group are turned away ([`Watermarks`]), it waits even if
+    /// connections are queued. Dropping the future loses no connection. Other tasks run after 16
+    /// connections in a row, or after each connection while this reactor is turned away.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///

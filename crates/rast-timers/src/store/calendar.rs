@@ -151,7 +151,7 @@ impl Bucket {
 ///
 /// A value moves at most 11 times before it is due, usually up to 4 times, and once if values of
 /// one timeout are inserted one after the other. When the memory is full it doubles, as that of a
-/// `Vec`, which copies all of it at once; [`with_capacity`](Self::with_capacity) or
+/// `Vec` does, which copies all of it at once; [`with_capacity`](Self::with_capacity) or
 /// [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
 /// shrink.
 ///

@@ -16,10 +16,10 @@ use core::fmt;
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// So the bound assumes that the counter runs at its rate. This is checked:
+/// So the bound assumes that the counter runs at its promised rate. This is checked:
 ///
-/// 1. A counter that stops is detected at the second call after it stopped. The word differs at
-///    each call from then on, so the timers read their clock each time. The first call after the
+/// 1. A counter that stops is detected at the second call after it stopped. From then on each call
+///    returns a different word, so the timers read their clock each time. The first call after the
 ///    stop may lag by the time since the call before.
 /// 2. A counter that becomes too slow is detected when a timer reads its clock, that is, when the
 ///    word changes or the timer's batch of calls is over. If no thread reads the guard's clock, a
