@@ -245,9 +245,9 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     /// Arms `waker` to be called when a value is put or the conflator closes. If a value is pending
     /// or the conflator is closed, returns `false` and does not arm it.
     ///
-    /// The thread that puts or closes calls it once. It must not block. Its panics, and those of
-    /// its destructor, are caught and dropped. Arming again replaces the waker. With several
-    /// consumers, each put calls only one waker. Use it to connect an event loop:
+    /// The thread that puts or closes calls the waker once. The waker must not block. Its panics,
+    /// and those of its destructor, are caught and dropped. Arming again replaces the waker. With
+    /// several consumers, each put calls only one waker. Use it to connect an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};

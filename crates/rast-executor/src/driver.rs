@@ -16,8 +16,8 @@ use crate::wakers::waker_of;
 ///
 /// Rules for an implementation:
 ///
-/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`. If there is none, the next
-///    `park` returns at once.
+/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`. If no `park` is running,
+///    the next one returns at once.
 /// 2. `park` may return early, for no reason. It must return soon after its timeout.
 /// 3. What a thread wrote before a wake-up must be visible after the `park` that the wake-up ends.
 ///

@@ -22,9 +22,9 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
 
 /// Frees memory with `alloc`; aborts the process if the allocator panics.
 ///
-/// A push or a pop frees memory before it is complete. At that moment the item of a push is in the
-/// queue, but no waiter has been woken for it. The item of a pop is moved out, but not returned. If
-/// a panic unwound from here, the wake-up or the item would be lost, or a batch would push an item
+/// A push or a pop frees memory before it is complete. The item of the push is then in the queue,
+/// but no waiter has been woken for it. The item of the pop is moved out, but not returned. If a
+/// panic unwound from here, the wake-up or the item would be lost, or a batch would push an item
 /// twice.
 ///
 /// # Safety

@@ -93,9 +93,8 @@ where
 /// stopped, the caller drops the closure.
 ///
 /// Cost: an allocation and two locks that are seldom contended. The calls of a turn to one target
-/// share one atomic exchange and one wake-up. A reactor that awaits a result, and has no other task
-/// to run, spins for a short time before it sleeps; if such spins bring no result, it spins less
-/// often.
+/// share one atomic exchange and one wake-up. A reactor that awaits a result, and has no other
+/// task, spins briefly before it sleeps. If such spins bring no result, it spins less often.
 ///
 /// # Errors
 ///

@@ -290,8 +290,7 @@ where
 /// The view that an `async` body has of its scheduler; [`Remote::spawn_async`] makes it.
 ///
 /// Its futures may be used with any combinator, sent to other tasks, and cancelled by dropping
-/// them. Each poll takes a lock that only this task uses. Waiting futures are kept in a list, in
-/// the order of their first polls.
+/// them. Each poll takes a lock that only this task uses.
 ///
 /// A clone may outlive its task. The end of the task wakes the futures of its clones. A future that
 /// then cannot complete panics when it is polled, because without the task nothing sleeps, receives

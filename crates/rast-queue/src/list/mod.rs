@@ -223,9 +223,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Pushes one item at the back. Returns the item if the queue is closed or memory is lacking.
     ///
-    /// Lock-free; allocates the item and a node. It may also have to finish another push, which has
-    /// stored its item but not linked the next node. For each such push it may allocate one more
-    /// node.
+    /// Lock-free; allocates the item and a node. If it finds a push that has stored its item but
+    /// not linked the next node, it finishes that push, and may allocate one more node.
     ///
     /// # Errors
     ///

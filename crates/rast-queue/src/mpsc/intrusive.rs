@@ -302,9 +302,9 @@ impl<P: Pointer> Queue<P> {
     /// not pop to the next consumer, in order.
     ///
     /// A thread that pushes a node and then gets `None` may leave the node to the thread that has
-    /// the right. For this, every consuming thread must check [`is_empty`](Self::is_empty) after it
-    /// has dropped its `Consumer`, as in the example: that check finds the node. A `Consumer` that
-    /// is leaked with `mem::forget` keeps the right for ever.
+    /// the right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has
+    /// dropped its `Consumer`. That check finds the node: see the example. A `Consumer` that is
+    /// leaked with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};

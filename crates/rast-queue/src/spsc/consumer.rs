@@ -216,8 +216,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len() == 0 && self.len() == 0
     }
 
-    /// Returns `true` if the producer's index, as of its last load, shows another item. Loads
-    /// nothing from the ring; [`len`](Self::len) loads the index.
+    /// Returns `true` if the cached copy of the producer's index shows another item. Loads nothing
+    /// from the ring; [`len`](Self::len) updates the copy.
     ///
     /// ```
     /// let (mut producer, consumer) = rast_queue::spsc::ring(2);

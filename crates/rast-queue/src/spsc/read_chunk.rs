@@ -34,8 +34,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 /// Borrowed items of a ring, to be read or popped; made by [`Consumer::read_chunk`].
 ///
 /// The items are one slice, or two where the ring wraps. Only the methods below pop items. A chunk
-/// that is dropped or leaked pops nothing, so a chunk can also be used to read items without
-/// popping them.
+/// that is dropped or leaked pops nothing.
 ///
 /// | to | use |
 /// | --- | --- |

@@ -8,8 +8,7 @@ use core::fmt;
 /// A [`Guard`] that needs no publisher: the counter without its lower bits.
 ///
 /// If two calls read equal words, they are less than τ apart. δ is the tens of nanoseconds by which
-/// the processor may read the counter out of order. The bound does not depend on other threads, or
-/// on readings of the guard's clock.
+/// the processor may read the counter out of order.
 ///
 /// | call | when | cost | what it checks |
 /// | --- | --- | --- | --- |
