@@ -127,7 +127,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     /// further.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
-    /// key can be handled again. (A program built with `panic = "abort"` ends.)
+    /// key can be handled again.
     ///
     /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
     /// keys than ever before. With [`Marks::Tree`](crate::Marks::Tree), the cost grows with the

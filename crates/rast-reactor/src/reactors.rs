@@ -393,7 +393,7 @@ impl Builder {
     /// Over a single connection these are most of the time of a request. The cost is a whole core
     /// for each reactor, even while there is no request. So give each reactor its own core by
     /// [`cores`](Self::cores). Two reactors that spin on one core take turns in time slices of
-    /// milliseconds. [`stop`](Reactors::stop) also ends spinning reactors.
+    /// milliseconds.
     ///
     /// ```
     /// use rast_reactor::{Reactors, reactor_task};

@@ -473,8 +473,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// `sleep` must return at the deadline. It must return at once if `wake` is called, or was
     /// called since this call began. It may return earlier. If commands are queued, this function
     /// returns `None` without calling `sleep`: call [`poll`](Self::poll) first. An owner that
-    /// sleeps in another way, which it may do between two rests, is woken for each timer. Costs one
-    /// fence.
+    /// sleeps in another way is woken for each timer. Costs one fence.
     ///
     /// ```
     /// use rast_timers::primitive::Parker;
@@ -582,8 +581,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         })
     }
 
-    /// Cancels timers of this owner and passes the values of those that had neither fired nor been
-    /// cancelled to `each`; returns their number.
+    /// Cancels timers of this owner; returns how many had neither fired nor been cancelled. Passes
+    /// the values of these to `each`.
     ///
     /// Each timer is decided separately. If another thread cancels a timer meanwhile, either that
     /// cancel comes first, and the value is dropped here, or that cancel returns

@@ -126,8 +126,7 @@ pub enum TscStatus {
 /// resuming, and while the thread moves between cores whose counters agree. Two cases are not
 /// covered. First, a count that goes back and stays inside a segment, or less than a thousandth of
 /// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
-/// the segment's length, seen by a reader, then by more. A counter that runs at more than twice its
-/// rate can do the second.
+/// the segment's length, seen by a reader, then by more.
 ///
 /// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
 /// unless it is an [`interval`](Self::interval).

@@ -343,9 +343,9 @@ pub struct GroupListener {
 impl GroupListener {
     /// Waits for a connection.
     ///
-    /// While all reactors of the group are turned away ([`Watermarks`]), it waits even if
-    /// connections are queued. Dropping the future loses no connection. Other tasks run after 16
-    /// connections in a row, or after each connection while this reactor is turned away.
+    /// It also waits while all reactors of the group are turned away ([`Watermarks`]), or this one,
+    /// where the listeners share a socket. Dropping the future loses no connection. Other tasks run
+    /// after 16 connections in a row, or after each connection while this reactor is turned away.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///

@@ -15,7 +15,7 @@ use core::fmt;
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// So the bound assumes that the counter runs at its promised rate. This is checked:
+/// The bound assumes that the counter runs at its promised rate. This is checked:
 ///
 /// 1. A counter that stops is detected at the second call after it stopped. From then on each call
 ///    returns a different word, so the timers read their clock each time. The first call after the
