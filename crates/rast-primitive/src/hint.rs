@@ -12,8 +12,8 @@ pub use loom::hint::spin_loop;
 
 /// Asks the processor to fetch the cache line at `address`, to be written soon.
 ///
-/// A hint and no access: any address is allowed, and nothing is read or written. If the processor
-/// has no such instruction, under loom and under Miri it does nothing.
+/// Only a hint: any address is allowed, and nothing is read or written. If the processor has no
+/// such instruction, under loom and under Miri it does nothing.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -44,8 +44,8 @@ pub fn prefetch_write<T>(address: *const T) {
 
 /// Asks the processor to fetch the cache line at `address`, to be read soon.
 ///
-/// A hint and no access: any address is allowed, and nothing is read. If the target is not x86-64,
-/// under loom and under Miri it does nothing.
+/// Only a hint: any address is allowed, and nothing is read. If the target is not x86-64, under
+/// loom and under Miri it does nothing.
 ///
 /// ```
 /// let slots = [0_u64; 64];

@@ -86,8 +86,8 @@ pub fn discard<T>(value: T) {
 /// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
 /// are dropped while it unwinds, and a second panic aborts the process.
 ///
-/// With or without `std`, a panic that leaves this function while the thread unwinds already aborts
-/// the process, as for any destructor.
+/// A panic that leaves this function while the thread is already unwinding aborts the process, as
+/// for any destructor.
 ///
 /// Costs one catch for all values, and one more for each panic.
 ///
