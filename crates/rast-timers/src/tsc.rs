@@ -114,11 +114,10 @@ pub enum TscStatus {
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
-/// against the reference for a second, for example after a slew of the system's time or after the
-/// machine has slept. Each time it is left again soon, the required time doubles, up to 64 s. The
-/// comparison needs at least eight readings of the clock per second. [`resume`](Self::resume) uses
-/// the counter again at once. A counter that was left for another reason is used again only by this
-/// call.
+/// against the reference for a second. Each time it is left again soon, the required time doubles,
+/// up to 64 s. The comparison needs at least eight readings of the clock per second.
+/// [`resume`](Self::resume) uses the counter again at once. A counter that was left for another
+/// reason is used again only by this call.
 ///
 /// # Monotonicity
 ///
