@@ -125,8 +125,8 @@
 //!   read-modify-write. Other edges with more pairs have one inbox per receiver, which takes at
 //!   most one read-modify-write for all messages of a pair that are published together. The inbox
 //!   has four places for messages of the receiver's own worker, used while its ring is empty; a
-//!   message in a place needs no read-modify-write. They are not used with `route = any`, `reject`
-//!   or `drop_newest`, or for a measured message.
+//!   message in a place needs no read-modify-write. Edges with `route = any`, `reject` or
+//!   `drop_newest` and measured messages do not use them.
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
@@ -156,9 +156,9 @@
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has unsafe code in two places: the
-//! cast of an outlet (the sending half of an edge) to the type that is stored beside it, and the
-//! places of an inbox that only the worker of its receiver accesses.
+//! Wherever std has threads; tested on Linux x86-64. This crate has unsafe code in two places. One
+//! casts an outlet (the sending half of an edge) to its type, which is stored beside it. The other
+//! accesses the four places of an inbox.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 

@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    /// Has instances of one worker run for 200 ms, each turn 400 ns; returns how many turns there
-    /// are per reading of the clock, and asserts that each busy time is right.
+    /// Runs instances of one worker for 200 ms, in turns of 400 ns, and asserts that each busy time
+    /// is right. Returns the number of turns per clock reading.
     fn turns_per_reading(instances: usize) -> u64 {
         const TURN: Nanos = Nanos::from_nanos(400);
         let (clock, readings) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));

@@ -485,8 +485,8 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Returns the target of the first messages that found no room, and how many go to it without
-    /// another one in between, at most as many as have room there; `None` if these are few.
+    /// Returns the target of the first messages that found no room, and how many in a row go to it
+    /// and have room there; `None` if these are few.
     fn first_run(&self) -> Option<(u32, usize)> {
         if self.state & ANY != 0 {
             return None;

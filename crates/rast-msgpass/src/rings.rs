@@ -138,8 +138,8 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns how many messages the only target takes beside a burst, none of which is measured;
-    /// 0 if there are more targets, or it was not written since the last flush.
+    /// Returns how many unmeasured messages the only target takes besides a burst. Returns 0 if
+    /// there are more targets, or it was not written since the last flush.
     pub(crate) fn spare(&mut self) -> usize {
         match (&self.targets[..], &mut self.departures[..]) {
             ([target], []) if target.state == WRITTEN => {

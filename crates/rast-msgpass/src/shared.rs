@@ -60,7 +60,7 @@ pub(crate) struct Counts {
     /// Per edge that leaves, if it carries answers: requests waived.
     pub(crate) waived: Counters,
     /// Per edge that leaves, if it carries answers: the time since which the oldest request with a
-    /// token is kept, in nanoseconds of the clock, plus one; zero if none is kept.
+    /// token is kept, in nanoseconds of the clock, plus one. Zero if none is kept.
     pub(crate) since: Counters,
     /// Per edge that leaves: the same for requests without an answer, per receiver, or for all
     /// that share an inbox. Empty if the edge carries no requests.

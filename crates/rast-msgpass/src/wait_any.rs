@@ -66,7 +66,7 @@ impl<M> Waitable for EgressReceiver<M, sharder::Handle> {}
 pub struct WaitAny {
     event: Arc<EventCount>,
     strategy: WaitStrategy,
-    /// The receiver that is checked first. It changes, so that each has its turn.
+    /// The receiver that is checked first; it changes, so that each has its turn.
     first: usize,
 }
 

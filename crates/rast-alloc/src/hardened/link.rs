@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Both words are checked when the link is followed. A write to either of them makes them
-//! inconsistent, even if it copies the words of another free block, unless the writer knows the
-//! second secret or flips the same bits in both words. So the second word detects writes to the
+//! inconsistent, even if it copies the words of another free block. It does not if the writer knows
+//! the second secret or flips the same bits in both words. So the second word detects writes to the
 //! block, and is on the cache line of the link.
 //!
 //! Writes after the first two words are not detected. Neither are writes to a free span that is in

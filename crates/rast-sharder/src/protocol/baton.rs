@@ -196,8 +196,8 @@ impl Baton {
     /// Returns the holder of `shard` for a mark whose shard moved meanwhile; `None` drops the mark.
     ///
     /// All read-modify-writes of a holder word are in one order. If this call's comes before that
-    /// of the worker that takes the shard next, that worker's synchronizes with it, and the turn
-    /// after the acquisition sees what the waker wrote. Otherwise this call returns that worker.
+    /// of the worker that takes the shard next, the two synchronize, and the turn after the
+    /// acquisition sees what the waker wrote. Otherwise this call returns that worker.
     #[cold]
     pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
         let holder = &self.holders[shard.index()].word;
