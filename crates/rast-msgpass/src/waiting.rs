@@ -150,8 +150,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Makes the pace of a queue with this many slots, whose senders wait if there is less room than
-    /// `burst`.
+    /// Makes the pace of a queue with `capacity` slots, whose senders wait if there is less room
+    /// than `burst`.
     #[must_use]
     pub fn new(capacity: usize, burst: usize) -> Self {
         let clamp = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX);

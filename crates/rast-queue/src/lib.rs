@@ -73,9 +73,9 @@
 //! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
 //!   `pop` allocates. The wait list of a [`Queue`], and the lists in which rejected batches are
 //!   returned, use the global allocator.
-//! - Every atomic ordering stronger than `Relaxed` has a row in `docs/verification.md` with the
-//!   loom model that fails without it. The arguments are in `docs/algorithms/queue.md` and the
-//!   pages that it lists.
+//! - Every atomic ordering stronger than `Relaxed` has a row in `docs/verification.md`, which names
+//!   the loom model that fails without it, or says why none can. The arguments are in
+//!   `docs/algorithms/queue.md` and the pages that it lists.
 //!
 //! # Features
 //!
