@@ -86,7 +86,7 @@ pub struct InstanceMetrics {
     pub processor: usize,
     /// The name of the processor in `graph!`.
     pub name: &'static str,
-    /// Which of its replicas.
+    /// The index of the replica.
     pub replica: usize,
     /// The worker that the assignment in force gives it to.
     pub worker: usize,
@@ -116,14 +116,14 @@ pub struct InstanceMetrics {
 pub struct EdgeMetrics {
     /// The edge.
     pub edge: &'static EdgeInfo,
-    /// Messages sent; from ingress, those that entered a turn.
+    /// Messages sent; on an edge from ingress, those taken from a door.
     pub sent: u64,
-    /// Messages handled or given up; by egress, those taken by receivers.
+    /// Messages handled or given up; on an edge to egress, those taken by receivers.
     pub received: u64,
     /// Messages that were dropped because there was no room, on an edge with `drop_newest`,
     /// `drop_oldest` or `latest`. They do not count as sent.
     pub dropped: u64,
-    /// Queued messages: the length of the edge.
+    /// Queued messages.
     pub depth: u64,
     /// Requests that were sent and neither answered nor waived; zero on other edges.
     pub unanswered: u64,

@@ -206,8 +206,8 @@ impl<C: Clock> Limiter<C> {
     /// polled late, after the time that was reported to this request. The overtaken wait then waits
     /// for these tokens again.
     ///
-    /// While tokens are wanted, the arrival time is not before the time at which the last of them
-    /// is available: so taking them in time adds their units to it.
+    /// The sum of `wanted` and `tokens` is exact: a wait that takes its tokens in time finds the
+    /// arrival time at `now` or later, so it adds just their units.
     fn take(&self, now: Instant, tokens: u32, wanted: u64) -> Result<(), Limited> {
         let units = |tokens: u64| u128::from(tokens) * u128::from(self.token);
         let now = u128::from(now.as_nanos()) * u128::from(self.tokens);

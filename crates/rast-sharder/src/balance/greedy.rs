@@ -17,8 +17,8 @@
 //!    taken for one worker) is assigned to the old owner with which it has most shards in common.
 //!    Shards without load stay. The original assigns groups anew each time, and moves half of all
 //!    shards.
-//! 4. The result is adopted only if it is better by more than a margin, the
-//!    charge of its moves, and the noise of the loads.
+//! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
+//!    its moves, and the noise of the loads.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
 
 use super::plan::{Plan, Planned, Verdict};
@@ -34,7 +34,7 @@ const PENALTY: Nanos = Nanos::from_nanos(100);
 /// The default least improvement, as a share of the average load.
 const MARGIN: f64 = 0.05;
 
-/// The default charge for moving everything, in the same unit.
+/// The default charge for moving all shards, as a share of the average load.
 const CHARGE: f64 = 0.10;
 
 /// The gain must also exceed this multiple of the noise of the comparison. In the scenario of

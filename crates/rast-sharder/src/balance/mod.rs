@@ -20,14 +20,14 @@ use crate::load::LoadView;
 /// The result of a slice of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Not decided yet: give another slice.
+    /// Not decided yet: [`step`](Balancer::step) is called again.
     Pending,
     /// The current assignment stays.
     Keep,
     /// This assignment follows. It must cover the same shards and workers as the current one, else
     /// it is refused and reported. The comparison with the current one takes time for each shard.
     Adopt(Assignment),
-    /// These shards move, and all others stay. If one names a shard or a worker that does not
+    /// These shards move, and all others stay. If a move names a shard or a worker that does not
     /// exist, if a pinned shard moves, or if a shard is named twice, all moves are refused and
     /// reported. Each move costs some time. If any shard moves, the table for
     /// [`Handle::assignment`](crate::Handle::assignment) is copied as well, in slices.
