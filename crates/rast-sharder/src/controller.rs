@@ -23,8 +23,8 @@ pub enum Progress {
     Again,
     /// Once it is woken. Until then it costs nothing.
     Idle,
-    /// At this instant or soon after it, never before; earlier if it is woken. An instant in
-    /// the past is as `Again`, [`Instant::MAX`] as `Idle`.
+    /// At this instant or soon after it, never before; earlier if it is woken. An instant in the
+    /// past counts as `Again`, [`Instant::MAX`] as `Idle`.
     At(Instant),
 }
 
@@ -121,9 +121,9 @@ pub trait Controller: Send + Sync + 'static {
         *load = self.new_load(shard);
     }
 
-    /// Reports the figures of a shard to the balancer. Called by the leader
-    /// while they are frozen, once for each shard that was [used] in the window and whose figures
-    /// were emptied for it.
+    /// Reports the figures of a shard to the balancer. The leader calls it while the figures are
+    /// frozen, once for each shard that was [used] in the window and whose figures were emptied for
+    /// it.
     ///
     /// [used]: crate::LoadView::used
     fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {

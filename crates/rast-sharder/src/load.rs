@@ -237,8 +237,8 @@ impl LoadView {
         self.pin_of[shard.index()].get_or_insert(worker);
     }
 
-    /// Sets the load of a shard on a worker with time to spare, so that the demand is what it
-    /// worked: for balancers under test.
+    /// Sets the load of a shard as if its worker had time to spare, so that its demand is `busy`:
+    /// for balancers under test.
     ///
     /// # Panics
     ///

@@ -612,9 +612,9 @@ impl Member {
     ///
     /// # Panics
     ///
-    /// If this member does not lead, or if a change names what does not exist, a wrong owner, a
-    /// dedicated worker, or a shard that another change names. The caller checks what a balancer
-    /// returns.
+    /// If this member does not lead, or if a change names a shard or worker that does not exist, a
+    /// wrong owner, a dedicated worker, or a shard that another change names. The caller checks
+    /// what a balancer returns.
     pub fn publish_changes(&mut self, leader: Leader, changes: &[Change]) {
         assert!(self.phase == Phase::Leading, "the leader publishes");
         let is_dedicated = |worker: WorkerId| {
