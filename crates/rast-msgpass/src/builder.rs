@@ -101,8 +101,8 @@ impl<G: Graph> Builder<G> {
     /// Sets what each worker sleeps in; [`start`](Self::start) calls `park` for each. Default: a
     /// condition variable.
     ///
-    /// It may wake an instance by its [`shard_of`](crate::shard_of). The instance is then pinged if
-    /// it asked for [`Next::Woken`](crate::Next::Woken).
+    /// The returned `Park` may wake an instance by its [`shard_of`](crate::shard_of). The instance
+    /// is then pinged if it asked for [`Next::Woken`](crate::Next::Woken).
     #[must_use]
     pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
         self.plan.park = Some(Box::new(move |worker| Box::new(park(worker))));

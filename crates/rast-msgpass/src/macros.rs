@@ -55,8 +55,9 @@
 /// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
 ///
 /// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
-/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). At ingress the sender chooses by
-/// the method that it calls. An edge to egress accepts only `drop_newest` and `reject`.
+/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). On an edge from ingress the
+/// sender chooses by the method that it calls (`send` or `try_send`). An edge to egress accepts
+/// only `drop_newest` and `reject`.
 ///
 /// `bytes = N` bounds the queued messages of a pair by their [`Weight`](crate::Weight), in addition
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at

@@ -170,8 +170,8 @@ pub struct Report {
     pub metrics: Metrics,
     /// The first 256 different panics of handlers, with their numbers.
     pub panics: Vec<PanicRecord>,
-    /// The unbounded edges that reached their ceilings, which stopped the graph if nothing had
-    /// before.
+    /// The unbounded edges that reached their ceilings. This stopped the graph, unless something
+    /// else had before.
     pub ceilings: Vec<&'static EdgeInfo>,
     /// The edges on which messages were lost. These were queued at a stop, in the hand of a handler
     /// that panicked, sent to a retired processor, or sent to a receiver that was dropped or never

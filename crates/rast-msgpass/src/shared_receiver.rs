@@ -137,8 +137,8 @@ impl<M, W: Wake> End<M, W> {
 ///
 /// A message costs as much as with a single receiver, plus a lock that all receivers share;
 /// [`recv_many`](Self::recv_many) takes the lock once for many messages. If one thread is fast
-/// enough, an [`EgressReceiver`] costs less. If the graph may choose the receiver of a message, an
-/// edge with several `lanes` has no shared lock.
+/// enough, an [`EgressReceiver`] costs less. If handlers can choose the receiver of each message,
+/// an edge with several `lanes` needs no shared lock.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
