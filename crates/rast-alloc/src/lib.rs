@@ -64,10 +64,10 @@
 //! - `hardened`: ends the process with a message when it detects misuse. It detects a double free,
 //!   a pointer that is no block or belongs to another heap, a layout of another class, a write to
 //!   the first 16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both
-//!   ends of a segment's spans and behind each large block. If another thread frees a block twice,
-//!   the second free may be detected only when it arrives at the owner. If the block was allocated
-//!   again before that, the second free is not detected. Cost: a sixteenth of the memory for marks,
-//!   16 bytes for the smallest blocks, and time; see `docs/algorithms/alloc.md`.
+//!   ends of a segment's spans and behind each large block. A double free by another thread may be
+//!   detected only when it arrives at the owner, and is not detected if the block was allocated
+//!   again before that. Cost: a sixteenth of the memory for marks, 16 bytes for the smallest
+//!   blocks, and time; see `docs/algorithms/alloc.md`.
 //!
 //! # Platforms
 //!

@@ -104,7 +104,7 @@ pub enum TscStatus {
 /// When the clock leaves the counter, it does not jump: it continues from what it has shown. If
 /// that is ahead of the reference, the clock runs at half the rate of the reference until the
 /// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
-/// what the clock shows. From where the clock continues depends on the count:
+/// what the clock shows. The count determines from where the clock continues:
 ///
 /// - The count is still in the current segment. Then what the clock has shown is known exactly.
 /// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
