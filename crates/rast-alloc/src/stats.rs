@@ -23,8 +23,8 @@ use crate::{
 /// Each number except for the peak is exact if no thread allocates during the reading; otherwise
 /// the numbers may be some calls apart.
 ///
-/// The peak is the maximum of what the heaps reported, in steps, and of what readings of these
-/// statistics found. For each running thread it may be too low by:
+/// The peak is the maximum of what readings of these statistics found, and of what the heaps
+/// reported, which they do in steps. For each running thread it may be too low by:
 ///
 /// - 1.5 MiB,
 /// - 64 KiB for each size class up to 8 KiB of which the thread has blocks, and

@@ -51,7 +51,7 @@ use crate::wait_strategy::WaitStrategy;
 /// The end of a list of slots.
 const NONE: usize = usize::MAX;
 
-/// Lets threads sleep until a condition holds that changes without a lock.
+/// Lets threads sleep until a condition holds, which may change without a lock.
 ///
 /// Waiter: [`prepare`](Self::prepare), check the condition, then
 /// [`wait`](Self::wait) or [`cancel`](Self::cancel) ([`wait_until`](Self::wait_until)

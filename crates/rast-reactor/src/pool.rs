@@ -259,7 +259,8 @@ impl Shared {
     }
 }
 
-/// Threads that run slow work by [`Policy`], beside reactors or alone.
+/// Threads that run slow work; each task has a [`Policy`], its urgency. A pool serves
+/// [`Reactors`](crate::Reactors) or is used alone.
 ///
 /// Dropping the pool cancels the queued tasks and refuses further ones. Each thread ends after its
 /// current task.

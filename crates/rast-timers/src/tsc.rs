@@ -114,11 +114,10 @@ pub enum TscStatus {
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
-/// against the reference for a second, for example after a slew of the system's time or after the
-/// machine has slept. Each time it is left again soon, the required time doubles, up to 64 s. The
-/// comparison needs at least eight readings of the clock per second. [`resume`](Self::resume) uses
-/// the counter again at once. A counter that was left for another reason is used again only by this
-/// call.
+/// against the reference for a second. Each time it is left again soon, the required time doubles,
+/// up to 64 s. The comparison needs at least eight readings of the clock per second.
+/// [`resume`](Self::resume) uses the counter again at once. A counter that was left for another
+/// reason is used again only by this call.
 ///
 /// # Monotonicity
 ///
@@ -126,8 +125,7 @@ pub enum TscStatus {
 /// resuming, and while the thread moves between cores whose counters agree. Two cases are not
 /// covered. First, a count that goes back and stays inside a segment, or less than a thousandth of
 /// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
-/// the segment's length, seen by a reader, then by more. A counter that runs at more than twice its
-/// rate can do the second.
+/// the segment's length, seen by a reader, then by more.
 ///
 /// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
 /// unless it is an [`interval`](Self::interval).
@@ -138,8 +136,7 @@ pub enum TscStatus {
 /// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
 /// three more readings. If the clock is read less often than
 /// [`anchor_every`](TscConfig::anchor_every), each reading pays that; read the reference instead.
-/// There is no delay at the start: until the rate is known, after some microseconds, the clock
-/// reads the reference.
+/// Until the rate is known, after some microseconds, the clock reads the reference.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};

@@ -200,11 +200,11 @@ impl<T> Node<T> {
         );
     }
 
-    /// Releases one reference. Returns `true` if it was the last one and no source is left, so that
-    /// the caller must free the node.
+    /// Releases one reference. Returns `true` if the caller must free the node: the reference was
+    /// the last one, and no source (head or tail) can give out another one.
     ///
     /// After `false` another thread may free the node, even before this call returns. So the
-    /// argument is an address, and this borrows one field at a time.
+    /// argument is an address and not a reference, and this function borrows one field at a time.
     ///
     /// # Safety
     ///

@@ -100,7 +100,7 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     ring_in(capacity, Global)
 }
 
-/// Makes a ring for at least `capacity` items, with all of its memory, in one block, from `alloc`.
+/// Makes a ring for at least `capacity` items. All of its memory is one block from `alloc`.
 ///
 /// ```
 /// use rast_queue::alloc::Global;

@@ -138,21 +138,21 @@ impl Bucket {
     }
 }
 
-/// A [`DeadlineStore`] with cancellation at constant cost, exact to the nanosecond. Insert, cancel,
-/// reschedule and each expiry step access a few entries, whatever the population and however the
-/// deadlines cluster.
+/// A [`DeadlineStore`] with cancellation at constant cost, exact to the nanosecond. Values wait in
+/// lists, each for a range of deadlines. Insert, cancel, reschedule and each expiry step access a
+/// few entries, whatever the population and however the deadlines cluster.
 ///
 /// | call | maximum number of entries accessed |
 /// | --- | --- |
-/// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 for a deadline that is not before the time reached |
+/// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 if the deadline is not before the time already reached |
 /// | `clear` | all |
 /// | one [`step`](DeadlineStore::step), which is one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
-/// A value moves at most 11 times before it is due, usually up to 4 times, and once if values of
-/// one timeout are inserted one after the other. When the memory is full it doubles, as that of a
-/// `Vec`, which copies all of it at once; [`with_capacity`](Self::with_capacity) or
-/// [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
+/// A value moves to another list at most 11 times before it is due, usually up to 4 times, and once
+/// if values of one timeout are inserted one after the other. When the memory is full it doubles,
+/// as that of a `Vec` does, which copies all of it at once; [`with_capacity`](Self::with_capacity)
+/// or [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
 /// shrink.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here. It is exact if at most
@@ -161,8 +161,7 @@ impl Bucket {
 ///
 /// [`expire_unordered`](DeadlineStore::expire_unordered) is for timers that do not depend on each
 /// other. For a cluster in random order it takes a thirteenth of the time of
-/// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond. It splits a list
-/// only when the list's time has come, not ahead of it.
+/// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond.
 ///
 /// A call with a `now` far in the future does no lasting harm. The next call whose `now` is more
 /// than 33 ms earlier restores the order. Its first step may access more than
