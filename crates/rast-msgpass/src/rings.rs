@@ -1,8 +1,8 @@
 //! Sending by a ring per receiver.
 //!
-//! Messages are staged in the ring of their receiver and published together,
-//! one store and one wake-up per receiver. A target that has less room than
-//! the burst is noted when that is seen, so no step looks at all targets.
+//! Messages are staged in the ring of their receiver and published together, one store and one
+//! wake-up per receiver. A step that finds less room than the burst at a target notes the target,
+//! so no step checks all targets.
 
 use core::num::NonZeroUsize;
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@
 //!   stamps      t         t         t         -           one word per block: the send time
 //! ```
 //!
-//! | way | who chooses | where the time is |
+//! | way | chosen by | where the time is |
 //! | --- | --- | --- |
 //! | ring per pair | both ends, by the index of the message in the ring | [`Stamps`], a word per block |
 //! | inbox | the sender | [`Marks`] (send times under a lock); a bit of the message's tag says that its time is there |
@@ -179,8 +179,9 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns when the next message was sent, if that one is measured and there. Limits `max` to
-    /// it, to nothing if it is not there, or to the messages before the next one that is measured.
+    /// Returns when the next message was sent, if it is measured and present. Limits `max` to that
+    /// message, to zero if it is measured but not present, or to the messages before the next
+    /// measured one.
     pub(crate) fn next<T>(&mut self, ring: &Consumer<T>, max: &mut usize) -> Option<u64> {
         match self.mark.ahead(ring.index()) {
             0 if ring.is_empty() => {

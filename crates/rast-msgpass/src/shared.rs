@@ -55,7 +55,7 @@ pub(crate) struct Counts {
     pub(crate) busy_ns: Counter,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
     pub(crate) entered: Counters,
-    /// Per edge that leaves: dropped for want of room.
+    /// Per edge that leaves: dropped for lack of room.
     pub(crate) dropped: Counters,
     /// Per edge that leaves, if it carries answers: requests waived.
     pub(crate) waived: Counters,
@@ -71,7 +71,7 @@ pub(crate) struct Counts {
     pub(crate) restarts: Counter,
     /// 1 once the instance is retired.
     pub(crate) retired: Counter,
-    /// How often a drain asked for a flush. Written by the thread that drains.
+    /// Number of flushes that a drain requested. Written by the thread that drains.
     pub(crate) flushes_asked: Counter,
     /// How many of these were answered.
     pub(crate) flushes: Counter,

@@ -1,7 +1,7 @@
 //! A way into the graph as a sink of futures-sink, for tasks of any runtime.
 //!
 //! `poll_ready` reserves a place of the door, and `start_send` puts the message there. So a sink
-//! that is ready never refuses a message for want of room, and it keeps no message beside the door.
+//! that is ready never refuses a message for lack of room, and it keeps no message beside the door.
 //! `door.rs` describes the places that are held in this way, and the list of tasks.
 
 use core::fmt;
