@@ -393,7 +393,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`AskError`]: whether the request was accepted, and why there is no answer.
+    /// As [`IngressPort::ask`].
     pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>> {
         self.only().ask(request, timeout)
     }

@@ -191,9 +191,8 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
     (own_slice(inputs), high.into())
 }
 
-/// An instance of processor `P`, on cache lines of its own. The fields are in this order because
-/// [`turn_of_one`](Self::turn_of_one) accesses only those up to the first ones of `core`, and the
-/// processor.
+/// An instance of processor `P`, on cache lines of its own. [`turn_of_one`](Self::turn_of_one)
+/// accesses only the fields up to the first ones of `core`, and the processor.
 #[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
     ins: OwnSlice<Receiving<G, P>>,

@@ -33,8 +33,8 @@ pub(crate) struct Answering {
     pub(crate) target: usize,
 }
 
-/// The parts of an instance besides the processor and its inlets. The fields are in this order
-/// because most turns access only those up to the first one of `timers`.
+/// The parts of an instance besides the processor and its inlets. Most turns access only the fields
+/// up to the first one of `timers`.
 #[repr(C)]
 pub(crate) struct Core {
     pub(crate) outs: OwnSlice<Erased>,

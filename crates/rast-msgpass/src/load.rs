@@ -132,8 +132,8 @@ impl Input {
     }
 }
 
-/// The figures of one instance. The fields are in this order because a turn without a reading of
-/// the clock accesses only the first fields of the timer.
+/// The figures of one instance. A turn without a reading of the clock accesses only the first
+/// fields of the timer.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Load {

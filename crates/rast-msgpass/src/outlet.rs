@@ -121,8 +121,8 @@ pub(crate) enum Receivers {
     Lanes { lanes: Vec<Arc<Lane>>, slot: usize },
 }
 
-/// The sending half of one edge, on cache lines of its own. The fields are in this order because a
-/// send and a flush by rings access only those up to `way`.
+/// The sending half of one edge, on cache lines of its own. A send and a flush by rings access only
+/// the fields up to `way`.
 #[repr(C, align(128))]
 pub(crate) struct Out<M> {
     is_bounded: bool,

@@ -32,8 +32,7 @@ const CLOSED: u8 = 4;
 /// Some of its messages are measured. On all targets, or on none.
 const SAMPLED: u8 = 8;
 
-/// The sender's ends of all rings of an edge. The fields are in this order because most sends
-/// access only the first ones.
+/// The sender's ends of all rings of an edge. Most sends access only the first fields.
 #[repr(C)]
 pub(crate) struct Rings<T> {
     targets: OwnVec<Target<T>>,

@@ -43,7 +43,7 @@ pub(crate) struct Hooks {
 /// The counts of one instance of a processor.
 pub(crate) type Stats = CachePadded<Counts>;
 
-/// The fields are in this order because most turns write only the first line.
+/// The counts of one instance. Most turns write only the first cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counts {

@@ -23,8 +23,7 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state. The fields are in this order, so that a turn accesses only the first two cache
-/// lines if the state is a box.
+/// A shard's state. If the state is a box, a turn accesses only the first two cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot<S> {
@@ -41,8 +40,8 @@ pub(crate) struct Slot<S> {
     pub(crate) state: S,
 }
 
-/// A shard's figures in the last window that it was used in. The fields are in this order because
-/// each turn reads the number and changes the load.
+/// A shard's figures in the last window that it was used in. Each turn reads the number and changes
+/// the load, so these are first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measure<L> {
