@@ -29,8 +29,9 @@
 //! | Notified | not in the list, the wake-up not seen yet | `wait` or `cancel` to Free                |
 //!
 //! A waiter that cancels after `notify_one` has chosen it passes the wake-up to the next waiter,
-//! because the notifier relies on a thread checking the condition. So `wait_until` keeps its
-//! registration until it has checked the condition after the sleep.
+//! because the notifier relies on a thread checking the condition. `wait_until` stays registered
+//! while it checks the condition after a sleep. So a wake-up that comes during this check is passed
+//! on too, if the check panics or the time is over.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};

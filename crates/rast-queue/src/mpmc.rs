@@ -120,7 +120,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the item if a thread closed the queue, or all consumers were dropped.
+    /// [`Closed`] with the item if a thread closed the queue, or if all producers or all consumers
+    /// were dropped.
     #[inline]
     pub fn push(&self, item: T) -> Result<(), Closed<T>> {
         self.shared.queue.push(item)

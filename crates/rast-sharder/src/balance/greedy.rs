@@ -12,11 +12,11 @@
 //! 2. The strength of a tie is the number of messages × the penalty of a message between workers.
 //!    This is the time saved if both shards are on one worker. The original uses the time for which
 //!    the receiver handles the messages; that time is spent on either worker.
-//! 3. The current owners matter. In the choice above, a shard that would stay on its worker gets an
-//!    addition to the strength of its ties: the charge of its move. Each finished group (the shards
-//!    taken for one worker) is assigned to the old owner with which it has most shards in common.
-//!    Shards without load stay. The original assigns groups anew each time, and moves half of all
-//!    shards.
+//! 3. The current owners matter. Group w (the shards taken for worker w) is filled first as if
+//!    worker w got it: a shard that worker w already has gets an addition to the strength of its
+//!    ties, the charge of a move. A finished group then goes to the old owner with which it has
+//!    most shards in common. Shards without load stay. The original assigns groups anew each time,
+//!    and moves half of all shards.
 //! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
 //!    its moves, and the noise of the loads.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
