@@ -55,13 +55,13 @@ impl<C: Clock> Clock for ContainedClock<C> {
     #[inline]
     fn now(&self) -> Instant {
         // Relaxed: any earlier reading is a time too.
-        let last = Instant::from_nanos(self.last.load(Ordering::Relaxed));
+        let last = || Instant::from_nanos(self.last.load(Ordering::Relaxed));
         let Some(clock) = &self.clock else {
-            return last;
+            return last();
         };
         match contain(|| clock.now()) {
             Ok(now) => {
-                if now.saturating_since(last) >= BEHIND {
+                if now.saturating_since(last()) >= BEHIND {
                     // Relaxed: as above; of two readings the later one stays.
                     self.last.fetch_max(now.as_nanos(), Ordering::Relaxed);
                 }
@@ -69,7 +69,8 @@ impl<C: Clock> Clock for ContainedClock<C> {
             }
             Err(payload) => {
                 discard(payload);
-                last
+                // Loaded after the call, because other threads may have read meanwhile.
+                last()
             }
         }
     }
@@ -92,6 +93,7 @@ mod tests {
     use super::*;
     use core::cell::Cell;
     use std::boxed::Box;
+    use std::sync::Barrier;
     use std::vec::Vec;
 
     /// A clock that panics at some readings and in its destructor, with payloads whose destructors
@@ -141,5 +143,38 @@ mod tests {
         }
         drop(clock);
         assert_eq!(drops.get(), 1);
+    }
+
+    /// A clock whose first reading waits twice and then panics, and whose others are late.
+    struct Slow<'a> {
+        readings: AtomicU64,
+        gates: [&'a Barrier; 2],
+    }
+
+    impl Clock for Slow<'_> {
+        fn now(&self) -> Instant {
+            if self.readings.fetch_add(1, Ordering::Relaxed) == 0 {
+                self.gates.map(Barrier::wait);
+                std::panic::resume_unwind(Box::new(()));
+            }
+            Instant::from_nanos(10_000_000_000)
+        }
+    }
+
+    #[test]
+    fn a_slow_reading_that_panics_is_not_behind_those_of_other_threads() {
+        let (entered, goes_on) = (Barrier::new(2), Barrier::new(2));
+        let clock = ContainedClock::new(Slow {
+            readings: AtomicU64::new(0),
+            gates: [&entered, &goes_on],
+        });
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| clock.now());
+            entered.wait();
+            let fast = clock.now();
+            goes_on.wait();
+            let slow = slow.join().expect("the panic is contained");
+            assert!(fast.saturating_since(slow) < BEHIND, "{fast:?} {slow:?}");
+        });
     }
 }
