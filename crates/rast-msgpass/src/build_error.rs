@@ -30,6 +30,18 @@ pub enum BuildError {
         /// The number of replicas given.
         given: usize,
     },
+    /// [`Builder::pin`](crate::Builder::pin) names a worker that the graph does not have. There are
+    /// never more workers than instances.
+    NoWorker {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+        /// The number of the replica.
+        replica: usize,
+        /// The number of the worker.
+        worker: usize,
+        /// The number of workers.
+        workers: usize,
+    },
     /// An inbox has fewer slots than one burst of each of its senders and one message, so its
     /// senders could block each other.
     Inbox {
@@ -95,6 +107,16 @@ impl fmt::Display for BuildError {
                 f,
                 "processor `{processor}` was given {given} replicas, so replica {replica} cannot \
                  be pinned"
+            ),
+            Self::NoWorker {
+                processor,
+                replica,
+                worker,
+                workers,
+            } => write!(
+                f,
+                "replica {replica} of processor `{processor}` cannot be pinned to worker {worker}: \
+                 the graph has {workers} workers"
             ),
             Self::Inbox { edge, least } => write!(
                 f,

@@ -28,10 +28,33 @@ use crate::view::{Notes, View, Viewer};
 use crate::wiring::{Lanes, Outside};
 
 /// What the thread of a graph leaves at its end.
+///
+/// If a handler of the graph dropped the handle, no thread takes this value. Its drop then drops
+/// the processors and contains the panics of their destructors, because a panic in the drop of the
+/// result of a thread aborts the process.
 #[derive(Default)]
 pub(crate) struct Found {
     notes: Notes,
     states: States,
+    /// What records such a panic.
+    shared: Option<Arc<Shared>>,
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            drop_states(&self.states, shared);
+        }
+    }
+}
+
+/// Drops the processors that were not taken, and records the panics of their destructors.
+fn drop_states(states: &States, shared: &Shared) {
+    while let Some(state) = states.pop() {
+        if let Err(payload) = contain(|| drop(state)) {
+            shared.record_fault("a processor's destructor", payload);
+        }
+    }
 }
 
 /// A running graph: its ingress and egress, its metrics, and the calls that end it.
@@ -165,9 +188,9 @@ impl Run {
     }
 
     /// Records the end: no thread can ask for the other receivers any more.
-    fn has_ended(&mut self, found: Found) {
-        self.states = found.states;
-        *self.view.notes.lock() = found.notes;
+    fn has_ended(&mut self, mut found: Found) {
+        self.states = core::mem::take(&mut found.states);
+        *self.view.notes.lock() = core::mem::take(&mut found.notes);
         for (edge, lanes) in self.receivers.lock().drain(..).enumerate() {
             let waiting = lanes.iter().flatten().map(|parts| parts.waiting());
             self.shared.count_undelivered(edge, waiting.sum());
@@ -260,6 +283,7 @@ impl Found {
                 faults: faults.collect(),
             },
             states: States::default(),
+            shared: None,
         }
     }
 }
@@ -306,6 +330,7 @@ impl Closing {
             contained(&mut || lane.end());
         }
         found.states.put(states);
+        found.shared = Some(Arc::clone(&self.shared));
         let by = self.shared.ending.cause().unwrap_or(EndedBy::Fault);
         self.shared.trace.ended(self.shared.graph, &by);
         found
@@ -317,11 +342,8 @@ impl Drop for Run {
         let has_ended = self.thread.is_none();
         self.stop(EndedBy::Dropped);
         // A report that was made has a share in the states, and drops those that are left.
-        while !has_ended && let Some(state) = self.states.pop() {
-            if let Err(payload) = contain(|| drop(state)) {
-                self.shared
-                    .record_fault("a processor's destructor", payload);
-            }
+        if !has_ended {
+            drop_states(&self.states, &self.shared);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::policy::{OnPanic, Policy};
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::runtime::Runtime;
-use crate::sharder::{self, Balancer, Greedy, Park, ShardId, Sharder, WorkerId};
+use crate::sharder::{self, Balancer, Greedy, Park, Sharder, WorkerId};
 use crate::shared::{Hooks, Layout, Shared};
 #[cfg(feature = "testing")]
 use crate::testing::Driver;
@@ -255,11 +255,12 @@ impl Plan {
                 });
             }
             if worker >= workers {
-                let shard = counts[..node].iter().sum::<usize>() + replica;
-                return Err(BuildError::Sharder(sharder::BuildError::Pin {
-                    shard: ShardId::from_index(shard),
-                    worker: WorkerId::from_index(worker),
-                }));
+                return Err(BuildError::NoWorker {
+                    processor,
+                    replica,
+                    worker,
+                    workers,
+                });
             }
         }
         Ok(())

@@ -198,6 +198,9 @@ impl Report {
     /// that panicked may be half updated, and one that waited for a restart is missing. Empty while
     /// the graph runs, or if they were taken before, even from a clone of the report.
     ///
+    /// The last clone of the report drops the processors that were not taken. If destructors panic
+    /// then, all others still run, and the first panic continues.
+    ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
     /// # struct Sum(u64);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use rast_msgpass::sharder::{ShardId, WorkerId};
-use rast_msgpass::{BuildError, Builder, Cx, Egress, Ingress, Process, Receive, graph, sharder};
+use rast_msgpass::{BuildError, Builder, Cx, Egress, Ingress, Process, Receive, graph};
 
 use crate::LONG;
 use crate::rotate::Rotate;
@@ -210,7 +210,7 @@ fn a_wrong_configuration_is_named() {
     let builder = builder.workers(2).blocking::<Disk>(2).pin::<Relay>(0, 2);
     assert!(matches!(
         builder.check(),
-        Err(BuildError::Sharder(sharder::BuildError::Pin { .. }))
+        Err(BuildError::NoWorker { worker: 2, .. })
     ));
     let (builder, _begins) = files();
     let builder = builder.workers(2).blocking::<Disk>(2).pin::<Relay>(0, 1);

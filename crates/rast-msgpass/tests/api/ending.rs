@@ -1,11 +1,14 @@
 //! Stop and drain, from anywhere, at any moment.
 
 use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use rast_msgpass::timers::Nanos;
-use rast_msgpass::{BuildError, Cx, EdgeInfo, Egress, Ingress, Next, Process, Receive, graph};
+use rast_msgpass::{
+    BuildError, Cx, EdgeInfo, Egress, Handle, Ingress, Next, Process, Receive, graph,
+};
 
 use crate::LONG;
 
@@ -229,6 +232,69 @@ fn destructors_that_panic_do_not_keep_a_graph_from_ending() {
     // The lane has ended, after the one that left.
     std::mem::forget(out.recv().unwrap());
     assert!(out.recv().is_err());
+}
+
+mod loud {
+    //! Two processors whose destructors panic, and a handler that drops the handle.
+    use super::*;
+
+    pub(super) struct Loud(pub(super) Arc<AtomicU64>);
+
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+            panic!("a processor that panics");
+        }
+    }
+
+    graph! {
+        pub(super) graph Louds {
+            processors { loud: [Loud; 2] }
+            edges { ingress -> loud: Box<Handle<Louds>>; }
+        }
+    }
+
+    impl Process<Louds> for Loud {}
+    impl Receive<Louds, Ingress, Box<Handle<Louds>>> for Loud {
+        fn receive(&mut self, handle: Box<Handle<Louds>>, _: &mut Cx<'_, Louds, Self>) {
+            drop(handle);
+        }
+    }
+
+    pub(super) fn start(drops: &Arc<AtomicU64>) -> Handle<Louds> {
+        let louds = [Loud(drops.clone()), Loud(drops.clone())];
+        Louds::builder(louds).start().unwrap()
+    }
+}
+
+#[test]
+fn destructors_of_processors_that_panic_do_not_abort() {
+    // The report drops the processors: the first panic comes after both drops.
+    let drops = Arc::new(AtomicU64::new(0));
+    let report = loud::start(&drops).stop();
+    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(report)));
+    let payload = dropped.unwrap_err();
+    assert_eq!(payload.downcast_ref(), Some(&"a processor that panics"));
+    assert_eq!(Arc::strong_count(&drops), 1);
+
+    // The drop of the handle contains both panics.
+    drop(loud::start(&drops));
+    assert_eq!(drops.load(SeqCst), 4);
+
+    // A handler drops the handle, so the graph's thread drops the processors.
+    let app = loud::start(&drops);
+    let viewer = app.viewer();
+    let into = app.ingress::<loud::Loud, Box<Handle<loud::Louds>>>();
+    assert!(into.at(0).send(Box::new(app)).is_ok());
+    let fault = "a processor's destructor panicked: a processor that panics";
+    let faults = || {
+        let faults = viewer.report().faults;
+        faults.iter().filter(|text| *text == fault).count()
+    };
+    while faults() < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(drops.load(SeqCst), 6);
 }
 
 #[test]

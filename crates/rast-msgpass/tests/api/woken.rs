@@ -8,7 +8,7 @@ use std::time::Duration;
 use rast_msgpass::primitive::{Parker, Unparker, WaitStrategy};
 use rast_msgpass::sharder::{Park, ShardId};
 use rast_msgpass::timers::Instant;
-use rast_msgpass::{BuildError, Cx, Ingress, Next, Process, Receive, graph, shard_of, sharder};
+use rast_msgpass::{BuildError, Cx, Ingress, Next, Process, Receive, graph, shard_of};
 
 struct Front {
     taken: u64,
@@ -170,13 +170,23 @@ fn what_the_poller_sees_brings_a_ping() {
 #[test]
 fn a_pin_to_a_worker_that_does_not_exist_is_refused() {
     let (said, _) = channel();
-    let fronts = (0..2).map(|_| Front {
-        taken: 0,
-        said: said.clone(),
-    });
-    let builder = Poll::builder(Back, fronts).workers(2).pin::<Front>(1, 2);
-    assert!(matches!(
-        builder.check(),
-        Err(BuildError::Sharder(sharder::BuildError::Pin { .. }))
-    ));
+    for worker in [2, usize::MAX] {
+        let fronts = (0..2).map(|_| Front {
+            taken: 0,
+            said: said.clone(),
+        });
+        let builder = Poll::builder(Back, fronts)
+            .workers(2)
+            .pin::<Front>(1, worker);
+        let error = builder.check().unwrap_err();
+        assert!(matches!(
+            error,
+            BuildError::NoWorker {
+                replica: 1,
+                workers: 2,
+                ..
+            }
+        ));
+        assert!(error.to_string().contains(&format!("worker {worker}")));
+    }
 }
