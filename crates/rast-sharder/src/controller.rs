@@ -124,7 +124,8 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Reports the figures of a shard to the balancer. Called by the leader
     /// while they are frozen, once for each shard that was [used] in the window and whose figures
-    /// were emptied for it.
+    /// were emptied for it. Not called if the balancer [needs no
+    /// figures](crate::Balancer::needs_figures).
     ///
     /// [used]: crate::LoadView::used
     fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {
