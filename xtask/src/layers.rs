@@ -122,12 +122,6 @@ const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
         "threads on cores, under the feature affinity alone",
     ),
     (
-        "rast-sharder",
-        "hashbrown",
-        Kind::Normal,
-        "maps of the balancer",
-    ),
-    (
         "rast-executor",
         "hashbrown",
         Kind::Normal,

@@ -197,6 +197,11 @@ impl Reserved {
 }
 
 impl Balancer for Reserved {
+    fn needs_figures(&self, _: &LoadView, _: &Assignment) -> bool {
+        // What the other balancer sees has its shape from the start.
+        self.places.shared > 0 && self.inner.needs_figures(&self.view, &self.shown)
+    }
+
     fn begin(&mut self, view: &LoadView, _: &Assignment) {
         self.view.clear();
         for worker in (0..self.places.shared).map(WorkerId::from_index) {
@@ -347,6 +352,7 @@ mod tests {
         let current = places.first();
         let view = LoadView::new(3, 3);
         let mut balancer = Reserved::new(Box::new(Nudge), places, &[]);
+        assert!(balancer.needs_figures(&view, &current));
         let decision = decide(&mut balancer, &view, &current);
         assert_eq!(decision, Decision::Move(vec![moved(0, 1), moved(1, 3)]));
         assert!(decision.next(&current).is_err());
@@ -359,6 +365,7 @@ mod tests {
         let view = LoadView::new(2, 2);
         let current = places.first();
         let mut balancer = Reserved::new(Box::new(Greedy::new()), places, &[]);
+        assert!(!balancer.needs_figures(&view, &current));
         assert_eq!(decide(&mut balancer, &view, &current), Decision::Keep);
     }
 

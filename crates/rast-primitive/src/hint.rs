@@ -15,6 +15,9 @@ pub use loom::hint::spin_loop;
 /// Only a hint: any address is allowed, and nothing is read or written. If the processor has no
 /// such instruction, under loom and under Miri it does nothing.
 ///
+/// The instruction is written out, because the compiler's intrinsic takes the one for reads unless
+/// the target is known to have it: a line that another processor has would be fetched twice.
+///
 /// ```
 /// let slots = [0_u64; 64];
 /// rast_primitive::hint::prefetch_write(&raw const slots[32]);
@@ -52,22 +55,13 @@ pub fn prefetch_write<T>(address: *const T) {
 /// rast_primitive::hint::prefetch_read(&raw const slots[32]);
 /// ```
 #[inline(always)]
-#[cfg_attr(
-    all(target_arch = "x86_64", not(rast_loom), not(miri)),
-    expect(
-        clippy::pointers_in_nomem_asm_block,
-        reason = "the line is asked for; no memory is read or written"
-    )
-)]
 pub fn prefetch_read<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(rast_loom), not(miri)))]
-    // SAFETY: PREFETCHT0 faults on no address and changes no register, flag or memory.
+    // SAFETY: it faults on no address and changes no register, flag or memory. Every x86-64
+    // processor has the instruction, which is part of SSE.
     unsafe {
-        core::arch::asm!(
-            "prefetcht0 [{address}]",
-            address = in(reg) address,
-            options(nomem, nostack, preserves_flags)
-        );
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(rast_loom), not(miri))))]
     let _ = address;

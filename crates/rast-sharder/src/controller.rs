@@ -123,7 +123,7 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Reports the figures of a shard to the balancer. The leader calls it while the figures are
     /// frozen, once for each shard that was [used] in the window and whose figures were emptied for
-    /// it.
+    /// it. Not called if the balancer [needs no figures](crate::Balancer::needs_figures).
     ///
     /// [used]: crate::LoadView::used
     fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {

@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish
-//! 64 reports   64 shards    once      a budget each       some       8,192 owners
-//! a slice      a slice                                    a slice    a slice
+//! 64 reports   64 shards    once      a budget each       some       8,192 owners    ↑
+//! a slice      a slice                                    a slice    a slice         │
+//!    └ the balancer needs no figures ────────────────────────────────────────────────┘
 //! ```
 //!
 //! The leader runs one slice per round, between the turns of its own shards. A stop may come at any
@@ -14,7 +15,8 @@
 //! panic of `report` leaves out the figures of its shard.
 //!
 //! The cost of the first four stages grows with the number of used shards, and includes the
-//! balancer's own time. Check and Copy are for decisions that move shards; Copy makes the table for
+//! balancer's own time. A balancer that keeps the assignment whatever the figures are, as on one
+//! worker, skips all stages. Check and Copy are for decisions that move shards; Copy makes the table for
 //! readers outside.
 
 mod changes;
@@ -101,10 +103,14 @@ impl Cursor {
 
 #[derive(Debug)]
 enum Stage {
+    /// The balancer is asked whether it needs figures; if so, as `Collect` from the start.
+    Ask,
     Collect(Cursor),
     Weigh(Cursor),
     Begin,
-    Step { done: usize },
+    Step {
+        done: usize,
+    },
     Check(Check),
     Copy(Copying),
 }
@@ -138,7 +144,7 @@ impl Lead {
         core.totals.decisions.add(1);
         Self {
             leader,
-            stage: Stage::Collect(Cursor::default()),
+            stage: Stage::Ask,
         }
     }
 
@@ -161,6 +167,21 @@ impl Lead {
         let Self { leader, stage } = self;
         desk.timer.start(tick);
         let then = match stage {
+            Stage::Ask => match needs_figures(desk, member, core) {
+                Ok(true) => {
+                    // SAFETY: the obligations of this function.
+                    Then::Go(unsafe {
+                        collect(Cursor::default(), desk, member, core, controller, slots)
+                    })
+                }
+                Ok(false) => {
+                    // SAFETY: the obligations of this function.
+                    let used = unsafe { count_used(desk, slots) };
+                    core.totals.last_used.set(used);
+                    Then::Keep
+                }
+                Err(why) => Then::Reject(why),
+            },
             Stage::Collect(cursor) => {
                 // SAFETY: the obligations of this function.
                 Then::Go(unsafe { collect(cursor, desk, member, core, controller, slots) })
@@ -213,6 +234,34 @@ impl Lead {
     }
 }
 
+/// Empties the desk, and returns whether the balancer needs figures; an error if it panicked.
+fn needs_figures(desk: &mut Desk, member: &Member, core: &Core) -> Result<bool, String> {
+    desk.view.clear();
+    desk.turns.fill(0.0);
+    let Desk { balancer, view, .. } = desk;
+    member
+        .with_assignment(|current| contain(|| balancer.needs_figures(view, current)))
+        .map_err(|payload| panicked(core, member, payload))
+}
+
+/// Returns the number of used shards.
+///
+/// # Safety
+///
+/// As of [`Lead::slice`].
+unsafe fn count_used<S: Send, L: Send>(desk: &Desk, slots: &Slots<S, L>) -> u64 {
+    let workers = (0..desk.turns.len()).map(WorkerId::from_index);
+    // A dedicated worker makes no promise, so its window may change.
+    let members = workers.filter(|&worker| !desk.view.is_dedicated(worker));
+    let used = members.map(|worker| {
+        // SAFETY: obligation 1: this worker leads, and `worker` has promised; obligation 2, and
+        // this borrow ends here.
+        let window = unsafe { slots.window(worker) };
+        window.used().len() as u64
+    });
+    used.sum()
+}
+
 /// Collects the reports of some used shards.
 ///
 /// # Safety
@@ -226,10 +275,6 @@ unsafe fn collect<C: Controller>(
     controller: &C,
     slots: &Slots<C::Shard, C::Load>,
 ) -> Stage {
-    if cursor.worker == 0 && cursor.at == 0 {
-        desk.view.clear();
-        desk.turns.fill(0.0);
-    }
     for _ in 0..REPORTS_PER_SLICE {
         if cursor.worker == desk.turns.len() {
             core.totals.last_used.set(desk.view.used().len() as u64);

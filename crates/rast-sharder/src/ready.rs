@@ -105,6 +105,11 @@ impl Ready {
             // Most often, so it comes before anything else is loaded.
             self.woken_first = true;
             let shard = self.queue.pop_front()?;
+            if self.queue.is_empty() {
+                // Moves its ends to the start of its memory. Otherwise the entries of a few ready
+                // shards would go through all of it: 512 KB after 100,000 were ready at once.
+                self.queue.clear();
+            }
             if core::mem::take(&mut self.queued[shard.index()]) {
                 return Some(shard);
             }

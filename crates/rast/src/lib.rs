@@ -145,7 +145,7 @@
 //! | `timers` | [`timers`] | no other crate |
 //! | `scheduler` | [`scheduler`] | no other crate |
 //! | `conflate` | [`conflate`] | no other crate |
-//! | `sharder` | [`sharder`] | `hashbrown` |
+//! | `sharder` | [`sharder`] | no other crate |
 //! | `msgpass` | [`msgpass`] | no other crate |
 //! | `executor` | [`executor`]: an async runtime on `timers` | `hashbrown` |
 //! | `reactor` | [`reactor`]: a thread per core, on `executor` | `core_affinity`, `hashbrown` |

@@ -6,9 +6,10 @@
 use std::time::{Duration, Instant};
 
 use rast::primitive::WaitStrategy;
-use rast::sharder::{Controller, Greedy, Progress, ShardId, Sharder, WorkerCx};
+use rast::sharder::{Balancer, Controller, Greedy, Progress, ShardId, Sharder, WorkerCx};
+use rast::timers::Nanos;
 
-use super::LAYER;
+use super::{Keep, LAYER};
 use crate::harness::Scenario;
 use crate::workers::Sample;
 
@@ -88,7 +89,7 @@ impl Controller for Pauses {
 }
 
 /// Runs some epochs; returns what shard 0 saw.
-fn watch(shards: usize, workers: usize, epochs: u64) -> Watch {
+fn watch(shards: usize, workers: usize, epochs: u64, balancer: impl Balancer) -> Watch {
     let controller = Pauses {
         epochs: usize::try_from(epochs).expect("few epochs"),
         busy: workers,
@@ -98,7 +99,7 @@ fn watch(shards: usize, workers: usize, epochs: u64) -> Watch {
         .workers(workers)
         .wait(WaitStrategy::Adaptive)
         .period(Duration::ZERO)
-        .balancer(Greedy::new().least_window(rast::timers::Nanos::from_nanos(1)))
+        .balancer(balancer)
         .build()
         .expect("a valid sharder")
         .run()
@@ -107,9 +108,10 @@ fn watch(shards: usize, workers: usize, epochs: u64) -> Watch {
     shards.next().expect("there is shard 0").state
 }
 
-/// The median of the longest time between two turns of an epoch, on one worker.
+/// The median of the longest time between two turns of an epoch, on one worker. `Greedy` would
+/// need no figures there.
 fn pause(shards: usize, epochs: u64) -> Sample {
-    let mut pauses = watch(shards, 1, epochs).pauses;
+    let mut pauses = watch(shards, 1, epochs, Keep).pauses;
     pauses.sort_unstable();
     let of = |share: f64| {
         let at = ((pauses.len() - 1) as f64 * share) as usize;
@@ -123,7 +125,8 @@ fn pause(shards: usize, epochs: u64) -> Sample {
 
 /// The time of an epoch on two workers, with `Greedy` and 64 turns of a shard.
 fn epoch(shards: usize, epochs: u64) -> Sample {
-    let watch = watch(shards, 2, epochs);
+    let greedy = Greedy::new().least_window(Nanos::from_nanos(1));
+    let watch = watch(shards, 2, epochs, greedy);
     let (start, end) = watch.span.expect("some epochs count");
     Sample::new(watch.pauses.len() as u64 - 1, end - start).by(2)
 }

@@ -15,6 +15,10 @@ use crate::harness::Scenario;
 use crate::usage::processor_time;
 use crate::workers::Sample;
 
+/// Balls that shard 0 catches before the first that counts: all other shards have had their first
+/// turn by then.
+const WARM_UP: u64 = 1000;
+
 /// Shards 0 and 1 throw a ball to each other; the others are busy or idle.
 struct Throw {
     balls: [CachePadded<AtomicU64>; 2],
@@ -23,7 +27,7 @@ struct Throw {
     busy: u32,
 }
 
-/// When shard 0 or 1 caught its first and its last ball.
+/// When shard 0 or 1 caught its first and its last ball that counts.
 #[derive(Default)]
 struct Catcher {
     caught: u64,
@@ -56,8 +60,8 @@ impl Controller for Throw {
         let now = |at: &mut Option<Instant>| *at = Some(Instant::now());
         catcher.caught += 1;
         match catcher.caught {
-            1 => now(&mut catcher.began),
-            caught if caught > self.rounds => {
+            WARM_UP => now(&mut catcher.began),
+            caught if caught == WARM_UP + self.rounds => {
                 now(&mut catcher.ended);
                 cx.stop();
                 return Progress::Idle;

@@ -21,7 +21,7 @@
 //!    its moves, and the noise of the loads.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
 
-use super::plan::{Plan, Planned, Verdict};
+use super::plan::{Plan, Planned, Verdict, shared_workers};
 use super::rates::Rates;
 use super::{Balancer, Decision};
 use crate::assignment::Assignment;
@@ -52,6 +52,8 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// messages, and is made in slices. A shard is active in the windows in which it is used, and in
 /// some windows after that: at most 20 if it used a whole worker. Memory is proportional to the
 /// number of shards, workers and such pairs, and is kept for the next decision.
+///
+/// If fewer than two workers take part, no shard can move, and a decision costs nothing.
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, Greedy, LoadView, ShardId};
@@ -176,6 +178,10 @@ impl Default for Greedy {
 }
 
 impl Balancer for Greedy {
+    fn needs_figures(&self, view: &LoadView, _: &Assignment) -> bool {
+        shared_workers(view) > 1
+    }
+
     fn begin(&mut self, view: &LoadView, current: &Assignment) {
         self.stage = Stage::Rates;
         if current.workers() > 1 {

@@ -66,7 +66,7 @@ impl Decision {
 
 /// Decides on a new assignment.
 ///
-/// Both calls run on the thread of the epoch's leader.
+/// All calls run on the thread of the epoch's leader.
 /// A panic leaves the current assignment in force and is reported.
 ///
 /// The cost of a decision that goes through [`LoadView::used`] and returns [`Decision::Move`] grows
@@ -91,6 +91,28 @@ impl Decision {
 /// }
 /// ```
 pub trait Balancer: Send + 'static {
+    /// Returns `false` if this balancer keeps the assignment whatever the figures are. Then the
+    /// sharder keeps it, collects no figures, and calls neither [`begin`](Self::begin) nor
+    /// [`step`](Self::step) in this epoch. Default: `true`.
+    ///
+    /// `view` has the workers, the shards and the pins, and no loads. Called once per epoch; it
+    /// should cost the same for any number of shards.
+    ///
+    /// ```
+    /// use rast_sharder::{Assignment, Balancer, Greedy, LoadView, Static};
+    ///
+    /// let (view, now) = (LoadView::new(2, 8), Assignment::round_robin(8, 2));
+    /// assert!(Greedy::new().needs_figures(&view, &now));
+    /// assert!(!Static.needs_figures(&view, &now));
+    /// // There is no other worker.
+    /// let (view, now) = (LoadView::new(1, 8), Assignment::round_robin(8, 1));
+    /// assert!(!Greedy::new().needs_figures(&view, &now));
+    /// ```
+    fn needs_figures(&self, view: &LoadView, current: &Assignment) -> bool {
+        let _ = (view, current);
+        true
+    }
+
     /// Begins a decision on the figures of an epoch. It is one slice, so work in proportion to the
     /// shards or the traffic belongs in [`step`](Self::step).
     fn begin(&mut self, view: &LoadView, current: &Assignment);
@@ -101,6 +123,10 @@ pub trait Balancer: Send + 'static {
 }
 
 impl<B: Balancer + ?Sized> Balancer for std::boxed::Box<B> {
+    fn needs_figures(&self, view: &LoadView, current: &Assignment) -> bool {
+        (**self).needs_figures(view, current)
+    }
+
     fn begin(&mut self, view: &LoadView, current: &Assignment) {
         (**self).begin(view, current);
     }
@@ -110,11 +136,15 @@ impl<B: Balancer + ?Sized> Balancer for std::boxed::Box<B> {
     }
 }
 
-/// Leaves every shard where it is.
+/// Leaves every shard where it is, and needs no figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Static;
 
 impl Balancer for Static {
+    fn needs_figures(&self, _: &LoadView, _: &Assignment) -> bool {
+        false
+    }
+
     fn begin(&mut self, _: &LoadView, _: &Assignment) {}
 
     fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {

@@ -1,10 +1,10 @@
 //! A decision of `Greedy`, made in steps of bounded work.
 //!
 //! ```text
-//!   Grow ─→ Gather ─→ Reset ─→ Pin ─→ Sort ─→ Now ─→ Place ─→ Overlap ─→ Heap ─→ Label
-//!   once    heavy     workers         by       │     │                            │
-//!           shards                    load     Idle  └ groups             Count ←─┘
-//!                                             Moves ←─ Done ←─ Then ←────────┘
+//!   Grow ─→ Gather ─→ Reset ─→ Pin ─→ Sort ─→ Now ─→ Place ─→ Link ─→ Overlap ─→ Heap ─→ Label
+//!   once    heavy     workers         by       │     │                                    │
+//!           shards                    load     Idle  └ groups                     Count ←─┘
+//!                                              Moves ←─ Done ←─ Then ←──────────────┘
 //! ```
 //!
 //! All stages except the first visit only the active shards (those used recently). A shard that is
@@ -27,8 +27,6 @@ use core::ops::Range;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::vec::Vec;
-
-use hashbrown::HashMap;
 
 use super::rates::{Rates, Tie};
 use crate::assignment::{Assignment, Move};
@@ -80,6 +78,9 @@ enum Stage {
     Sort,
     Now,
     Place,
+    /// A shard is linked to the others of its group.
+    Link,
+    /// A shard of a group is counted for its owner.
     Overlap,
     Heap,
     Label,
@@ -146,7 +147,8 @@ pub(super) struct Plan {
     rank: Vec<u32>,
     /// By rank: the next rank at or after it that is not placed, or nearer to that.
     links: Vec<u32>,
-    /// By shard: the next one in its list of `homes` or `pinned`; no shard is in both.
+    /// By shard: the next one in its list of `homes` or `pinned`; no shard is in both. Once all are
+    /// placed: the next one in its list of `members`.
     next: Vec<u32>,
     /// By group: the heavy shards at home there that were not passed, the heaviest first.
     homes: Vec<List>,
@@ -164,9 +166,12 @@ pub(super) struct Plan {
     passing: Vec<(f64, u16)>,
     /// The shard placed last, and those of its ties that are to be added to `passing`.
     spread: (usize, Range<usize>),
-    /// How many shards of an owner are in a group.
+    /// By group: the first of its shards that are not counted in `overlaps`.
+    members: Vec<u32>,
+    /// How many shards of an owner are in a group, group by group.
     overlaps: Vec<((u16, u16), u32)>,
-    overlap_at: HashMap<(u16, u16), u32>,
+    /// By owner: its place in `overlaps`, if that entry names the owner and the group.
+    overlap_at: Vec<u32>,
     label: Vec<u16>,
     taken: Vec<bool>,
     moved: usize,
@@ -212,6 +217,7 @@ impl Plan {
         self.filled.clear();
         self.label.clear();
         self.taken.clear();
+        self.members.clear();
         self.overlaps.clear();
         self.overlap_at.clear();
         self.moves.clear();
@@ -307,8 +313,10 @@ impl Plan {
                     left -= rates.ties[shard].len() as isize / 8;
                 }
                 Stage::Place => left -= self.place(rates, current),
-                Stage::Overlap if at == active.len() => self.enter(Stage::Heap),
-                Stage::Overlap => self.overlap_one(active[at] as usize, current),
+                Stage::Link if at == active.len() => self.enter(Stage::Overlap),
+                Stage::Link => self.link_one(active[at]),
+                Stage::Overlap if at == workers => self.enter(Stage::Heap),
+                Stage::Overlap => self.overlap_one(at, current),
                 Stage::Heap if at == self.overlaps.len() => self.enter(Stage::Label),
                 Stage::Heap => {
                     let count = f64::from(self.overlaps[at].1);
@@ -359,6 +367,8 @@ impl Plan {
             last: NONE,
         });
         self.pinned.push(NONE);
+        self.members.push(NONE);
+        self.overlap_at.push(0);
         self.sums
             .push(if is_dedicated { f64::INFINITY } else { 0.0 });
         self.filled.push(is_dedicated);
@@ -450,12 +460,12 @@ impl Plan {
         let heaviest = self.waiting(0);
         if heaviest == self.order.len() {
             self.heap.clear();
-            // So that they never grow here, which would take long. Pinned shards add at most one
+            // So that the list never grows, which would take long. Pinned shards add at most one
             // pair for each worker.
-            let pairs = self.order.len() + self.sums.len();
-            self.overlap_at.reserve(pairs);
+            let workers = self.sums.len();
+            let pairs = (self.order.len() + workers).min(workers * workers);
             self.overlaps.reserve(pairs);
-            self.enter(Stage::Overlap);
+            self.enter(Stage::Link);
             return 0;
         }
         let workers = self.sums.len() as isize;
@@ -581,18 +591,35 @@ impl Plan {
         self.heap.push(Worth(passing.0, Reverse(rank)));
     }
 
-    fn overlap_one(&mut self, shard: usize, current: &Assignment) {
-        let group = self.group[shard];
-        if group == NOWHERE {
+    fn link_one(&mut self, shard: u32) {
+        let group = self.group[shard as usize];
+        if group != NOWHERE {
+            let first = &mut self.members[usize::from(group)];
+            self.next[shard as usize] = core::mem::replace(first, shard);
+        }
+    }
+
+    /// Counts the next shard of a group, and stays at the group until all are counted.
+    ///
+    /// All pairs of a group come one after the other, so a table by owner finds them. A hash table
+    /// of all pairs would cost a page fault for nearly each new pair in the first decision.
+    fn overlap_one(&mut self, group: usize, current: &Assignment) {
+        let shard = self.members[group] as usize;
+        if shard == NONE as usize {
             return;
         }
-        let pair = (group, current.owners()[shard].0);
-        let next = self.overlaps.len() as u32;
-        let at = *self.overlap_at.entry(pair).or_insert(next);
-        if at == next {
-            self.overlaps.push((pair, 0));
+        self.at = group;
+        self.members[group] = self.next[shard];
+        let owner = current.owners()[shard];
+        let pair = (group as u16, owner.0);
+        let at = &mut self.overlap_at[owner.index()];
+        match self.overlaps.get_mut(*at as usize) {
+            Some((named, count)) if *named == pair => *count += 1,
+            _ => {
+                *at = self.overlaps.len() as u32;
+                self.overlaps.push((pair, 1));
+            }
         }
-        self.overlaps[at as usize].1 += 1;
     }
 
     /// Assigns the group to the worker with which it shares most shards, if both are free.
@@ -628,7 +655,7 @@ impl Plan {
 }
 
 /// Returns the number of workers that take part in decisions.
-fn shared_workers(view: &LoadView) -> usize {
+pub(super) fn shared_workers(view: &LoadView) -> usize {
     view.workers() - view.dedicated().len()
 }
 

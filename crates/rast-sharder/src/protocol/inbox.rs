@@ -4,11 +4,12 @@
 //! ```text
 //!   ring of a sending worker, made at its first mark        bits without notes, for other threads
 //!                                                            and for marks past what may be kept
-//!   slot   63   62            32 31             0           ┌ flag ┐ ┌ words ──────────┐
-//!          ┌───┬────────────────┬────────────────┐          │ 0, 1 │ │ a bit per shard │
-//!          │lap│ shard          │ note           │          └──────┘ └─────────────────┘
-//!          └───┴────────────────┴────────────────┘          one group per 4,096 shards
-//!   head   number of marks taken, own line
+//!   slot   63   62            32 31             0           words   ┌─────────────────┐
+//!          ┌───┬────────────────┬────────────────┐                  │ a bit per shard │
+//!          │lap│ shard          │ note           │                  └─────────────────┘
+//!          └───┴────────────────┴────────────────┘          flags   ┌────┐
+//!   head   number of marks taken, own line                          │0, 1│ one per group:
+//!                                                                   └────┘ 64 words
 //! ```
 //!
 //! | field | written by | read by |
@@ -17,6 +18,9 @@
 //! | head | the receiving worker | the sending worker, when the ring seems full |
 //! | words | any thread, to set a bit; the receiving worker, to clear all | the receiving worker |
 //! | flag | set by any thread after it set a bit; cleared by the receiving worker before it clears the words, and set again if it finds a bit before it sleeps | the receiving worker |
+//!
+//! A round checks the flags of all groups, so they are adjacent: 32 are in two cache lines. The
+//! words of a group are touched only if its flag is set, and before a sleep.
 //!
 //! The lap bit of a slot changes with each write, so one load shows whether the slot is new, and
 //! sending a mark is one store.
@@ -41,8 +45,14 @@ pub(crate) const MAX_SHARDS: usize = 1 << SHARD_BITS;
 /// Number of bits of a word.
 const WORD: usize = u64::BITS as usize;
 
+/// Number of words of a group.
+const GROUP_WORDS: usize = 64;
+
 /// Number of shards of a group.
-const GROUP: usize = 64 * WORD;
+const GROUP: usize = GROUP_WORDS * WORD;
+
+/// Number of flags that are padded together.
+const FLAGS: usize = if cfg!(rast_loom) { 1 } else { 32 };
 
 /// Maximum number of marks that are kept for full rings; past it they become bits. A dedicated
 /// worker keeps none.
@@ -153,12 +163,14 @@ impl Outbox {
     }
 }
 
+/// By group: set if a bit may be set.
+type Flags = CachePadded<[AtomicU32; FLAGS]>;
+
 /// The bits of up to [`GROUP`] shards.
-#[derive(Debug)]
-struct Group {
-    /// Set if a bit may be set.
-    flag: AtomicU32,
-    words: Box<[AtomicU64]>,
+#[derive(Clone, Copy, Debug)]
+struct Group<'a> {
+    flag: &'a AtomicU32,
+    words: &'a [AtomicU64],
 }
 
 /// All wake-ups on their way to one worker.
@@ -166,18 +178,18 @@ struct Group {
 pub(super) struct Inbox {
     /// Rings by sending worker. The cell publishes the memory of a ring; the slots publish marks.
     rings: Box<[OnceLock<Box<Ring>>]>,
-    groups: Box<[CachePadded<Group>]>,
+    flags: Box<[Flags]>,
+    /// A bit per shard.
+    words: Box<[AtomicU64]>,
+    /// Number of groups, and so of flags that are used.
+    groups: usize,
 }
 
 impl Inbox {
     pub(super) fn new(workers: usize, shards: usize) -> Self {
-        let group = |first: usize| {
-            let words = (shards - first).min(GROUP).div_ceil(WORD);
-            CachePadded::new(Group {
-                flag: AtomicU32::new(0),
-                words: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            })
-        };
+        let groups = shards.div_ceil(GROUP);
+        let flags = |_| CachePadded::new(core::array::from_fn(|_| AtomicU32::new(0)));
+        let words = 0..shards.div_ceil(WORD);
         let ring = |_| match cfg!(rast_loom) {
             // loom does not see what a `OnceLock` publishes.
             true => OnceLock::from(Box::new(Ring::new())),
@@ -185,7 +197,41 @@ impl Inbox {
         };
         Self {
             rings: (0..workers).map(ring).collect(),
-            groups: (0..shards).step_by(GROUP).map(group).collect(),
+            flags: (0..groups.div_ceil(FLAGS)).map(flags).collect(),
+            words: words.map(|_| AtomicU64::new(0)).collect(),
+            groups,
+        }
+    }
+
+    /// Returns the flag of a group.
+    #[inline]
+    fn flag(&self, group: usize) -> &AtomicU32 {
+        &self.flags[group / FLAGS][group % FLAGS]
+    }
+
+    /// Calls `each` with each group whose flag is set, and its number.
+    #[inline]
+    fn each_flagged(&self, mut each: impl FnMut(usize)) {
+        let mut first = 0;
+        for flags in &self.flags {
+            let count = (self.groups - first).min(FLAGS);
+            for (at, flag) in flags[..count].iter().enumerate() {
+                // Relaxed: the fence in take_slow orders it. [WK9]
+                if flag.load(Ordering::Relaxed) != 0 {
+                    each(first + at);
+                }
+            }
+            first += FLAGS;
+        }
+    }
+
+    /// Returns a group.
+    fn group(&self, group: usize) -> Group<'_> {
+        let first = group * GROUP_WORDS;
+        let end = self.words.len().min(first + GROUP_WORDS);
+        Group {
+            flag: self.flag(group),
+            words: &self.words[first..end],
         }
     }
 
@@ -221,38 +267,32 @@ impl Inbox {
 
     /// Sets the bit of a shard. A SeqCst fence is between the bit and the caller's next load.
     pub(super) fn set_bit(&self, shard: ShardId) {
-        let group = &self.groups[shard.index() / GROUP];
-        let bit = shard.index() % GROUP;
+        let (word, bit) = (shard.index() / WORD, shard.index() % WORD);
         // Release: pairs with the Acquire in take_bits; publishes what the waker wrote. A
         // read-modify-write, so that setting another bit continues the release sequence. [WK6]
-        group.words[bit / WORD].fetch_or(1 << (bit % WORD), Ordering::Release);
+        self.words[word].fetch_or(1 << bit, Ordering::Release);
         // SeqCst: pairs with the fences in take_bits and in park. If the one in take_bits is first,
         // the flag below is set after it was cleared; otherwise the bit is seen. [WK7]
         fence(Ordering::SeqCst);
         // Relaxed: see above. [WK8]
-        group.flag.store(1, Ordering::Relaxed);
+        self.flag(word / GROUP_WORDS).store(1, Ordering::Relaxed);
     }
 
     /// Takes all bits.
     #[inline]
     pub(super) fn take_bits(&self, mut each: impl FnMut(ShardId)) {
-        for (at, group) in self.groups.iter().enumerate() {
-            // Relaxed: the fence below orders it. [WK9]
-            if group.flag.load(Ordering::Relaxed) != 0 {
-                group.take_slow(at * GROUP, &mut each);
-            }
-        }
+        self.each_flagged(|group| self.group(group).take_slow(group * GROUP, &mut each));
     }
 
     /// Returns `true` if there is a mark, or the flag of a bit. A hint.
     #[inline]
     pub(super) fn may_have_any(&self, heads: &[u32]) -> bool {
         let mut heads = heads.iter().enumerate();
-        heads.any(|(from, &head)| self.has_mark(from, head))
-            || self.groups.iter().any(|group| {
-                // Relaxed: a hint; take_bits loads it again. [WK16]
-                group.flag.load(Ordering::Relaxed) != 0
-            })
+        heads.any(|(from, &head)| self.has_mark(from, head)) || {
+            let mut is_flagged = false;
+            self.each_flagged(|_| is_flagged = true);
+            is_flagged
+        }
     }
 
     /// Returns `true` if there is no mark and no bit. The caller has a SeqCst fence between storing
@@ -261,11 +301,12 @@ impl Inbox {
         let mut heads = heads.iter().enumerate();
         let no_mark = !heads.any(|(from, &head)| self.has_mark(from, head));
         // All groups are checked, so that each one with a bit is flagged.
-        self.groups.iter().filter(|group| group.has_bit()).count() == 0 && no_mark
+        let groups = (0..self.groups).map(|group| self.group(group));
+        groups.filter(Group::has_bit).count() == 0 && no_mark
     }
 }
 
-impl Group {
+impl Group<'_> {
     /// Checks for a bit regardless of the flag, which a waker sets after its fence, and then flags
     /// the group.
     fn has_bit(&self) -> bool {

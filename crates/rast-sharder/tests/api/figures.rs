@@ -10,7 +10,7 @@ use rast_sharder::primitive::{Random, WaitStrategy};
 use rast_sharder::timers::Nanos;
 use rast_sharder::{
     Assignment, Balancer, Controller, Decision, Greedy, Handle, LoadReport, LoadView, Move,
-    PanicPayload, PanicPolicy, Progress, ShardId, Sharder, WorkerCx, WorkerId,
+    PanicPayload, PanicPolicy, Progress, ShardId, Sharder, Static, Stats, WorkerCx, WorkerId,
 };
 
 /// What panics on purpose.
@@ -280,6 +280,7 @@ fn figures_that_were_not_emptied_are_not_reported_again() {
         .shards(vec![(); 2])
         .workers(1)
         .period(Duration::ZERO)
+        .balancer(Next(Arc::default()))
         .build();
     let mut steps = sharder.expect("it builds").stepper();
     let shards = [0, 1].map(ShardId);
@@ -312,6 +313,65 @@ impl Balancer for Next {
     fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
         self.0.lock().unwrap().take().unwrap_or(Decision::Keep)
     }
+}
+
+/// Panics when it is asked whether it needs figures.
+struct Unsure;
+
+impl Balancer for Unsure {
+    fn needs_figures(&self, _: &LoadView, _: &Assignment) -> bool {
+        resume_unwind(Box::new(MEANT));
+    }
+
+    fn begin(&mut self, _: &LoadView, _: &Assignment) {
+        unreachable!("it was not answered");
+    }
+
+    fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
+        unreachable!("it was not answered");
+    }
+}
+
+/// Ends three windows in which both shards had a turn; returns the number of reports, and the
+/// counts.
+fn reports_for(workers: usize, balancer: impl Balancer) -> (usize, Stats) {
+    let reported = Arc::<Mutex<Vec<_>>>::default();
+    let torn = Torn {
+        goes_wrong: Arc::default(),
+        reported: Arc::clone(&reported),
+    };
+    let sharder = Sharder::builder(torn)
+        .shards(vec![(); 2])
+        .workers(workers)
+        .period(Duration::ZERO)
+        .balancer(balancer)
+        .build();
+    let mut steps = sharder.expect("it builds").stepper();
+    for _ in 0..3 {
+        for shard in [0, 1].map(ShardId) {
+            steps.handle().wake(shard);
+            steps.look();
+            assert!(steps.turn(shard));
+        }
+        steps.handle().reshard();
+        steps.look();
+    }
+    let reports = reported.lock().unwrap().len();
+    (reports, steps.handle().stats())
+}
+
+#[test]
+fn figures_are_collected_for_a_balancer_that_needs_them() {
+    let one_worker = reports_for(1, Greedy::new());
+    for (reports, stats) in [one_worker, reports_for(2, Static)] {
+        let counts = (reports, stats.epochs, stats.decisions, stats.last_used);
+        assert_eq!(counts, (0, 3, 3, 2), "epochs go on without figures");
+    }
+    let (reports, stats) = reports_for(2, Greedy::new());
+    assert_eq!((reports, stats.epochs, stats.last_used), (6, 3, 2));
+    let (reports, stats) = reports_for(2, Unsure);
+    let counts = (reports, stats.epochs, stats.rejected, stats.panics);
+    assert_eq!(counts, (0, 3, 3, 3), "the assignment stays");
 }
 
 #[test]
