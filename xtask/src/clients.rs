@@ -8,7 +8,7 @@ use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::Workspace;
 use crate::outside::{Server, answers};
-use crate::verify::Outcome;
+use crate::verify::{self, Outcome};
 use crate::{Result, tree};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,11 +17,9 @@ use std::process::Stdio;
 /// Runs the clients that this machine can install.
 pub(crate) fn run() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir;
-    Cmd::cargo()
-        .args(["build", "--release", "--example", "kv"])
-        .run()?;
-    Cmd::cargo().args(crate::verify::BUILD.split(' ')).run()?;
-    let mut server = start(&target)?;
+    let built = verify::smoke_programs()?;
+    Cmd::cargo().args(verify::BUILD.split(' ')).run()?;
+    let mut server = start(&built)?;
     let port = server.1.clone();
 
     let suffix = std::env::consts::EXE_SUFFIX;
@@ -52,10 +50,9 @@ enum Ready {
     Missing(String),
 }
 
-/// Starts kv on a free port, which its first line says.
-fn start(target: &Path) -> Result<(Server, String)> {
-    let binary = target.join("release").join("examples").join("kv");
-    let mut child = Cmd::new(binary)
+/// Starts kv of the programs in `built` on a free port, which its first line says.
+fn start(built: &Path) -> Result<(Server, String)> {
+    let mut child = verify::example(built, "kv")
         .args(["--port", "0", "--workers", "2"])
         .into_inner()
         .stdout(Stdio::piped())

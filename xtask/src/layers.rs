@@ -589,8 +589,8 @@ mod tests {
         let errors = doctored(
             "upward",
             "rast-timers",
-            "[dev-dependencies]\n",
-            "[dev-dependencies]\nrast = { workspace = true }\n",
+            "[features]\n",
+            "[dev-dependencies]\nrast = { workspace = true }\n\n[features]\n",
         );
         assert_names(&errors, &["`rast-timers` names the facade", "rule 3"]);
     }

@@ -5,7 +5,7 @@
 use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::Workspace;
-use crate::verify::Outcome;
+use crate::verify::{self, Outcome};
 use crate::{Result, programs, tree};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -180,19 +180,9 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
             )));
         }
     }
-    Cmd::cargo()
-        .args(["build", "--release", "--example", "kv"])
-        .run()?;
+    let kv = verify::example(&verify::smoke_programs()?, "kv");
     let port = free_port()?;
-    let binary = Workspace::load(tree::root())?
-        .target_dir
-        .join("release")
-        .join("examples")
-        .join("kv");
-    let mut server = Server::start(
-        Cmd::new(binary).args(["--port", &port, "--workers", "2"]),
-        &port,
-    )?;
+    let mut server = Server::start(kv.args(["--port", &port, "--workers", "2"]), &port)?;
 
     let load = "-t ping,set,get,incr,mset -n 200000 -c 50 -P 16 -r 100000 -q";
     let output = Cmd::new("redis-benchmark")

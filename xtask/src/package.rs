@@ -29,15 +29,22 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     test(true).map(|_| true)
 }
 
-/// Makes, unpacks and compiles every package; nothing is linked.
+/// Makes, unpacks and compiles every package, each with no other beside it, as the step `features`
+/// does with other features; nothing is linked.
 pub(crate) fn check() -> Result {
     let (workspace, tree) = unpack()?;
-    // That of the features, for its checks of the outside crates. The crates themselves are told
-    // apart by their paths from the root.
-    cargo("check --all-targets", &tree)
-        .env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"))
-        .without_lines()
-        .run()
+    let mut errors = Vec::new();
+    for krate in workspace.crates().filter(|krate| krate.publish) {
+        // The directory is that of the features, for its checks of the outside crates. The crates
+        // themselves are told apart by their paths from the root.
+        let check = cargo("check --all-targets", &tree).args(["-p", &krate.name]);
+        let check = check.env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"));
+        errors.extend(check.without_lines().run().err());
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(errors.join("; ")),
+    }
 }
 
 /// Makes and unpacks every package; runs all tests if `full`, else those of the docs.
@@ -48,18 +55,18 @@ pub(crate) fn test(full: bool) -> Result<Tests> {
     if full {
         // Examples have the names of those of the workspace, so they need another directory.
         let target = workspace.target_dir.join("package-check/target");
-        let tests = cargo("test --no-fail-fast", &tree).env("CARGO_TARGET_DIR", target);
+        let tests = cargo("test --no-fail-fast --workspace", &tree).env("CARGO_TARGET_DIR", target);
         return tests.without_lines().count();
     }
     // The directory is that of the other tests, for its builds of the outside crates.
-    let tests = cargo("test --no-fail-fast --doc", &tree);
+    let tests = cargo("test --no-fail-fast --workspace --doc", &tree);
     tests.env("CARGO_TARGET_DIR", workspace.target_dir).count()
 }
 
-/// `cargo LINE` for all unpacked packages.
+/// `cargo LINE` among the unpacked packages.
 fn cargo(line: &str, tree: &Path) -> Cmd {
     let cargo = Cmd::cargo().dir(tree).args(line.split(' '));
-    cargo.args(["--workspace", "--quiet"])
+    cargo.arg("--quiet")
 }
 
 /// Makes and unpacks every package; returns the root of the workspace that they form.

@@ -72,8 +72,14 @@ pub(crate) fn test(
             Err(error) => errors.push(error),
         }
     }
+    sum(run_all(&programs, env, args), errors)
+}
+
+/// Adds up the tests of what ran; the error has `errors` and the programs that failed. It is an
+/// error too if no test passed.
+pub(crate) fn sum(ran: Vec<Ran>, mut errors: Vec<String>) -> Result<Tests> {
     let mut sum = Tests::default();
-    for ran in run_all(&programs, env, args) {
+    for ran in ran {
         sum += Tests::of(&ran.text);
         errors.extend(ran.fault);
     }

@@ -7,6 +7,7 @@
 //! that the part of a CI log that is kept shows what failed. Two steps run at a time unless they
 //! use the same target directory.
 
+mod global;
 mod lanes;
 mod outcome;
 mod processor;
@@ -14,7 +15,7 @@ mod report;
 mod steps;
 
 pub(crate) use outcome::Outcome;
-pub(crate) use steps::BUILD;
+pub(crate) use steps::{BUILD, example, smoke_programs};
 
 use crate::metadata::Workspace;
 use crate::space::Need;
@@ -101,7 +102,7 @@ impl Step {
 }
 
 /// The first of the list that may begin does, so the longest chains are above: the builds in
-/// `debug`, and beside them those in `release`.
+/// `debug`, and beside them those in `smoke`.
 const STEPS: &[Step] = &[
     step("fmt", || cargo("fmt --all --check")).quick(),
     step("clippy", steps::clippy).quick().builds(&["checks"]),
@@ -114,15 +115,15 @@ const STEPS: &[Step] = &[
         .single(),
     step("doc tests", steps::doc_tests).quick().uses(&["debug"]),
     step("plain doc tests", steps::plain_doc_tests).uses(&["debug"]),
-    step("examples", steps::examples).builds(&["release"]),
-    step("demo", steps::demo).builds(&["release"]),
+    step("examples", steps::examples).uses(&["debug"]),
+    step("demo", steps::demo).builds(&["smoke"]),
     step("criterion", steps::criterion).builds(&["debug"]),
     step("clients", clients::run)
         .outside()
-        .builds(&["debug", "release"]),
+        .builds(&["debug", "smoke"]),
     step("redis tools", outside::redis_tools)
         .outside()
-        .builds(&["release"]),
+        .builds(&["smoke"]),
     step("loom", steps::models).builds(&["loom", "weak"]),
     step("features", steps::features).builds(&["checks"]),
     step("package", || steps::done(package::check())).builds(&[
@@ -141,8 +142,8 @@ const STEPS: &[Step] = &[
         .outside()
         .builds(&["sanitizers/address"]),
     step("bench smoke", steps::smoke).builds(&["smoke"]),
-    step("stress", steps::stress).builds(&["release"]),
-    step("global", steps::global).builds(&["package", "package-check", "variants"]),
+    step("stress", steps::stress).builds(&["smoke"]),
+    step("global", global::run).builds(&["package", "package-check", "variants"]),
     step("system segments", steps::system_segments).builds(&["variants"]),
     step("tagged pointer", steps::tagged).builds(&["variants"]),
     step("stall", || counted(stall::run())).builds(&["variants"]),

@@ -27,6 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use histogram::Counts;
 use kv_support::{Kv, until};
 use load::{Board, Choice};
 use route::Router;
@@ -37,6 +38,19 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many replies on average make epochs count. On a machine that starves the clients, epochs pass
+/// in which the balancer sees no load.
+const LOADED: u64 = 500;
+/// Within so many epochs that count, partitions have to move.
+const MOST: u64 = 2000;
+
+/// The replies that the clients have received.
+fn replies(board: &Board) -> u64 {
+    let mut counts = Counts::new();
+    board.latencies.add_to(&mut counts);
+    counts.total()
 }
 
 /// Runs clients that check every reply while `watch` runs.
@@ -71,17 +85,21 @@ fn a_skewed_load_moves_partitions_while_clients_run() {
     let _alone = alone();
     let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
     with_load(&kv, false, |board| {
-        let (mut shifted, mut stays) = (0, 10);
-        until("partitions move", || {
+        // The epochs under load before the latest shift, and what had come until then.
+        let (mut before, mut epochs, mut replied, mut stays) = (0, 0, 0, 10);
+        while kv.figure("partitions_moved") < 3 {
+            let (epoch, replies) = (kv.figure("epoch"), replies(board));
+            let loaded = (epoch - epochs).min((replies - replied) / LOADED);
+            assert!(before + loaded < MOST, "partitions do not move");
             // After some epochs other keys are the hot ones. They stay hot for longer each time,
-            // because on a busy machine an epoch sees few requests.
-            let epoch = kv.figure("epoch");
-            if epoch >= shifted + stays {
-                (shifted, stays) = (epoch, 2 * stays);
+            // because a decision needs more epochs if each sees few requests.
+            if loaded >= stays {
+                (before, epochs, replied) = (before + loaded, epoch, replies);
+                stays *= 2;
                 board.shift.fetch_add(1237, Ordering::Relaxed);
             }
-            kv.figure("partitions_moved") >= 3
-        });
+            std::thread::yield_now();
+        }
     });
 }
 

@@ -4,7 +4,9 @@ use super::outcome::Outcome;
 use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::{Package, Workspace};
-use crate::{Result, bench, package, programs, shuttle, tidy, tree, variant, weak};
+use crate::programs::Program;
+use crate::{Result, programs, shuttle, tidy, tree, variant, weak};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether searches take minutes.
@@ -44,11 +46,36 @@ pub(super) fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
 /// anew.
 pub(crate) const BUILD: &str = "build --workspace --all-features --tests --examples --bin clients";
 
+/// All that runs without debug assertions: the demos, the benches and the tests of the step
+/// `stress`. One command, for the same reason.
+const SMOKE: &str = "build --profile smoke -p rast -p rast-benches -p rast-msgpass \
+     -p rast-conflate --features rast/io --example kv --example adserver \
+     --bin rast-benches --bin alloc-rast --test stress --test above_capacity";
+
+/// Builds what [`SMOKE`] names; returns the directory of the programs.
+pub(crate) fn smoke_programs() -> Result<PathBuf> {
+    line(SMOKE).run()?;
+    Ok(Workspace::load(tree::root())?.target_dir.join("smoke"))
+}
+
+/// The example `name`, of those that were built in `dir`.
+pub(crate) fn example(dir: &Path, name: &str) -> Cmd {
+    program(&dir.join("examples"), name)
+}
+
+/// The program `name` of `dir`.
+fn program(dir: &Path, name: &str) -> Cmd {
+    Cmd::new(
+        dir.join(name)
+            .with_extension(std::env::consts::EXE_EXTENSION),
+    )
+}
+
 /// The tests of the plain allocator. With all features the allocator is hardened: it keeps no
 /// mappings then, and has no blocks of 8 bytes.
 const PLAIN: &str = "build -p rast-alloc --tests";
 
-/// Builds what the steps `tests`, `doc tests` and `clients` run.
+/// Builds what the steps `tests`, `examples`, `doc tests` and `clients` run.
 pub(super) fn build() -> Result<Outcome> {
     let mut built = 0;
     for tests in [BUILD, PLAIN] {
@@ -58,16 +85,8 @@ pub(super) fn build() -> Result<Outcome> {
     done(Ok(()))
 }
 
-/// Unit and integration tests, and those examples that need features that are off by default.
+/// Unit and integration tests.
 pub(super) fn tests() -> Result<Outcome> {
-    line(BUILD).run()?;
-    let built = Workspace::load(tree::root())?
-        .target_dir
-        .join("debug/examples");
-    for name in ["testing", "async-server", "observe"] {
-        let example = built.join(name);
-        Cmd::new(example.with_extension(std::env::consts::EXE_EXTENSION)).run()?;
-    }
     counted(programs::test([BUILD, PLAIN].map(line), &[], &[]))
 }
 
@@ -106,28 +125,6 @@ pub(super) fn system_segments() -> Result<Outcome> {
     )
 }
 
-/// The layers above the allocator, whose tests take all of their memory from it then.
-///
-/// The allocator's own test is among them: it fails where it is not the program's. They are built
-/// from the packages, and with the features that are on by default, so that this is tested by the
-/// same build.
-pub(super) fn global() -> Result<Outcome> {
-    let (_, tree) = package::unpack()?;
-    let commands: Result<Vec<Cmd>> = GLOBAL
-        .iter()
-        .map(|line| Ok(variant::cargo("rast_global_alloc", line)?.dir(&tree)))
-        .collect();
-    counted(programs::test(commands?, &[], &[]))
-}
-
-const GLOBAL: [&str; 3] = [
-    "test --no-run -p rast-alloc --test global --test threads",
-    "test --no-run -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-msgpass \
-     --lib --test api --test model --test it --test memory --test protocol --test allocation \
-     --test many_edges",
-    "test --no-run -p rast-primitive -p rast-scheduler -p rast-executor -p rast-reactor --test api",
-];
-
 /// The two forms of the tagged pointer that this machine would not choose by itself.
 pub(super) fn tagged() -> Result<Outcome> {
     let mut sum = Tests::default();
@@ -139,15 +136,18 @@ pub(super) fn tagged() -> Result<Outcome> {
 }
 
 /// Each crate and its tests with no other crate beside it, so that none depends on a neighbour's
-/// features: by default, with no feature, and with all. With each feature alone the library and
-/// the examples, and only if `--full` the tests.
+/// features: with no feature, and with all. With each feature alone the library and the examples,
+/// and only if `--full` the tests. The step `package` checks each with its default features.
 ///
 /// Of the choices that turn on the same, the first is checked.
 pub(super) fn features() -> Result<Outcome> {
     let workspace = Workspace::load(tree::root())?;
     let mut errors = Vec::new();
     for krate in workspace.crates() {
-        for choice in choices(krate) {
+        for choice in choices(krate)
+            .into_iter()
+            .filter(|choice| !choice.args.is_empty())
+        {
             let check = checks("check --quiet", &workspace).args(["-p", &krate.name]);
             let check = match choice.is_whole || is_full() {
                 true => check.arg("--all-targets"),
@@ -238,23 +238,25 @@ pub(super) fn no_std() -> Result<Outcome> {
 /// Moves the instances of a busy graph for a minute, or ten; and outruns a conflator's consumers
 /// for a million passes.
 pub(super) fn stress() -> Result<Outcome> {
-    let seconds = if is_full() { "600" } else { "60" };
-    let mut sum = line("test --release -p rast-msgpass --test stress -- --nocapture")
-        .env("RAST_STRESS_SECONDS", seconds)
-        .count()?;
+    let (seconds, full): (_, &[_]) = match is_full() {
+        true => ("600", &[("RAST_FULL", "1".to_string())]),
+        false => ("60", &[]),
+    };
+    let built = programs::build(line(SMOKE))?;
+    let is_graph = |program: &Program| program.krate == "rast-msgpass";
+    let (graph, passes): (Vec<_>, Vec<_>) = built.into_iter().partition(is_graph);
+    let seconds = ("RAST_STRESS_SECONDS", seconds.to_string());
+    let mut ran = programs::run_all(&graph, &[seconds], &["--nocapture"]);
     // One test after the other, because some of them need both cores.
-    let mut passes = line(
-        "test --release -p rast-conflate --test above_capacity -- --test-threads=1 --nocapture",
-    );
+    let args = ["--test-threads=1", "--nocapture"];
+    ran.extend(programs::run_all(&passes, full, &args));
     if is_full() {
-        passes = passes.env("RAST_FULL", "1");
         // The same with 64 keys; the step `bench smoke` makes a thousand such passes.
         let words = "conflate --only above --rounds 1".split(' ');
-        let args: Vec<String> = words.map(str::to_string).collect();
-        bench::run(&args, false)?;
+        let built = smoke_programs()?;
+        program(&built, "rast-benches").args(words).run()?;
     }
-    sum += passes.count()?;
-    counted(Ok(sum))
+    counted(programs::sum(ran, Vec::new()))
 }
 
 /// The models under loom; and a few orderings, at least one of each protocol, each caught by its
@@ -280,11 +282,11 @@ pub(super) fn schedules() -> Result<Outcome> {
 /// The schedules of a scenario. Each run draws other ones, by a seed that it prints.
 const SCHEDULES: u32 = 2000;
 
-/// Builds the examples as the READMEs start them, all at once, so that no step after this one
-/// builds them with other features; runs those that end by themselves. The demos have a step of
-/// their own.
+/// Runs the examples that end by themselves, as the step `build` built them. The demos have a step
+/// of their own.
 pub(super) fn examples() -> Result<Outcome> {
-    cargo("build --release --examples")?;
+    line(BUILD).run()?;
+    let built = Workspace::load(tree::root())?.target_dir.join("debug");
     for name in [
         "hello",
         "ring",
@@ -292,16 +294,22 @@ pub(super) fn examples() -> Result<Outcome> {
         "order-book",
         "requests",
         "supervision",
+        "testing",
+        "async-server",
+        "observe",
     ] {
-        cargo(&format!("run --release --example {name}"))?;
+        example(&built, name).run()?;
     }
     done(Ok(()))
 }
 
-/// The demos of the kv and adserver examples, as the READMEs start them.
+/// The demos of the kv and adserver examples.
 pub(super) fn demo() -> Result<Outcome> {
-    cargo("run --release --example kv -- --demo")?;
-    cargo("run --release --features io --example adserver -- --demo")
+    let built = smoke_programs()?;
+    for name in ["kv", "adserver"] {
+        example(&built, name).arg("--demo").run()?;
+    }
+    done(Ok(()))
 }
 
 /// Each criterion bench once. The option belongs to criterion alone: a library or program without
@@ -311,7 +319,9 @@ pub(super) fn criterion() -> Result<Outcome> {
 }
 
 pub(super) fn smoke() -> Result<Outcome> {
-    done(bench::run(&["--smoke".to_string()], false))
+    let built = smoke_programs()?;
+    let benches = program(&built, "rast-benches").args(["--smoke", "--programs"]);
+    done(benches.arg(&built).run())
 }
 
 #[cfg(test)]
