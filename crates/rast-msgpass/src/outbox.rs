@@ -9,8 +9,8 @@
 //!                └──── next ───┘
 //! ```
 //!
-//! A sender has no memory per receiver. While `state` is 0, the first message is stored in `only`,
-//! and most turns send no other one. Further messages are stored in entries, chained by target. The
+//! A sender has no memory per receiver. If `state` is 0, the first message is stored in `only`;
+//! most turns send no second one. Further messages are stored in entries, chained by target. The
 //! flush after each part of a turn moves the chains to their inboxes. A chain is pushed to the ring
 //! of its inbox earlier if there are many entries, or if two targets have the same low bits.
 //!
@@ -82,8 +82,8 @@ const CHAINED: u8 = 8;
 /// The ring of an inbox got something since the last flush, and its receiver is to be woken.
 const PUSHED: u8 = 16;
 
-/// Messages to one target that go from behind those that found no room straight to the inbox.
-/// Fewer are chained with others of their target.
+/// Minimum number of messages to one target, behind those that found no room, that go straight to
+/// the inbox. Fewer are chained with others of their target.
 const RUN: usize = 8;
 
 /// A message behind those that found no room.
@@ -485,8 +485,8 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Returns the target of the first messages that found no room, and how many go to it without
-    /// another one in between, at most as many as have room there; `None` if these are few.
+    /// Returns the target of the first messages that found no room, and how many in a row go to it
+    /// and have room there; `None` if these are few.
     fn first_run(&self) -> Option<(u32, usize)> {
         if self.state & ANY != 0 {
             return None;

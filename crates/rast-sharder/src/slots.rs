@@ -1,4 +1,5 @@
-//! The shards' states and figures, the workers' windows, and which thread may access them.
+//! The shards' states and figures, the workers' windows, and which thread may access them. A worker
+//! *promises* once per epoch to change no figures until the next epoch.
 //!
 //! | cell | accessed by | while |
 //! | --- | --- | --- |
@@ -22,8 +23,7 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state. In this order, so that a turn accesses the first two cache lines only if the
-/// state is a box.
+/// A shard's state. If the state is a box, a turn accesses only the first two cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot<S> {
@@ -40,8 +40,8 @@ pub(crate) struct Slot<S> {
     pub(crate) state: S,
 }
 
-/// A shard's figures in the last window that it was used in. In this order, because each turn reads
-/// the number and changes the load.
+/// A shard's figures in the last window that it was used in. Each turn reads the number and changes
+/// the load, so these are first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measure<L> {

@@ -38,8 +38,8 @@ impl<M: Send + 'static> Out<M> {
         index
     }
 
-    /// Counts one message to all targets. It is after the first clone and weight of the message
-    /// were asked for, which is code of the user.
+    /// Counts one message to all targets. Called after the first clone and weight of the message,
+    /// because these run user code.
     pub(crate) fn count_all(&mut self) {
         if self.is_bounded {
             self.used += 1;
