@@ -13,9 +13,9 @@ impl<M: Send + 'static> Out<M> {
         self.targets()
     }
 
-    /// Stages copies of a message for the targets from `first` to `end`, as far as each has room for
-    /// a burst after it; returns the index of the first one that got none. The message was
-    /// [`put`](Self::put) for another target before, and its news noted.
+    /// Stages copies of a message for the targets from `first` to `end`, until one has no room for
+    /// a burst after its copy. Returns the index of the first target without a copy. Before the
+    /// call, the message was [`put`](Self::put) for another target, and the news of that was noted.
     pub(crate) fn put_copies(&mut self, first: usize, end: usize, message: &M) -> usize
     where
         M: Clone,

@@ -53,10 +53,10 @@ graph! {
 
 impl Process<Ring> for Member {
     fn ping(&mut self, cx: &mut Cx<'_, Ring, Self>) -> Next {
-        if self.index == 0 {
-            if let Some((next, hops)) = self.pass(self.hops) {
-                cx.to::<Self>().at(next).send(hops);
-            }
+        if self.index == 0
+            && let Some((next, hops)) = self.pass(self.hops)
+        {
+            cx.to::<Self>().at(next).send(hops);
         }
         Next::Idle
     }
