@@ -17,6 +17,7 @@ const ATTRIBUTES: &[(&str, &str, bool)] = &[
     ("reply", "reply = Request", true),
     ("lanes", "lanes = N", true),
     ("route", "route = any", true),
+    ("rings", "rings", false),
     ("keep", "keep", false),
     ("high", "high", false),
     ("bytes", "bytes = N", true),
@@ -134,6 +135,7 @@ fn check_rules(edge: &mut Edge, faults: &mut Faults) {
     let rule = rule.cloned().unwrap_or_default();
     let never_waits = ["reject", "drop_newest", "drop_oldest", "latest"].contains(&rule.as_str());
     let has_bytes = names.iter().any(|name| name == "bytes");
+    let has_locks = has_bytes || ["drop_oldest", "latest"].contains(&rule.as_str());
     let is_from_ingress = matches!(ends, Some((End::Ingress, _)));
     let is_to_egress = matches!(ends, Some((_, End::Egress)));
     let wrong = |name: &str| -> Option<String> {
@@ -169,6 +171,13 @@ fn check_rules(edge: &mut Edge, faults: &mut Faults) {
                 return Some(format!(
                     "is `{rule}`, and `route = any` waits for room: remove one"
                 ));
+            }
+            "rings" if is_to_egress || is_from_ingress => {
+                "leads from or to the outside, which has queues of its own: remove it"
+            }
+            "rings" if has_locks => "has a queue under a lock for each pair: remove it",
+            "rings" if rule == "reply" => {
+                "is a `reply`, whose queues go by the number of pairs: remove it"
             }
             "route" if has_bytes => "has `bytes`, which goes by receiver: remove `route`",
             _ => return None,
@@ -433,6 +442,13 @@ fn request(edges: &mut [Edge], index: usize, faults: &mut Faults) -> Option<usiz
     if is_weighed {
         let text = format!(
             "`reply = {text}` answers an edge with `bytes`: credit bounds requests, remove `bytes`"
+        );
+        faults.add(span_of(&attribute.value), text);
+    }
+    if found.is_some_and(|at| edges[at].attribute("rings").is_some()) {
+        let text = format!(
+            "`reply = {text}` answers an edge with `rings`: the queues of requests go by the number \
+             of pairs, remove `rings`"
         );
         faults.add(span_of(&attribute.value), text);
     }

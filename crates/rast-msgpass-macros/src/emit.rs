@@ -341,6 +341,7 @@ impl Writer<'_> {
                 "drop_oldest" => ".drop_oldest()",
                 "latest" => ".latest()",
                 "route" => ".any()",
+                "rings" => ".rings()",
                 "reply" => {
                     let request = edge.request.map_or_else(TokenStream::new, number);
                     return self.quote(".reply(__request)", at, &[("__request", request)]);

@@ -11,15 +11,16 @@ use crate::sends::{answers_to, may_send};
 /// Default capacity of a queue of an edge; an inbox has at least two bursts of each of its senders.
 const CAPACITY: usize = 256;
 
-/// Returns whether an edge has a ring per pair, and the capacity of its queues.
+/// Returns whether an edge has a ring per pair, and the capacity of its queues. `is_by_pair`: its
+/// declaration says so.
 pub(crate) const fn layout(
     declared: Option<usize>,
     burst: usize,
     senders: usize,
     receivers: usize,
-    is_buffered: bool,
+    is_by_pair: bool,
 ) -> (bool, usize) {
-    let by_pair = is_buffered || senders.saturating_mul(receivers) <= PAIRS_MAX;
+    let by_pair = is_by_pair || senders.saturating_mul(receivers) <= PAIRS_MAX;
     let bursts = (2 * burst).saturating_mul(senders);
     let capacity = match declared {
         Some(capacity) => capacity,

@@ -545,9 +545,14 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
             }
         };
         let last = self.core.out::<M>(M::OUT).begin_all(invocation) - 1;
-        for index in 0..last {
+        let mut index = 0;
+        while index < last {
             let copy = message.clone();
             put(self.core, index, copy);
+            index += 1;
+            if const { !M::INFO.kind.is_lossy() } {
+                index = (self.core.out::<M>(M::OUT)).put_copies(index, last, &message);
+            }
         }
         put(self.core, last, message);
     }

@@ -25,6 +25,7 @@ pub struct Spec {
     high: Option<()>,
     bytes: Option<usize>,
     lossy: Option<EdgeKind>,
+    rings: bool,
 }
 
 #[allow(clippy::new_without_default, missing_docs)]
@@ -43,6 +44,7 @@ impl Spec {
             high: None,
             bytes: None,
             lossy: None,
+            rings: false,
         }
     }
 
@@ -83,6 +85,11 @@ impl Spec {
 
     pub const fn any(mut self) -> Self {
         self.any = Some(());
+        self
+    }
+
+    pub const fn rings(mut self) -> Self {
+        self.rings = true;
         self
     }
 
@@ -157,7 +164,9 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         burst,
         replicas::<G>(<G as Node<F>>::END),
         replicas::<G>(<G as Node<T>>::END),
-        matches!(spec.lossy, Some(EdgeKind::DropOldest | EdgeKind::Latest)) || spec.bytes.is_some(),
+        spec.rings
+            || matches!(spec.lossy, Some(EdgeKind::DropOldest | EdgeKind::Latest))
+            || spec.bytes.is_some(),
     );
     let info = EdgeInfo {
         from: <G as Node<F>>::END,
@@ -168,6 +177,7 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         by_pair,
         capacity,
         has_cap: spec.capacity.is_some(),
+        has_rings: spec.rings,
         burst,
         lanes: match spec.lanes {
             Some(lanes) => lanes,

@@ -134,9 +134,11 @@ pub struct EdgeInfo {
     pub capacity: usize,
     /// Whether `cap` was declared.
     pub(crate) has_cap: bool,
-    /// Whether each pair of instances has a ring of its own: if there are at most [`PAIRS_MAX`]
-    /// pairs. Otherwise each receiver has an inbox, which its senders share. If the builder gets
-    /// the number of replicas, this is for the minimum number.
+    /// Whether `rings` was declared.
+    pub(crate) has_rings: bool,
+    /// Whether each pair of instances has a ring of its own: with `rings`, or if there are at most
+    /// [`PAIRS_MAX`] pairs. Otherwise each receiver has an inbox, which its senders share. If the
+    /// builder gets the number of replicas, this is for the minimum number.
     pub by_pair: bool,
     /// Maximum number of messages that one invocation of the sender may `send`.
     pub burst: usize,
@@ -194,8 +196,8 @@ impl SendsTo {
     }
 }
 
-/// Maximum number of pairs of instances for which an edge has a ring each. An edge to egress always
-/// has rings, since its lanes are few.
+/// Maximum number of pairs of instances for which an edge without `rings` has a ring each. An edge
+/// to egress always has rings, since its lanes are few.
 pub const PAIRS_MAX: usize = 256;
 
 impl EdgeInfo {

@@ -36,6 +36,8 @@
 ///   graph stops (1,048,576);
 /// - `lanes = N`: receivers of an edge to `egress` (1);
 /// - `route = any`: see [`Port::any`](crate::Port::any);
+/// - `rings`: a ring for each pair of instances, also if there are more than
+///   [`PAIRS_MAX`](crate::PAIRS_MAX) pairs, which otherwise have an inbox for each receiver;
 /// - `keep`: each message is cloned before its handler, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
 /// - `sends = (Job, egress: Report)`: the messages that the handlers of this edge's messages send,
@@ -64,6 +66,12 @@
 /// each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each pair of
 /// instances. With its first message a queue allocates `cap` slots, each of the size of a message
 /// and a word.
+///
+/// `rings` suits an edge on which each sender sends many messages in a row to one of few receivers,
+/// such as a chain of replicas. It costs memory for each pair, whether or not the pair exchanges
+/// messages: `cap` slots and some cache lines. It is not for requests and their answers. Edges from
+/// ingress or to egress, and those with `bytes`, `drop_oldest` or `latest`, have queues of their
+/// own.
 ///
 /// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
 /// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and

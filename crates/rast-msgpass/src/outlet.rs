@@ -29,6 +29,7 @@
 //!    the handler of each of these answers can send one request.
 
 mod answers;
+mod copies;
 mod faults;
 mod flush;
 mod lossy;
@@ -321,7 +322,21 @@ impl<M: Send + 'static> Out<M> {
     }
 
     #[inline(never)]
-    fn send_slow(&mut self, index: usize, message: M, invocation: u64) -> News {
+    fn send_slow(&mut self, index: usize, mut message: M, invocation: u64) -> News {
+        if let Way::Rings(rings) = &mut self.way
+            && self.is_noted
+            && self.is_plain
+            && rings.spilled() < self.ceiling
+        {
+            // That this outlet keeps messages was reported when the first of them found no room.
+            match rings.put_behind(index, message) {
+                Ok(()) => {
+                    self.uncounted += 1;
+                    return 0;
+                }
+                Err(unsent) => message = unsent,
+            }
+        }
         if matches!(self.way, Way::Inboxes(_)) && self.credit.is_none() {
             return self.send_to_inbox(index, message, invocation);
         }
@@ -358,24 +373,6 @@ impl<M: Send + 'static> Out<M> {
         match self.is_noted && (was_stuck || !outbox.is_stuck()) {
             true => 0,
             false => self.news(),
-        }
-    }
-
-    /// Checks the burst for one message to all targets; returns the number of targets. Each is then
-    /// to be [`put`](Self::put), and after the first one the message is to be
-    /// [counted](Self::count_all).
-    pub(crate) fn begin_all(&mut self, invocation: u64) -> usize {
-        if self.is_bounded && !self.has_burst(invocation) {
-            self.burst_fault();
-        }
-        self.targets()
-    }
-
-    /// Counts one message to all targets. Called after the first clone and weight of the message,
-    /// because these run user code.
-    pub(crate) fn count_all(&mut self) {
-        if self.is_bounded {
-            self.used += 1;
         }
     }
 

@@ -107,6 +107,14 @@ impl<T> Rings<T> {
         }
     }
 
+    /// Returns `true` if [`put_fast`](Self::put_fast) stages a message for a target.
+    #[inline(always)]
+    pub(crate) fn takes_fast(&self, index: usize) -> bool {
+        self.targets.get(index).is_some_and(|target| {
+            target.state & (LOW | CLOSED) == 0 && target.ring.has_room(self.needs.get())
+        })
+    }
+
     /// Records a message that was staged, on an edge with measured messages.
     #[inline(never)]
     fn has_staged(&mut self, index: usize) {
@@ -176,6 +184,21 @@ impl<T> Rings<T> {
             Err(Full(message)) => return self.put_slow(index, message),
         }
         Ok(())
+    }
+
+    /// Puts a message behind those of its target that found no room; gives it back if there are
+    /// none, or if messages are measured. If the receiver has gone, the next
+    /// [`look`](Self::look) gives it up.
+    #[inline]
+    pub(crate) fn put_behind(&mut self, index: usize, message: T) -> Result<(), T> {
+        match self.spills.get_mut(index) {
+            Some(spill) if !spill.is_empty() && self.departures.is_empty() => {
+                spill.push_back(message);
+                self.spilled += 1;
+                Ok(())
+            }
+            _ => Err(message),
+        }
     }
 
     /// As `put`, where the target lacks room, or some messages are measured.

@@ -136,7 +136,7 @@ impl Layout {
                 edge.burst,
                 count(edge.from),
                 count(edge.to),
-                edge.is_buffered(),
+                edge.has_rings || edge.is_buffered(),
             );
             Self { by_pair, capacity }
         };

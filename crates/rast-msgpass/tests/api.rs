@@ -47,6 +47,8 @@ mod prompt;
 mod replies;
 #[path = "api/rest.rs"]
 mod rest;
+#[path = "api/rings.rs"]
+mod rings;
 #[path = "support/rotate.rs"]
 mod rotate;
 #[path = "api/routing.rs"]

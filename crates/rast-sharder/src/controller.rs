@@ -19,7 +19,7 @@ pub type PanicPayload = Box<dyn Any + Send + 'static>;
 /// The result of a turn: when the shard gets its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// After the other ready shards of its worker have had theirs.
+    /// After the other ready shards of its worker have had theirs, also those that this turn woke.
     Again,
     /// Once it is woken. Until then it costs nothing.
     Idle,

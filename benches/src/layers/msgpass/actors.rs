@@ -12,6 +12,8 @@
 //! | tokio | a task that reads an unbounded mpsc channel, in the same runtime |
 //! | threads | a thread that reads an unbounded channel |
 
+use std::convert::Infallible;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 #[cfg(all(rast_rivals, feature = "rivals"))]
@@ -57,6 +59,25 @@ pub(super) trait Rival {
         threads: usize,
         drive: impl FnOnce(&dyn Peers<A::Message>) -> R,
     ) -> R;
+}
+
+/// A token: an actor drops it when it has started.
+type Starting = Sender<Infallible>;
+
+/// Waits until all actors have started.
+struct Starts(Receiver<Infallible>);
+
+impl Starts {
+    /// Makes the first token; each actor gets a clone.
+    fn new() -> (Starting, Self) {
+        let (starting, starts) = channel();
+        (starting, Self(starts))
+    }
+
+    fn wait(self) {
+        // Nothing is sent, so it ends when all tokens are dropped.
+        assert!(self.0.recv().is_err(), "a token is not sent");
+    }
 }
 
 /// The addresses of all actors, which are known once all are started.

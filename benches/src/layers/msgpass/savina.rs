@@ -9,20 +9,26 @@
 //! | ping-pong | 40,000 pings | | all on one |
 //! | counting | 1,000,000 increments | | all on one |
 //! | thread ring | 100 actors, 100,000 hops | | all on one |
-//! | fork-join throughput | 60 actors, 10,000 messages each | | all on one |
+//! | fork-join throughput | 60 actors, 10,000 messages each | | actors in turn |
 //! | big | 120 actors, 2,000 pings each | 20,000 | all on one |
-//! | chameneos | 100 creatures, 100,000 meetings | 200,000 | all on one |
+//! | chameneos | 100 creatures, 200,000 meetings | | all on one |
 //! | philosophers | 20 philosophers, 10,000 meals each | | all on one |
 //! | bounded buffer | 40 producers, 40 consumers, room for 50, cost 25 and 25, 50 items each | 1,000 | replicas in turn |
 //! | concurrent dictionary | 20 workers, 10,000 requests each, 10 % writes | | all on one |
-//! | banking | 1,000 accounts, 50,000 transfers | | all on one |
+//! | banking | 1,000 accounts, 50,000 transfers | | accounts in turn |
 //! | logistic map | 10 series of 25,000 terms | | series in turn |
-//! | radix sort | 20,000 values of 60 bits | 100,000 | the first and the second half |
+//! | radix sort | 100,000 values of 60 bits | | four neighbours in turn |
 //! | trapezoid | 100 workers, 1,000,000 pieces | 10,000,000 | workers in turn |
+//!
+//! The programs follow the actors for Akka in the repository. Edges of a graph are bounded where
+//! their senders may wait, and its sources send in bursts. Mailboxes of rivals have no bound.
 //!
 //! Where an actor of Savina sends a message to itself to begin its next round, it begins the
 //! round at once here, in every contender. An actor that has ended keeps its thread until the end.
-//! The actors of actix have the same places as the processors of the graph. The runtime of ractor,
+//! Before the first message all threads sleep.
+//!
+//! The actors of actix have the same places as the processors of the graph. In fork-join,
+//! radix sort and banking they have the places with which actix is fastest. The runtime of ractor,
 //! kameo and tokio moves tasks between its threads by itself.
 //!
 //! Each program is a [`Program`]. What an actor does with a message is one function, which the
@@ -30,6 +36,7 @@
 //! philosopher that is denied its forks and asks again does not count.
 
 use std::any::Any;
+use std::sync::{Arc, Barrier};
 
 use rast::msgpass::{Builder, Graph, Node};
 
@@ -94,14 +101,19 @@ trait Program: 'static {
     /// The messages from outside that begin the run.
     fn first() -> Vec<(usize, <Self::Actor as Actor>::Message)>;
 
-    /// The thread of an actor, and the worker of the processor that does its work.
+    /// The worker of the processor that does an actor's work.
     fn home(actor: usize, threads: usize) -> usize {
         let _ = (actor, threads);
         0
     }
 
-    /// Starts the graph; it stops when the result is dropped.
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any>;
+    /// The thread of an actor of actix.
+    fn arbiter(actor: usize, threads: usize) -> usize {
+        Self::home(actor, threads)
+    }
+
+    /// Starts the graph and its run; the graph stops when the result is dropped.
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any>;
 }
 
 /// Pins the replicas of a processor to the workers of their actors, which begin at index `first`.
@@ -116,9 +128,25 @@ fn placed<S: Program, G: Graph + Node<P>, P>(
     })
 }
 
-/// Starts a graph with so many workers.
-fn started<G: Graph>(builder: Builder<G>, workers: usize) -> Box<dyn Any> {
-    Box::new(builder.workers(workers).start().expect("a valid graph"))
+/// Starts a graph with so many workers. Its run begins once all of them sleep, as the threads of a
+/// rival do before the first message.
+fn started<G: Graph>(builder: Builder<G>, workers: usize, watch: &Watch) -> Box<dyn Any> {
+    let (began, go) = (gate(workers), gate(workers));
+    let (theirs_began, theirs_go) = (Arc::clone(&began), Arc::clone(&go));
+    let builder = builder.workers(workers).on_worker_start(move |_| {
+        theirs_began.wait();
+        theirs_go.wait();
+    });
+    let graph = builder.start().expect("a valid graph");
+    began.wait();
+    watch.begin();
+    go.wait();
+    Box::new(graph)
+}
+
+/// A gate for the workers and the thread that starts them.
+fn gate(workers: usize) -> Arc<Barrier> {
+    Arc::new(Barrier::new(workers + 1))
 }
 
 /// A run of ours.
@@ -127,7 +155,7 @@ fn ours<S: Program>(workers: usize) -> impl FnMut(u64) -> Sample {
     move |size| {
         let expected = expected.of::<S>(size);
         let (watch, end) = watch(S::PARTS);
-        let running = S::graph(size, workers, watch);
+        let running = S::graph(size, workers, &watch);
         let sample = end.wait(S::messages(size), expected);
         drop(running);
         throughput(sample)
@@ -143,7 +171,7 @@ fn theirs<S: Program, R: Rival>(share: u64) -> impl FnMut(u64) -> Sample {
         let (watch, end) = watch(S::PARTS);
         let actors = S::actors(size, &watch);
         let homes: Vec<usize> = (0..actors.len())
-            .map(|actor| S::home(actor, THREADS))
+            .map(|actor| S::arbiter(actor, THREADS))
             .collect();
         let sample = R::run(actors, &homes, THREADS, |peers| {
             watch.begin();

@@ -19,6 +19,10 @@ graph! {
             split -> egress: u16 [high];
             split -> count: Vec<u16> [bytes = 64];
             count -> split: i16 [reply = Vec<u16>];
+            ingress -> split: i32 [rings];
+            split -> count: i64 [rings];
+            split -> count: u64 [rings, drop_oldest];
+            count -> split: i64 [reply = i64, rings];
         }
     }
 }

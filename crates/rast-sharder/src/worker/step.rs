@@ -267,4 +267,42 @@ mod tests {
         assert!(turns.len() > 1);
         assert_eq!(turns[0], ShardId(1));
     }
+
+    /// Shard 0 wakes shard 1 in each turn, and wants another turn.
+    #[derive(Default)]
+    struct Source {
+        turns: Mutex<Vec<usize>>,
+    }
+
+    impl Controller for Source {
+        type Shard = ();
+        type Load = ();
+
+        fn process(
+            &self,
+            cx: &mut WorkerCx<'_>,
+            shard: ShardId,
+            (): &mut (),
+            _: Option<&mut ()>,
+        ) -> Progress {
+            self.turns.lock().push(shard.index());
+            if shard.index() == 1 {
+                return Progress::Idle;
+            }
+            cx.wake(ShardId(1), 0);
+            Progress::Again
+        }
+
+        fn new_load(&self, _: ShardId) {}
+    }
+
+    #[test]
+    fn a_shard_that_wants_another_turn_is_behind_those_that_it_woke() {
+        let builder = Sharder::builder(Source::default()).shards(vec![(); 2]);
+        let mut steps = builder.workers(1).build().expect("it builds").stepper();
+        steps.workers[0].round();
+        let turns = steps.shared.controller.turns.lock();
+        assert!(turns.len() > 2);
+        assert!(turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+    }
 }

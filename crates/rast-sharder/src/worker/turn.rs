@@ -60,7 +60,11 @@ impl<C: Controller> Worker<'_, C> {
                 match progress {
                     Progress::Again => {
                         self.is_used = true;
+                        // The shards that this turn woke have their turns before its next one, so
+                        // their messages do not wait for a second batch.
+                        self.hand_over();
                         self.ready.push(shard);
+                        return;
                     }
                     Progress::At(at) if at <= self.local.now => self.ready.push(shard),
                     Progress::Idle | Progress::At(_) => {

@@ -2,7 +2,7 @@
 
 use actix::{Addr, Arbiter, Context, Handler, Message, System};
 
-use super::{Actor, Book, Peers, Rival};
+use super::{Actor, Book, Peers, Rival, Starts};
 
 /// actix.
 pub(in super::super) struct Actix;
@@ -51,13 +51,19 @@ impl Rival for Actix {
         let system = System::new();
         let arbiters: Vec<Arbiter> = (0..threads).map(|_| Arbiter::new()).collect();
         let book = Book::new();
+        let (starting, starts) = Starts::new();
         let start = |(actor, &home): (A, &usize)| {
-            let book = book.clone();
+            let (book, starting) = (book.clone(), starting.clone());
             let handle = arbiters[home].handle();
-            actix::Actor::start_in_arbiter(&handle, move |_| Shell { actor, book })
+            actix::Actor::start_in_arbiter(&handle, move |_| {
+                drop(starting);
+                Shell { actor, book }
+            })
         };
         let addresses = actors.into_iter().zip(homes).map(start).collect();
         book.fill(addresses);
+        drop(starting);
+        starts.wait();
         let result = drive(&book);
         for arbiter in &arbiters {
             arbiter.stop();

@@ -3,7 +3,7 @@
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::{Actor, Book, Peers, Rival};
+use super::{Actor, Book, Peers, Rival, Starts};
 
 /// tokio's tasks with mpsc channels.
 pub(in super::super) struct Tasks;
@@ -34,10 +34,13 @@ impl Rival for Tasks {
     ) -> R {
         let runtime = runtime(threads);
         let book = Book::new();
+        let (starting, starts) = Starts::new();
         let start = |mut actor: A| {
+            let starting = starting.clone();
             let (sender, mut receiver) = unbounded_channel();
             let book: Book<UnboundedSender<A::Message>> = book.clone();
             runtime.spawn(async move {
+                drop(starting);
                 while let Some(message) = receiver.recv().await {
                     actor.handle(message, &book);
                 }
@@ -46,6 +49,8 @@ impl Rival for Tasks {
         };
         let senders = actors.into_iter().map(start).collect();
         book.fill(senders);
+        drop(starting);
+        starts.wait();
         // The tasks own the senders too, so they end with the runtime.
         drive(&book)
     }

@@ -7,7 +7,7 @@ use crossbeam_channel::{Sender, unbounded};
 #[cfg(not(all(rast_rivals, feature = "rivals")))]
 use std::sync::mpsc::{Sender, channel as unbounded};
 
-use super::{Actor, Book, Peers, Rival};
+use super::{Actor, Book, Peers, Rival, Starts};
 
 /// A thread per actor.
 pub(in super::super) struct Threads;
@@ -49,10 +49,13 @@ impl Rival for Threads {
     ) -> R {
         let book = Book::new();
         thread::scope(|scope| {
+            let (starting, starts) = Starts::new();
             let start = |mut actor: A| {
+                let starting = starting.clone();
                 let (sender, receiver) = unbounded();
                 let book: Book<Sender<Option<A::Message>>> = book.clone();
                 scope.spawn(move || {
+                    drop(starting);
                     while let Ok(Some(message)) = receiver.recv() {
                         actor.handle(message, &book);
                     }
@@ -62,6 +65,8 @@ impl Rival for Threads {
             let senders: Vec<Sender<Option<A::Message>>> = actors.into_iter().map(start).collect();
             let _ends = Ends(senders.clone());
             book.fill(senders);
+            drop(starting);
+            starts.wait();
             drive(&book)
         })
     }

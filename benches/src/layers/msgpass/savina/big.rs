@@ -93,7 +93,6 @@ graph! {
 
 impl Process<Party> for Member {
     fn ping(&mut self, cx: &mut Cx<'_, Party, Self>) -> Next {
-        self.watch.begin();
         if let Some((next, ball)) = self.next() {
             cx.to::<Self>().at(next).send(ball);
         }
@@ -143,9 +142,9 @@ impl Program for Big {
         (0..ACTORS).map(|to| (to, Note::Start)).collect()
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let builder = Party::builder(Self::actors(size, &watch));
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let builder = Party::builder(Self::actors(size, watch));
         let builder = placed::<Self, _, Member>(builder, 0, ACTORS, workers);
-        started(builder, workers)
+        started(builder, workers, watch)
     }
 }

@@ -42,7 +42,6 @@ pub(super) struct Producer {
     index: usize,
     left: u64,
     item: f64,
-    watch: Watch,
 }
 
 pub(super) struct Consumer {
@@ -212,7 +211,6 @@ impl<From> Receive<Shop, From, ToManager> for Manager {
 }
 impl Process<Shop> for Producer {
     fn ping(&mut self, cx: &mut Cx<'_, Shop, Self>) -> Next {
-        self.watch.begin();
         let item = self.produce();
         cx.to::<Manager>().send(item);
         Next::Idle
@@ -232,12 +230,11 @@ impl Receive<Shop, Manager, Take> for Consumer {
     }
 }
 
-fn producers(size: u64, watch: &Watch) -> impl Iterator<Item = Producer> {
+fn producers(size: u64) -> impl Iterator<Item = Producer> {
     (0..PRODUCERS).map(move |index| Producer {
         index,
         left: size,
         item: 0.0,
-        watch: watch.clone(),
     })
 }
 
@@ -268,7 +265,7 @@ impl Program for BoundedBuffer {
     }
 
     fn actors(size: u64, watch: &Watch) -> Vec<Member> {
-        let producers = producers(size, watch).map(Member::Producer);
+        let producers = producers(size).map(Member::Producer);
         std::iter::once(Member::Manager(Manager::new(watch)))
             .chain(producers)
             .chain(consumers().map(Member::Consumer))
@@ -284,12 +281,12 @@ impl Program for BoundedBuffer {
         actor % threads
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let producers = producers(size, &watch).collect::<Vec<_>>();
-        let builder = Shop::builder(Manager::new(&watch), producers, consumers());
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let producers = producers(size).collect::<Vec<_>>();
+        let builder = Shop::builder(Manager::new(watch), producers, consumers());
         let builder = placed::<Self, _, Manager>(builder, 0, 1, workers);
         let builder = placed::<Self, _, Producer>(builder, FIRST_PRODUCER, PRODUCERS, workers);
         let builder = placed::<Self, _, Consumer>(builder, FIRST_CONSUMER, CONSUMERS, workers);
-        started(builder, workers)
+        started(builder, workers, watch)
     }
 }

@@ -32,7 +32,6 @@ pub(super) struct Creature {
     index: usize,
     colour: u8,
     meetings: u64,
-    watch: Watch,
 }
 
 /// A creature, by its index among the creatures, and its colour.
@@ -176,7 +175,6 @@ impl Receive<Place, Creature, ToMall> for Mall {
 }
 impl Process<Place> for Creature {
     fn ping(&mut self, cx: &mut Cx<'_, Place, Self>) -> Next {
-        self.watch.begin();
         cx.to::<Mall>().send(self.meet());
         Next::Idle
     }
@@ -207,18 +205,17 @@ fn mall(size: u64, watch: &Watch) -> Mall {
     }
 }
 
-fn creatures(watch: &Watch) -> impl Iterator<Item = Creature> {
+fn creatures() -> impl Iterator<Item = Creature> {
     (0..CREATURES).map(|index| Creature {
         index,
         colour: (index % 3) as u8,
         meetings: 0,
-        watch: watch.clone(),
     })
 }
 
 impl Program for Chameneos {
     const NAME: &'static str = "savina: chameneos";
-    const SIZE: u64 = 100_000;
+    const SIZE: u64 = 200_000;
     const SMOKE: u64 = 200;
     type Actor = Member;
 
@@ -233,7 +230,7 @@ impl Program for Chameneos {
     }
 
     fn actors(size: u64, watch: &Watch) -> Vec<Member> {
-        let creatures = creatures(watch).map(Member::Creature);
+        let creatures = creatures().map(Member::Creature);
         std::iter::once(Member::Mall(mall(size, watch)))
             .chain(creatures)
             .collect()
@@ -243,12 +240,10 @@ impl Program for Chameneos {
         (1..=CREATURES).map(|to| (to, Note::Start)).collect()
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let builder = Place::builder(mall(size, &watch), creatures(&watch));
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let builder = Place::builder(mall(size, watch), creatures());
         let builder = placed::<Self, _, Mall>(builder, MALL, 1, workers);
-        started(
-            placed::<Self, _, Creature>(builder, 1, CREATURES, workers),
-            workers,
-        )
+        let builder = placed::<Self, _, Creature>(builder, 1, CREATURES, workers);
+        started(builder, workers, watch)
     }
 }

@@ -85,7 +85,6 @@ graph! {
 
 impl Process<Sum> for Producer {
     fn ping(&mut self, cx: &mut Cx<'_, Sum, Self>) -> Next {
-        self.watch.begin();
         let count = self.left.min(BURST);
         for _ in 0..count {
             cx.to::<Counter>().send(Ask::Increment);
@@ -143,9 +142,14 @@ impl Program for Counting {
         vec![(0, Note::Start)]
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let builder = Sum::builder(Producer { left: size, watch }, Counter::default());
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let producer = Producer {
+            left: size,
+            watch: watch.clone(),
+        };
+        let builder = Sum::builder(producer, Counter::default());
         let builder = placed::<Self, _, Producer>(builder, 0, 1, workers);
-        started(placed::<Self, _, Counter>(builder, 1, 1, workers), workers)
+        let builder = placed::<Self, _, Counter>(builder, 1, 1, workers);
+        started(builder, workers, watch)
     }
 }

@@ -25,7 +25,6 @@ pub(super) enum Member {
 
 pub(super) struct Source {
     left: u64,
-    watch: Watch,
 }
 
 pub(super) struct Worker {
@@ -74,7 +73,6 @@ graph! {
 
 impl Process<Fork> for Source {
     fn ping(&mut self, cx: &mut Cx<'_, Fork, Self>) -> Next {
-        self.watch.begin();
         let count = self.left.min(BURST);
         for _ in 0..count {
             cx.to::<Worker>().all().send(Job(ANGLE));
@@ -119,10 +117,7 @@ impl Program for ForkJoin {
     }
 
     fn actors(size: u64, watch: &Watch) -> Vec<Member> {
-        let source = Source {
-            left: size,
-            watch: watch.clone(),
-        };
+        let source = Source { left: size };
         let workers = workers_of(size, watch).map(Member::Worker);
         std::iter::once(Member::Source(source))
             .chain(workers)
@@ -133,14 +128,20 @@ impl Program for ForkJoin {
         vec![(0, Job(ANGLE))]
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let members = workers_of(size, &watch).collect::<Vec<_>>();
-        let source = Source { left: size, watch };
-        let builder = Fork::builder(source, members);
+    fn home(actor: usize, threads: usize) -> usize {
+        actor % threads
+    }
+
+    /// All on one, which takes half of the time.
+    fn arbiter(_: usize, _: usize) -> usize {
+        0
+    }
+
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let members = workers_of(size, watch).collect::<Vec<_>>();
+        let builder = Fork::builder(Source { left: size }, members);
         let builder = placed::<Self, _, Source>(builder, 0, 1, workers);
-        started(
-            placed::<Self, _, Worker>(builder, 1, ACTORS, workers),
-            workers,
-        )
+        let builder = placed::<Self, _, Worker>(builder, 1, ACTORS, workers);
+        started(builder, workers, watch)
     }
 }

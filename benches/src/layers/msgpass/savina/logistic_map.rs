@@ -208,7 +208,6 @@ graph! {
 
 impl Process<Map> for Master {
     fn ping(&mut self, cx: &mut Cx<'_, Map, Self>) -> Next {
-        self.watch.begin();
         let count = self.left.min(BURST);
         for _ in 0..count {
             cx.to::<Series>().all().send(Order::Next);
@@ -303,13 +302,13 @@ impl Program for LogisticMap {
         }
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let master = Master::new(size, &watch);
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let master = Master::new(size, watch);
         let series = (0..SERIES).map(Series::new);
         let builder = Map::builder(master, series, (0..SERIES).map(Computer::new));
         let builder = placed::<Self, _, Master>(builder, 0, 1, workers);
         let builder = placed::<Self, _, Series>(builder, FIRST_SERIES, SERIES, workers);
         let builder = placed::<Self, _, Computer>(builder, FIRST_COMPUTER, SERIES, workers);
-        started(builder, workers)
+        started(builder, workers, watch)
     }
 }

@@ -27,7 +27,6 @@ pub(super) struct Arbitrator {
 pub(super) struct Philosopher {
     index: usize,
     left: u64,
-    watch: Watch,
 }
 
 /// What a philosopher says: an index among the philosophers.
@@ -154,7 +153,6 @@ impl Receive<Meal, Philosopher, Ask> for Arbitrator {
 }
 impl Process<Meal> for Philosopher {
     fn ping(&mut self, cx: &mut Cx<'_, Meal, Self>) -> Next {
-        self.watch.begin();
         cx.to::<Arbitrator>().send(Ask::Hungry(self.index));
         Next::Idle
     }
@@ -169,12 +167,8 @@ impl Receive<Meal, Arbitrator, Answer> for Philosopher {
     }
 }
 
-fn philosophers(size: u64, watch: &Watch) -> impl Iterator<Item = Philosopher> {
-    (0..COUNT).map(move |index| Philosopher {
-        index,
-        left: size,
-        watch: watch.clone(),
-    })
+fn philosophers(size: u64) -> impl Iterator<Item = Philosopher> {
+    (0..COUNT).map(move |index| Philosopher { index, left: size })
 }
 
 impl Program for Philosophers {
@@ -193,7 +187,7 @@ impl Program for Philosophers {
     }
 
     fn actors(size: u64, watch: &Watch) -> Vec<Member> {
-        let philosophers = philosophers(size, watch).map(Member::Philosopher);
+        let philosophers = philosophers(size).map(Member::Philosopher);
         std::iter::once(Member::Arbitrator(Arbitrator::new(watch)))
             .chain(philosophers)
             .collect()
@@ -203,13 +197,11 @@ impl Program for Philosophers {
         (1..=COUNT).map(|to| (to, Note::Start)).collect()
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let philosophers = philosophers(size, &watch).collect::<Vec<_>>();
-        let builder = Meal::builder(Arbitrator::new(&watch), philosophers);
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let philosophers = philosophers(size).collect::<Vec<_>>();
+        let builder = Meal::builder(Arbitrator::new(watch), philosophers);
         let builder = placed::<Self, _, Arbitrator>(builder, 0, 1, workers);
-        started(
-            placed::<Self, _, Philosopher>(builder, 1, COUNT, workers),
-            workers,
-        )
+        let builder = placed::<Self, _, Philosopher>(builder, 1, COUNT, workers);
+        started(builder, workers, watch)
     }
 }

@@ -61,7 +61,6 @@ graph! {
 
 impl Process<Table> for Ping {
     fn ping(&mut self, cx: &mut Cx<'_, Table, Self>) -> Next {
-        self.watch.begin();
         if let Some(ball) = self.next(0) {
             cx.to::<Pong>().send(ball);
         }
@@ -108,9 +107,14 @@ impl Program for PingPong {
         vec![(0, 0)]
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let builder = Table::builder(Ping { left: size, watch }, Pong);
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let ping = Ping {
+            left: size,
+            watch: watch.clone(),
+        };
+        let builder = Table::builder(ping, Pong);
         let builder = placed::<Self, _, Ping>(builder, 0, 1, workers);
-        started(placed::<Self, _, Pong>(builder, 1, 1, workers), workers)
+        let builder = placed::<Self, _, Pong>(builder, 1, 1, workers);
+        started(builder, workers, watch)
     }
 }

@@ -53,11 +53,10 @@ graph! {
 
 impl Process<Ring> for Member {
     fn ping(&mut self, cx: &mut Cx<'_, Ring, Self>) -> Next {
-        if self.index == 0 {
-            self.watch.begin();
-            if let Some((next, hops)) = self.pass(self.hops) {
-                cx.to::<Self>().at(next).send(hops);
-            }
+        if self.index == 0
+            && let Some((next, hops)) = self.pass(self.hops)
+        {
+            cx.to::<Self>().at(next).send(hops);
         }
         Next::Idle
     }
@@ -97,9 +96,9 @@ impl Program for ThreadRing {
         vec![(0, None)]
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let builder = Ring::builder(Self::actors(size, &watch));
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let builder = Ring::builder(Self::actors(size, watch));
         let builder = placed::<Self, _, Member>(builder, 0, ACTORS, workers);
-        started(builder, workers)
+        started(builder, workers, watch)
     }
 }

@@ -48,8 +48,8 @@ pub(super) enum Note {
 }
 
 fn curve(x: f64) -> f64 {
-    let root = (1.0 + (2.0 * x).sqrt().exp()).sqrt();
-    1.0 / (x + 1.0) * root * (x * x * x - 1.0).sin()
+    let wave = (x.powf(3.0) - 1.0).sin();
+    wave / (x + 1.0) * (1.0 + (2.0 * x).sqrt().exp()).sqrt()
 }
 
 /// The part of a worker.
@@ -124,7 +124,6 @@ graph! {
 
 impl Process<Line> for Master {
     fn ping(&mut self, cx: &mut Cx<'_, Line, Self>) -> Next {
-        self.watch.begin();
         for worker in 0..WORKERS {
             cx.to::<Worker>().at(worker).send(part(self.size, worker));
         }
@@ -173,12 +172,10 @@ impl Program for Trapezoid {
         actor % threads
     }
 
-    fn graph(size: u64, workers: usize, watch: Watch) -> Box<dyn Any> {
-        let builder = Line::builder(Master::new(size, &watch), (0..WORKERS).map(Worker));
+    fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
+        let builder = Line::builder(Master::new(size, watch), (0..WORKERS).map(Worker));
         let builder = placed::<Self, _, Master>(builder, 0, 1, workers);
-        started(
-            placed::<Self, _, Worker>(builder, 1, WORKERS, workers),
-            workers,
-        )
+        let builder = placed::<Self, _, Worker>(builder, 1, WORKERS, workers);
+        started(builder, workers, watch)
     }
 }
