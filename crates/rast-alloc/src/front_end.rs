@@ -17,7 +17,7 @@ pub(crate) trait FrontEnd: Allocator + Copy {
     ///
     /// 1. `block` is a block of this allocator with the layout `old`; the caller gives it up if the
     ///    call succeeds.
-    /// 2. Both layouts have a size.
+    /// 2. Neither layout has size zero.
     unsafe fn resize(
         self,
         block: NonNull<u8>,

@@ -1,5 +1,5 @@
-//! Hardening, behind the feature of that name: detects misuse when it happens, or when the block is
-//! next used, and reports it.
+//! The feature `hardened`: detects misuse when it happens, or when the block is next used, and
+//! reports it.
 //!
 //! | misuse | detected by |
 //! | --- | --- |
@@ -19,22 +19,22 @@
 //! 1. A mark is one byte for each 16 bytes of a segment, in its header: the state of the block that
 //!    starts there. Only the owner changes the marks of a slab's blocks, so their cache line stays
 //!    with one processor.
-//! 2. The owner checks the mark of each block that it frees, and of each that arrives, and sets it
-//!    to "freed" before the block goes into a list. It sets the mark to "in use" when it allocates
-//!    the block. So a block is in at most one list, once, however often it is freed. A double free
-//!    by the owning thread is reported at the call; one by another thread when the block arrives.
-//!    If the block was allocated again in between, the stale free releases the new allocation
-//!    undetected. The error is then reported at the new user's free, unless the block was allocated
-//!    once more.
+//! 2. The owner checks the mark of each block that it frees, and of each block that arrives from
+//!    another thread. It sets the mark to "freed" before the block goes into a list, and to "in
+//!    use" when it allocates the block. So a block is in at most one list, once, however often it
+//!    is freed. A double free by the owning thread is reported at the call; one by another thread
+//!    when the block arrives. If the block was allocated again in between, the stale free releases
+//!    the new allocation undetected. The error is then reported at the new user's free, unless the
+//!    block was allocated once more.
 //! 3. Another thread that frees a block of a slab checks the class of the slot in the segment's
 //!    header, and whether a block of that class starts there ([`may_post`]). Those cache lines
 //!    hardly change. On slow paths, as when it opens a remote-free batch, it also checks the mark
 //!    ([`post`]), and with debug assertions always. A mark that is "freed", or that was never set,
-//!    is then reported at the call; otherwise when the block arrives. A block that is freed twice
-//!    may be a batch header, which the freeing thread writes to even if another thread now uses the
-//!    block. If its segment has been unmapped, that faults, at the write or when the message
-//!    arrives. Otherwise the message, or a link that this write damaged, is reported when the
-//!    message arrives.
+//!    is then reported at the call. Without this check it is reported when the block arrives. A
+//!    block that is freed twice may be a batch header, which the freeing thread writes to even if
+//!    another thread now uses the block. If its segment has been unmapped, the write faults, or the
+//!    owner when the message arrives. Otherwise the message, or a link that this write damaged, is
+//!    reported when the message arrives.
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
 //!    owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.

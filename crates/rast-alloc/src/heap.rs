@@ -19,7 +19,8 @@ use crate::{AllocError, Allocator, Layout};
 /// A separate heap. Containers borrow it, and dropping it frees all of its memory.
 ///
 /// A heap may be sent to another thread but not shared. So one thread at a time uses it, without
-/// synchronisation: its levels are those of a thread's heap, without the parts for other threads.
+/// synchronisation. It is built as the heap of a thread in [`RastAlloc`](crate::RastAlloc), without
+/// the parts for other threads.
 ///
 /// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 ///

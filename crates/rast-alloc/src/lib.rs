@@ -22,8 +22,8 @@
 //! - To detect misuse at no cost. Without the feature `hardened` a double free is undefined
 //!   behaviour, as in any allocator, and a wrong layout is detected only in debug builds.
 //! - To allocate in a signal handler: calls of one thread must not be nested.
-//! - In a program that must not have a thread that it did not start, unless it disables the
-//!   background thread by [`RastAlloc::set_purge_delay`]`(None)`.
+//! - In a program in which no library may start a thread, unless it disables the background thread
+//!   by [`RastAlloc::set_purge_delay`]`(None)`.
 //!
 //! # Example
 //!
@@ -61,13 +61,13 @@
 //!
 //! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; depends on `libc` on
 //!   unix. Without `std`: the trait, [`Global`], [`Padded`], [`boxed`] and [`vec`](mod@vec).
-//! - `hardened`: ends the process with a message when it detects misuse: a double free, a pointer
-//!   that is no block or belongs to another heap, a layout of another class, a write to the first
-//!   16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both ends of a
-//!   segment's spans and behind each large block. If another thread frees a block twice, the second
-//!   free may be detected only when it arrives at the owner. If the block was allocated again
-//!   before that, the second free is not detected. Cost: a sixteenth of the memory for marks, 16
-//!   bytes for the smallest blocks, and time; see `docs/algorithms/alloc.md`.
+//! - `hardened`: ends the process with a message when it detects misuse. It detects a double free,
+//!   a pointer that is no block or belongs to another heap, a layout of another class, a write to
+//!   the first 16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both
+//!   ends of a segment's spans and behind each large block. A double free by another thread may be
+//!   detected only when it arrives at the owner, and is not detected if the block was allocated
+//!   again before that. Cost: a sixteenth of the memory for marks, 16 bytes for the smallest
+//!   blocks, and time; see `docs/algorithms/alloc.md`.
 //!
 //! # Platforms
 //!

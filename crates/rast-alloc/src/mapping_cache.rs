@@ -16,11 +16,11 @@
 //!    range since the last decay tick puts ranges into the pool first.
 //! 3. In a hardened build a freed block must not be accessible, and the last page of a block's
 //!    range is its guard page. The range is cached without access rights. If it is longer than
-//!    [`MOVED`], its memory is moved to addresses that no thread knows, because a move changes one
-//!    entry per 2 MiB, while rights change per page. The old range then has no memory and no
-//!    access; up to [`RANGES`] such ranges are kept.
+//!    [`MOVED`], its memory is moved to addresses that no thread knows. This is cheaper: a move
+//!    changes one entry per 2 MiB, while rights change per page. The old range then has no memory
+//!    and no access; up to [`RANGES`] such ranges are kept.
 //! 4. Ranges that were unused between two decay ticks, [`TICK`] insertions apart, or between two
-//!    decay passes return to the system. At a purge and at the end of a thread all return.
+//!    decay passes return to the system. At a purge and at the end of a thread all ranges return.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

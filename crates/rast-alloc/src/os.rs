@@ -339,9 +339,8 @@ mod unix {
     /// old addresses stay mapped, and read as zero. Returns `None`, and changes nothing, if the
     /// system cannot.
     ///
-    /// The new address is only a hint, and the kernel chooses another one if a thread mapped
-    /// something there meanwhile. At a fixed address the kernel would first unmap what is there. If
-    /// the call then failed, a thread that mapped something there meanwhile would lose it.
+    /// The new address is only a hint: the kernel chooses another one if a thread mapped something
+    /// there meanwhile. At a fixed address the kernel would unmap what that thread has mapped.
     ///
     /// # Safety
     ///

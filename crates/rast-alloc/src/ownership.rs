@@ -1,4 +1,4 @@
-//! Which thread may use a heap, and how another thread takes the heap of a sleeping one.
+//! Which thread may use a heap, and how another thread takes the heap of a sleeping thread.
 //!
 //! ```text
 //!   the owner, at each call                      another thread, for many heaps at a time
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The *owner* is the thread that the heap was made for or that adopted it. The *mailbox* is the
-//! heap's queue of messages ([`crate::mailbox`]). The thread that holds it may use a heap that its
-//! owner has left.
+//! heap's queue of messages ([`crate::mailbox`]). The thread that holds the mailbox may use a heap
+//! that its owner has left.
 //!
 //! | `state` | the heap belongs to | next state, and the thread that sets it |
 //! | --- | --- | --- |
@@ -21,10 +21,10 @@
 //!
 //! The lowest bit of a request, of parked and of abandoned is set while a purge is requested.
 //!
-//! 1. The two fences are the pair of [`asymmetric::order`] and [`asymmetric::barrier`]: at least
-//!    one of the two threads sees what the other stored. If the owner entered before, the other
-//!    thread sees `is_inside` and leaves the heap alone. If the owner enters after, it sees the
-//!    request, and the call takes the slow path.
+//! 1. `order` and `barrier` are the two fences of `primitive::asymmetric`: [`asymmetric::order`]
+//!    and [`asymmetric::barrier`]. So at least one of the two threads sees what the other stored.
+//!    If the owner entered before, the other thread sees `is_inside` and leaves the heap alone. If
+//!    the owner enters after, it sees the request, and the call takes the slow path.
 //! 2. The slow path clears the request by a compare-exchange; the other thread takes the heap by a
 //!    compare-exchange too. So only one of the two threads gets the heap.
 //! 3. No two requests are equal. So a thread that is preempted between its load of `is_inside` and
@@ -35,9 +35,9 @@
 //! 5. A request contains the action that the owner performs if it comes first: a decay pass or a
 //!    purge. Where the system has no barrier this is the only effect of a request. A request that
 //!    replaces another one keeps the stronger action.
-//! 6. A purge request passes from state to state until a thread clears it, and that thread purges.
-//!    The owner clears it at its next call, the holder of the mailbox before it releases the
-//!    mailbox ([`Ownership::take_purge_request`]).
+//! 6. The bit of a purge request stays set when the state changes, until a thread clears it; that
+//!    thread purges. The owner clears it at its next call, the holder of the mailbox before it
+//!    releases the mailbox ([`Ownership::take_purge_request`]).
 //! 7. No purge request stays where no thread holds the mailbox. A requesting thread tries to claim
 //!    the mailbox afterwards ([`Mailbox::claim_anew`]). A thread that releases the mailbox checks
 //!    for a request afterwards ([`Mailbox::release_unless`]). As with messages, at least one of the

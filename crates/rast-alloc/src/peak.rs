@@ -3,7 +3,7 @@
 //! Each heap reports a lower bound of its own bytes in steps ([`crate::arena`], file
 //! `reported.rs`). So no fast path touches a shared cache line, and no heap visits the others. No
 //! heap reported more than it had in use at that moment, so no value of the sum exceeds what was in
-//! use at once. The sum is too low by what heaps did not report.
+//! use at once.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,8 +2,8 @@
 //!
 //! Each thread allocates from its own heap ([`crate::thread_heap`]). A freed block returns to the
 //! heap that owns it, whichever thread frees it. The fast paths are here: one load finds the class,
-//! one load the thread's heap, and one load from the block's segment its owner. They have no lock,
-//! no atomic read-modify-write and no call. Each call enters the heap and exits it
+//! one finds the thread's heap, and one, from the block's segment, finds its owner. They have no
+//! lock, no atomic read-modify-write and no call. Each call enters the heap and exits it
 //! ([`crate::ownership`]), so another thread can take the heap between two calls.
 
 use core::ptr::NonNull;
@@ -117,8 +117,8 @@ impl RastAlloc {
     /// bytes.
     ///
     /// A thread that is in a call purges its heap at its next call. Where the system has no
-    /// `membarrier` (not Linux, or forbidden by a system call filter), so do all threads that did
-    /// not call [`on_idle`](Self::on_idle) before.
+    /// `membarrier` (not Linux, or forbidden by a system call filter), a thread that did not call
+    /// [`on_idle`](Self::on_idle) before does so too.
     ///
     /// A thread whose heap is being purged when it next calls the allocator waits for a bounded
     /// time, then adopts another heap.
@@ -142,14 +142,15 @@ impl RastAlloc {
     /// Sets how long memory must be unused before it returns to the system automatically. `None`
     /// disables this. The default is one second.
     ///
-    /// A thread checks at every 64th slow path. Memory that two checks, at least the delay apart,
-    /// both find unused returns to the system: the lists of size classes that the thread did not
-    /// use, whole segments, and free spans of 64 KiB or more. One check returns at most 28 MiB of
-    /// segments and spans. On Linux a background thread, `rast-purge`, does the same for
-    /// heaps whose thread sleeps or has ended, with free spans from two pages on. It starts when 16
-    /// MiB more are committed than in use, and sleeps when nothing is left to return. The child of
-    /// a `fork` starts its own. Elsewhere call [`purge_all`](Self::purge_all). Independently of
-    /// this setting, segments that stayed empty while 64 others became empty return to the system.
+    /// A thread checks at every 64th slow path. If two checks, at least the delay apart, both find
+    /// memory unused, it returns to the system. This covers the lists of size classes that the
+    /// thread did not use, whole segments, and free spans of 64 KiB or more. One check returns at
+    /// most 28 MiB of segments and spans. On Linux a background thread, `rast-purge`, does the same
+    /// for heaps whose thread sleeps or has ended, with free spans from two pages on. It starts
+    /// when 16 MiB more are committed than in use, and sleeps when nothing is left to return. The
+    /// child of a `fork` starts its own. Elsewhere call [`purge_all`](Self::purge_all).
+    /// Independently of this setting, segments that stayed empty while 64 others became empty
+    /// return to the system.
     ///
     /// `None` stops the background thread before this call returns; the call waits for the step
     /// that the thread is in. A program that must be single-threaded, or that ends with its last

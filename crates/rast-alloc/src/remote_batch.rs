@@ -1,7 +1,7 @@
 //! Remote-free batches: freed blocks of one other owner, packed so that neither thread waits for
 //! the blocks' memory.
 //!
-//! With a plain list through the blocks, the owner would have one cache miss per block: the first
+//! With a plain list through the blocks, the owner would have one cache miss per block. The first
 //! word, which has the address of the next block, was last written by another processor. So a block
 //! with enough space stores the positions of the blocks that follow it:
 //!
@@ -20,8 +20,8 @@
 //! distance.
 //!
 //! The freeing thread writes only to batch headers. The owner reads one cache line for thirteen
-//! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of one. To
-//! the other blocks it only writes, which causes no wait.
+//! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of the
+//! current one. To the other blocks it only writes, which causes no wait.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -21,8 +21,8 @@
 //! 2. Every byte after the header belongs to a span ([`crate::span`]); a slab is a span of a whole
 //!    slot.
 //! 3. The owner never changes: when a thread ends, its heap stays and is adopted as a whole. So a
-//!    thread that has a block may read the owner without an ordering of its own, because whatever
-//!    published the block published the header.
+//!    thread that has a block may read the owner without an ordering of its own, because the
+//!    publication of the block also published the header.
 //! 4. A segment is unmapped when one free span fills it; then no block of it is in use.
 
 use core::cell::Cell;

@@ -48,7 +48,7 @@ const IS_LARGE: usize = 1;
 ///
 /// For one thread at a time, [`Heap`](crate::Heap) is several times faster: a call here costs two
 /// or three atomic read-modify-writes and a fence, and one more with a bound. For the memory of a
-/// whole program use [`RastAlloc`](crate::RastAlloc), whose heaps stay with their threads.
+/// whole program use [`RastAlloc`](crate::RastAlloc).
 ///
 /// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 /// Each thread that is inside a call at the same time as others uses segments of its own.

@@ -3,8 +3,8 @@
 //!
 //! Source: the original RAST design, 2.1. Its lists by the logarithm of the size become two levels,
 //! as in TLSF (Masmano and others, 2004): 32 lists per doubling, and a bitmap for each level. So
-//! two bit scans find the first list all of whose spans fit. The search skips at most 1/32 of a
-//! span's length.
+//! two bit scans find the first list all of whose spans fit. The search may skip spans that fit,
+//! but only those at most 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -18,7 +18,7 @@
 //! | --- | --- |
 //! | `grains` | length; the tag of the next span is that far behind |
 //! | `before` | length of the span before, 0 for the first span of a segment |
-//! | `state` | free, used, or the sentinel behind the last grain, which is never free and has no next |
+//! | `state` | free, used, or sentinel: the tag behind the last grain, which is never free and has no next tag |
 //! | `class` | the class of a used span, or none |
 //! | `clean` | all bytes of the span are zero |
 //! | `aged` | the decay pass that first found the free span, as it is or as part of a longer one; 0 for none |

@@ -2,8 +2,7 @@
 //!
 //! Each heap has its own sums, which only its holder writes, and a reading adds them up. A block
 //! that one thread allocates and another frees is added in one heap's sums and subtracted in the
-//! other's. So the total is exact whenever no call is in progress. Nothing is merged or lost when a
-//! thread ends.
+//! other's. So the total is exact whenever no call is in progress.
 
 use core::fmt;
 
@@ -23,8 +22,8 @@ use crate::{
 /// Each number except for the peak is exact if no thread allocates during the reading; otherwise
 /// the numbers may be some calls apart.
 ///
-/// The peak is the maximum of what the heaps reported, in steps, and of what readings of these
-/// statistics found. For each running thread it may be too low by:
+/// The peak is the maximum of what readings of these statistics found, and of what the heaps
+/// reported, which they do in steps. For each running thread it may be too low by:
 ///
 /// - 1.5 MiB,
 /// - 64 KiB for each size class up to 8 KiB of which the thread has blocks, and

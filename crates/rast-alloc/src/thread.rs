@@ -3,14 +3,14 @@
 //! | the thread's cell | state | what a call does |
 //! | --- | --- | --- |
 //! | [`UNASSIGNED`] | the thread has not allocated yet | adopts a heap, and registers for the thread's end |
-//! | a heap | it is the thread's, or parked | uses it; or claims it again, or adopts another one |
+//! | a heap | it is the thread's, or parked | uses it; if it is parked, claims it again or adopts another one |
 //! | [`ENDED`] | the thread has ended, and later destructors run | borrows a heap for one call |
 //!
 //! The cell is a thread-local with a constant initialiser and no destructor. So it exists before
 //! the first and after the last code of a thread, and reading it registers and allocates nothing.
 //!
 //! Each call enters the heap that the cell names ([`crate::ownership`]). This fails if another
-//! thread has taken it, or if this thread parked it. No thread can enter the static heaps
+//! thread has taken the heap, or if this thread parked it. No thread can enter the static heaps
 //! `UNASSIGNED` and `ENDED`, so the fast paths need no test for them. A call has the heap from its
 //! entry to its exit. Calls must not be nested, so a signal handler must not allocate.
 //!

@@ -1,5 +1,5 @@
 //! The heap of a thread: an arena, a mailbox for blocks that other threads free, and remote-free
-//! batches: blocks of other heaps that this thread has freed.
+//! batches (blocks of other heaps that this thread has freed).
 //!
 //! ```text
 //!   thread A                                         thread B

@@ -21,8 +21,8 @@ use crate::timers::Nanos;
 
 /// Keeps the newest value per key, and passes it to consumers, one at a time for each key.
 ///
-/// Clones refer to the same conflator. It lives as long as a clone, a producer, a handle or a
-/// consumer.
+/// Clones refer to the same conflator. It lives until the last clone, producer, handle and consumer
+/// is dropped.
 ///
 /// ```
 /// use rast_conflate::Conflator;

@@ -122,11 +122,12 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,
     /// by one consumer. A key that is put again behind the cursor waits for the next pass. With
-    /// priorities, the highest one that has values is always served first. The pass ends early if,
-    /// at the end of a lap, the same priority has values again.
+    /// priorities, the highest one that has values is always served first. If some of its keys have
+    /// values again after each was visited once, the pass ends without serving lower priorities
+    /// further.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
-    /// key can be handled again. (A program built with `panic = "abort"` ends.)
+    /// key can be handled again.
     ///
     /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
     /// keys than ever before. With [`Marks::Tree`](crate::Marks::Tree), the cost grows with the
@@ -244,9 +245,9 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     /// Arms `waker` to be called when a value is put or the conflator closes. If a value is pending
     /// or the conflator is closed, returns `false` and does not arm it.
     ///
-    /// The thread that puts or closes calls it once. It must not block. Its panics, and those of
-    /// its destructor, are caught and dropped. Arming again replaces the waker. With several
-    /// consumers, each put calls only one waker. Use it to connect an event loop:
+    /// The thread that puts or closes calls the waker once. The waker must not block. Its panics,
+    /// and those of its destructor, are caught and dropped. Arming again replaces the waker. With
+    /// several consumers, each put calls only one waker. Use it to connect an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};

@@ -2,7 +2,7 @@
 //!
 //! Producers put values under keys, from any number of threads; consumers pass the newest value of
 //! each key to handlers. A value that no consumer took before the next put is replaced; the
-//! producer of the newer value drops it.
+//! producer of the newer value drops the older one.
 //!
 //! # What is here
 //!
@@ -64,10 +64,10 @@
 //!   that had a value when the pass began is handled, so no key starves.
 //! - Every accepted value is handled, conflated, returned, or lost to a panicking handler, and
 //!   counted as such ([`Figures`]).
-//! - A put by the handle of a live key is wait-free, except in mode [`Merged`] and, on x86-64,
-//!   [`Least`] and [`Greatest`], which are lock-free. It allocates nothing, and makes a system call
-//!   only to wake a sleeping consumer. A suspended producer delays only its own value; in mode
-//!   [`Merged`] also earlier values of the key that it is merging.
+//! - A put by the handle of a live key is wait-free. In mode [`Merged`], and on x86-64 in [`Least`]
+//!   and [`Greatest`], it is lock-free. It allocates nothing, and makes a system call only to wake
+//!   a sleeping consumer. A suspended producer delays only its own value; in mode [`Merged`] it
+//!   also delays earlier values of the key that it is merging.
 //! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
 //! - A panic of a handler is caught and counted. A panic of a merge function or of a value's drop
 //!   propagates to the caller of the put. No panic of user code blocks a key or leaks a cell;

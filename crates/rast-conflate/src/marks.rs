@@ -42,7 +42,8 @@ const LEVELS_MAX: usize = 5;
 /// How a conflator marks the cells that hold a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marks {
-    /// A 64-ary tree of bits, with a bit per cell at its leaves: a pass costs as much as is marked.
+    /// A 64-ary tree of bits, with a bit per cell at its leaves. The cost of a pass grows with the
+    /// number of marked cells.
     #[default]
     Tree,
     /// One mask of 64 bits per table, each bit for a 64th of its cells. A put accesses fewer words,

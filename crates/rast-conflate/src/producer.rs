@@ -62,8 +62,8 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     ///
     /// If the handle belongs to another conflator. A panic of a merge function, or of the drop of
     /// the replaced value, propagates; the conflator stays consistent.
-    // Always inline: out of line, a value that the caller made of several words is copied by wider
-    // loads, which wait until the narrower stores have left the store buffer.
+    // Always inline. Out of line, a value of several words, which the caller stores one by one, is
+    // copied by wider loads. These wait until the narrower stores have left the store buffer.
     #[inline(always)]
     pub fn put(&mut self, handle: &KeyHandle<K, V, M, S>, value: V) -> Result<(), PutError<V>> {
         assert!(

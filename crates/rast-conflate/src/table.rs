@@ -9,9 +9,9 @@
 //!   next, prev                                       the tables of one conflator, oldest first
 //! ```
 //!
-//! A key may be in a window of 16 cells, which begins at its hash. No cell ever moves, and a table
-//! is freed only with its conflator. So handles are plain addresses, and no thread waits while the
-//! conflator grows.
+//! A key is in one of the 16 cells that begin at its hash. No cell ever moves, and a table is freed
+//! only with its conflator. So handles are plain addresses, and no thread waits while the conflator
+//! grows.
 
 use core::mem::MaybeUninit;
 use core::ptr;

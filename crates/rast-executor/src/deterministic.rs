@@ -14,12 +14,12 @@ use crate::deadlines::trusted_clock;
 use crate::driver::ParkerDriver;
 use crate::local::Local;
 
-/// One thread, a simulated clock, and an order that a seed determines.
+/// An executor with one thread and a simulated clock, which runs tasks in an order that a seed
+/// determines.
 ///
-/// The seed determines the order in which ready tasks run. When none is ready, the clock jumps to
-/// the next deadline, so a run takes only the time of its polls. With the same seed a run repeats
-/// step by step, if the tasks depend on nothing else, such as other threads, the system's clock or
-/// addresses.
+/// When no task is ready, the clock jumps to the next deadline, so a run takes only the time of its
+/// polls. With the same seed a run repeats step by step, if the tasks depend on nothing else, such
+/// as other threads, the system's clock or addresses.
 ///
 /// # Examples
 ///

@@ -11,13 +11,13 @@ use crate::wakers::waker_of;
 /// system or until another thread wakes it, and submits the requests of its tasks to the system
 /// once per turn.
 ///
-/// A turn ends after at most 64 polls of tasks, and when no task is ready. At most 128 deadlines
-/// fire in it.
+/// A turn ends when no task is ready, or after 64 polls of tasks. At most 128 deadlines fire in a
+/// turn.
 ///
 /// Rules for an implementation:
 ///
-/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`. If there is none, the next
-///    `park` returns at once.
+/// 1. A wake-up by [`unparker`](Self::unparker) ends the current `park`. If no `park` is running,
+///    the next one returns at once.
 /// 2. `park` may return early, for no reason. It must return soon after its timeout.
 /// 3. What a thread wrote before a wake-up must be visible after the `park` that the wake-up ends.
 ///

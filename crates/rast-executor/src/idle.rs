@@ -16,7 +16,7 @@
 //! | S5 `enlist`: lock; if the epoch has changed, resume; else enter the list of sleepers | N5 if no worker searches, remove a sleeper from the list, and count it as active and searching |
 //! | S6 unlock and sleep until a wake-up | N6 unlock and wake that worker |
 //!
-//! The lemmas of the original RAST design, in this form:
+//! The lemmas of Q. Fu, "Build an Async Runtime for Rust from Scratch", in this form:
 //!
 //! - **A** (while a worker is active, the others are woken): deliberately not kept. Here a sleeper
 //!   is woken only when there is a task for it.
@@ -31,8 +31,8 @@
 //! - **D** (no deadlock): if all workers sleep, all queues are empty, because C applies to the
 //!   thread that queued a task.
 //!
-//! Changes: the original design increments the epoch for each task, wakes all workers, and lets no
-//! worker sleep while another is active. Here the epoch changes only when a worker may be about to
+//! Changes: Fu's runtime increments the epoch for each task, wakes all workers, and lets no worker
+//! sleep while another is active. Here the epoch changes only when a worker may be about to
 //! sleep, so in a busy runtime no thread writes the word. The epoch has 39 bits, and each increment
 //! takes the lock, so it wraps after hours. A wrap does harm only if a worker stays between S2 and
 //! S5 for exactly one such period.

@@ -8,7 +8,7 @@
 //! An id is an index and a generation. An index is reused with a higher generation, so a deleted id
 //! never names a value again. Returned indices go to the end of the list, so all free indices are
 //! used in turn and their generations rise together. If there are many more runs than ids in use,
-//! the list is sorted by index and neighbouring runs are merged; a merged run takes the highest of
+//! the list is sorted by index and neighbouring runs are merged. A merged run takes the highest of
 //! their generations. So the size of the list is a small multiple of the number of ids in use.
 //!
 //! An index has 2^32 generations and is not reused after the last. A merge skips generations of

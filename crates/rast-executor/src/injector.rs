@@ -2,7 +2,7 @@
 //! all taken at once.
 //!
 //! Each worker checks the stack before each poll, with one load, and moves its tasks to its own
-//! queue: normal tasks to a list that precedes the other lists, at most 128 times in a row. So a
+//! queue. Normal tasks go to a list that precedes the other lists, at most 128 times in a row. So a
 //! task from outside usually waits for the running poll and at most one more. This wait determines
 //! the tail latency.
 //!

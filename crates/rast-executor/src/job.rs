@@ -8,9 +8,10 @@ use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
 
 /// A call that any thread may run, once. Its handle is that of a task.
 ///
-/// For a thread pool of the program, which queues jobs. The handle returns the result or the panic.
-/// If the handle aborts the job before it begins, the thread that would have run the call drops it;
-/// a later abort does nothing. Dropping a job cancels it.
+/// For programs with a thread pool of their own: the pool queues jobs, and its threads run them.
+/// The handle returns the result or the panic. If the handle aborts the job before it begins, the
+/// thread that would have run the call drops it; a later abort does nothing. Dropping a job cancels
+/// it.
 ///
 /// Cost: two allocations, and a few read-modify-writes.
 ///

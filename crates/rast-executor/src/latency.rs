@@ -1,7 +1,7 @@
 //! The time that tasks wait from their wake-up to their poll, always measured.
 //!
 //! Two clock readings per wake-up would cost more than the wake-up. So one wake-up of 64 on average
-//! is measured: the thread that queues the task reads the runtime's clock and stores the time in
+//! is measured. The thread that queues the task reads the runtime's clock and stores the time in
 //! the task, and the worker that polls the task reads the clock again. The choice is random, so
 //! that a periodic load cannot bias it.
 //!

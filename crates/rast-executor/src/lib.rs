@@ -8,7 +8,8 @@
 //! - [`JoinHandle`]: awaits the output or the panic of a task, or aborts it.
 //! - [`LocalExecutor`]: tasks that stay on one thread, which sleeps in a [`Driver`]; other threads
 //!   spawn there by a [`RemoteSpawner`].
-//! - [`Job`]: a call that a thread of the program runs, awaited as a task is.
+//! - [`Job`]: a function that a thread of the program calls, and whose result is awaited like a
+//!   task's.
 //! - [`Deterministic`]: one thread, a simulated clock, and an order that a seed determines.
 //! - [`sleep`], [`timeout`], [`interval`] on the deadline stores of `rast-timers`.
 //! - [`spawn_blocking`], [`Handle::scope`], [`Priority`], [`consume_budget`], [`yield_now`].
@@ -45,14 +46,15 @@
 //! - Wakers and handles stay valid as long as they exist, on any thread, also after their task is
 //!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
-//! - No task starves if no poll blocks its worker. A turn of a worker is one poll, and of 35 turns
-//!   at least 32 take a task from the queue. With k tasks ahead in its list, a task is taken within
-//!   so many of these 32: 2 (k + 1) if it is normal and comes from another thread, 1032 (k + 1) if
-//!   it is another normal task, and 8256 (k + 1) if it is low.
-//! - If a worker blocks, the other workers run the tasks in its queue: an idle worker takes them at
-//!   once, and a busy worker checks one other worker every 256 of its turns. The task that the
-//!   blocked worker woke last is taken by a busy worker in the same way, and by a sleeping worker
-//!   within two periods of the watch ([`Builder::watch`]).
+//! - No task starves if no poll blocks its worker. A turn of a worker is one poll. Of 35 turns at
+//!   least 32 take a task from the queue, and only these turns are counted here. If k tasks are
+//!   ahead of a task in its list, a normal task from another thread is taken within 2 (k + 1)
+//!   turns. Another normal task is taken within 1032 (k + 1) turns, and a low one within 8256 (k +
+//!   1).
+//! - If a worker blocks, the other workers run the tasks in its queue. An idle worker takes them at
+//!   once; a busy worker checks one other worker every 256 of its turns. The task that the blocked
+//!   worker woke last is taken by a busy worker in the same way, and by a sleeping worker within
+//!   two periods of the watch ([`Builder::watch`]).
 //! - A sleep never ends early. No thread spins while there is no task.
 //! - Misuse is reported: `block_on` inside an executor panics with a message. A spawn after the
 //!   shutdown returns the future or an error.

@@ -3,8 +3,8 @@
 //! Each list is first in, first out. A turn is one call of `pop`. Normal tasks from other threads
 //! have their own list, which precedes the others, at most 128 turns in a row. Of the other turns
 //! every eighth begins at the normal list, every 64th at the low one. So if k tasks are ahead in
-//! its list, a task from outside is taken within 2 (k + 1) turns, another normal one within
-//! 1032 (k + 1), and a low one within 8256 (k + 1), whatever else is pushed.
+//! its list, a task from outside is taken within 2 (k + 1) turns, whatever else is pushed. Another
+//! normal task is taken within 1032 (k + 1) turns, and a low one within 8256 (k + 1).
 
 use crate::chain::Chain;
 use crate::priority::Priority;

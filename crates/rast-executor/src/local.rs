@@ -8,8 +8,8 @@
 //!
 //! Rule: a task is run, and its future dropped, only on the thread of its executor. A wake-up or an
 //! abort from another thread pushes the task, with the right to run it, into the injector. The
-//! injector lives as long as the tasks, and the executor empties it when it is dropped. The future
-//! of a task that is pushed later is already dropped.
+//! injector lives as long as the tasks. An executor that is dropped drops the futures of all its
+//! tasks and empties the injector, so a task that is pushed after that has no future.
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;

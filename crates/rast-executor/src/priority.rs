@@ -3,11 +3,11 @@
 /// Urgency of a task relative to others that are ready on the same worker.
 ///
 /// A worker takes the most urgent task first, with exceptions that bound starvation. Normal tasks
-/// that threads outside the runtime spawned or woke precede all others of the queue, at most 128
-/// times in a row. In between, the worker takes one task of its own lists. It looks first for a
-/// [`Normal`](Self::Normal) one every eighth time that it does so, and for a [`Low`](Self::Low) one
-/// every 64th time. So a low task with k others of its kind ahead is polled after at most
-/// 8256 (k + 1) tasks of both kinds (64 × 129 = 8256).
+/// that threads outside the runtime spawned or woke precede all others, at most 128 in a row. Then
+/// the worker takes one task from its lists, of which it has one per priority. Every eighth time it
+/// looks first for a [`Normal`](Self::Normal) task, and every 64th time for a [`Low`](Self::Low)
+/// one. So a low task behind k other low tasks is taken after at most 8256 (k + 1) tasks from
+/// outside and from the lists (64 × 129 = 8256).
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};

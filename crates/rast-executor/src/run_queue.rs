@@ -8,11 +8,13 @@
 //!   low    ──► t
 //! ```
 //!
-//! As in the original RAST design the lists are under a lock, because they then need no bound and
-//! no overflow queue. An entry is linked through the task's header, so a push allocates nothing.
-//! When a task yields, its worker queues the task and takes the next one under one lock. We added
-//! the slot, the steal of half a list, and a length that is loaded without the lock. The rows
-//! `lists` of the bench measure the original form, which has none of these.
+//! As in Fu's runtime ("Build an Async Runtime for Rust from Scratch") the lists are under a lock,
+//! because they then need no bound and no overflow queue. An entry is linked through the task's
+//! header, so a push allocates nothing. When a task yields, its worker queues the task and takes
+//! the next one under one lock. We added the slot, the steal of half a list, and a length that is
+//! loaded without the lock. The rows `lists` of the bench measure Fu's form, which has none of
+//! these.
+
 use core::ptr::{self, NonNull};
 
 use crate::chain::Chain;

@@ -47,8 +47,8 @@ pub fn now() -> Instant {
 ///
 /// # Panics
 ///
-/// Outside an executor. If the executor ends before the sleep does, no thread would wake it: its
-/// own tasks are cancelled, and a sleep that is awaited elsewhere panics.
+/// Outside an executor. If the executor ends first, no thread can wake the sleep. The executor's
+/// tasks are cancelled, and a sleep that is awaited elsewhere panics.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};

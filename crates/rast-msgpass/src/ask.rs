@@ -8,8 +8,8 @@
 //!                        ──► Gone               by the drop of Answer
 //! ```
 //!
-//! 1. `Waiting` is left once, under the lock, so one side takes the registered waker. `Ready` and
-//!    `Dropped` call it after the lock is released. `Gone` drops it.
+//! 1. `Waiting` is left once, under the lock, so one side takes the registered waker. The side that
+//!    sets `Ready` or `Dropped` calls it after the lock is released; `Gone` drops it.
 //! 2. An asking thread blocks on the slot's `signal`, which is sent once, after `Ready` or
 //!    `Dropped`.
 //! 3. Wakers and answers run user code, so they are cloned and dropped outside of the lock.
@@ -45,7 +45,7 @@ struct Slot<A> {
 }
 
 impl<A> Slot<A> {
-    /// Leaves `Waiting`; returns the new state if the asking side is gone.
+    /// Replaces `Waiting` by `with`; returns `with` if the asking side is gone.
     fn end(&self, with: State<A>) -> Option<State<A>> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Waiting(_)) {
@@ -74,7 +74,7 @@ impl<A> Slot<A> {
     }
 }
 
-/// A request `M` from outside of the graph, which is answered by an `A`: the message of an edge
+/// A request `M` from outside the graph, which is answered by an `A`. It is the message of an edge
 /// from ingress.
 ///
 /// [`IngressSender::ask`] sends it and waits for the answer. The handler takes the `Ask` apart and
@@ -357,8 +357,8 @@ impl<M> fmt::Display for AskError<M> {
 impl<M> Error for AskError<M> {}
 
 impl<M, A> IngressPort<'_, Ask<M, A>> {
-    /// Sends a request and waits for its answer, both together at most `timeout`. Blocking; must
-    /// not be called by a handler, because its worker would wait too.
+    /// Sends a request and waits for its answer, in all at most `timeout`. Blocking; must not be
+    /// called by a handler, because its worker would wait too.
     ///
     /// # Errors
     ///
@@ -370,8 +370,8 @@ impl<M, A> IngressPort<'_, Ask<M, A>> {
         answer.wait_until(deadline).map_err(AskError::unanswered)
     }
 
-    /// Sends a request and waits for its answer, as a task of any runtime, without a time limit;
-    /// the runtime's own timeout may drop the future. An accepted request is handled in any case.
+    /// Sends a request and waits for its answer, as a task of any runtime, without a time limit.
+    /// The runtime's own timeout may drop the future. An accepted request is handled in any case.
     ///
     /// # Errors
     ///
@@ -393,7 +393,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`AskError`]: whether the request was accepted, and why there is no answer.
+    /// As [`IngressPort::ask`].
     pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>> {
         self.only().ask(request, timeout)
     }

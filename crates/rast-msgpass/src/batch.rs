@@ -25,7 +25,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Ends a batch after so many messages of one edge.
+    /// Ends a batch after this number of messages of one edge.
     #[must_use]
     pub const fn messages(messages: usize) -> Self {
         Self {
@@ -37,8 +37,8 @@ impl Batch {
         }
     }
 
-    /// Also ends it after this time. The clock is read after 1, 2, 4 and so on messages as long as
-    /// these took less than a quarter of the time, and then after each message.
+    /// Also ends a batch after this time. The clock is read after 1, 2, 4 and so on messages as
+    /// long as these took less than a quarter of the time, and then after each message.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Self {
         self.time = time.into();

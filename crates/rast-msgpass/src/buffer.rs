@@ -145,7 +145,7 @@ impl<M> Buffers<M> {
         self.draw.as_mut().map_or(UNMEASURED, |draw| draw.look())
     }
 
-    /// Takes note of a message that was put in.
+    /// Records a message that was put in.
     fn note_written(&mut self, index: usize) {
         if let Some(draw) = &mut self.draw {
             draw.count();
@@ -266,7 +266,7 @@ impl<M> Buffers<M> {
         !self.written.is_empty()
     }
 
-    /// Looks again at the targets that lacked room, and waits at those that lack it still.
+    /// Looks again at the targets that lacked room, and waits at those that still lack it.
     pub(crate) fn look(&mut self) {
         let mut left = 0;
         for at in 0..self.low.len() {

@@ -21,7 +21,7 @@ pub enum BuildError {
         /// The number given.
         given: usize,
     },
-    /// [`Builder::pin`](crate::Builder::pin) names a replica that the processor has not.
+    /// [`Builder::pin`](crate::Builder::pin) names a replica that the processor does not have.
     NoReplica {
         /// The name of the processor in `graph!`.
         processor: &'static str,
@@ -30,8 +30,8 @@ pub enum BuildError {
         /// The number of replicas given.
         given: usize,
     },
-    /// An inbox holds less than one burst of each of its senders and one message
-    /// more, so that they could hold each other up.
+    /// An inbox has fewer slots than one burst of each of its senders and one message, so its
+    /// senders could block each other.
     Inbox {
         /// The edge.
         edge: &'static EdgeInfo,
@@ -54,8 +54,8 @@ pub enum BuildError {
         /// The name of the processor in `graph!`.
         processor: &'static str,
     },
-    /// A [`Restart`](crate::Restart) has a limit within a time of zero, in which no restart would
-    /// count.
+    /// The limit of a [`Restart`](crate::Restart) is for a period of zero, in which no restart
+    /// would count.
     RestartWindow {
         /// The name of the processor in `graph!`.
         processor: &'static str,
@@ -64,7 +64,7 @@ pub enum BuildError {
     NoWorkers,
     /// `batch(0)`.
     NoBatch,
-    /// The sharder refused its part.
+    /// The sharder could not be made.
     Sharder(sharder::BuildError),
     /// The thread of the first worker could not be started.
     Thread(io::Error),

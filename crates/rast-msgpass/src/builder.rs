@@ -67,24 +67,24 @@ impl<G: Graph> Builder<G> {
         }
     }
 
-    /// Sets the number of worker threads; by default what the machine runs in
-    /// parallel. Never more than there are instances. Those of [`blocking`](Self::blocking)
-    /// are in addition.
+    /// Sets the number of worker threads. Default: the number of threads that the machine runs at
+    /// once. There are never more than instances. The workers of [`blocking`](Self::blocking) are
+    /// in addition.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.plan.workers = Some(workers);
         self
     }
 
-    /// Sets how often the assignment is decided anew (100 ms); zero means
-    /// only on [`Handle::reshard`].
+    /// Sets how often the assignment is decided anew. Default: 100 ms. Zero: only on
+    /// [`Handle::reshard`].
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.plan.period = period;
         self
     }
 
-    /// Sets what decides the assignment ([`Greedy`](rast_sharder::Greedy)).
+    /// Sets the balancer, which decides the assignment. Default: [`Greedy`](rast_sharder::Greedy).
     #[must_use]
     pub fn balancer(mut self, balancer: impl Balancer + 'static) -> Self {
         self.plan.balancer = Box::new(balancer);
@@ -98,11 +98,11 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets what each worker sleeps in; called for each in [`start`](Self::start). Default: a
-    /// condition of the system.
+    /// Sets what each worker sleeps in; [`start`](Self::start) calls `park` for each. Default: a
+    /// condition variable.
     ///
-    /// It wakes an instance by its [`shard_of`](crate::shard_of), which is pinged then if it
-    /// asked for [`Next::Woken`](crate::Next::Woken).
+    /// The returned `Park` may wake an instance by its [`shard_of`](crate::shard_of). The instance
+    /// is then pinged if it asked for [`Next::Woken`](crate::Next::Woken).
     #[must_use]
     pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
         self.plan.park = Some(Box::new(move |worker| Box::new(park(worker))));
@@ -110,11 +110,11 @@ impl<G: Graph> Builder<G> {
     }
 
     /// Sets the clock of the graph: of [`Cx::now`](crate::Cx::now), timers, pings, loads and the
-    /// sharder. Sleeps are in real time: a test that moves a clock by hand calls
+    /// sharder. Workers sleep in real time, so a test that moves a clock by hand calls
     /// [`Handle::look_at_clock`]. Default: the system's monotonic clock.
     ///
-    /// If the clock panics, the time that it returned last is used in place of the one that is
-    /// missing, and the report names the panic. Costs a store per reading.
+    /// If the clock panics, the graph uses the time that it returned last, and the report names the
+    /// panic. Costs a store per reading.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.plan.clock = Some(GraphClock::new(clock));
@@ -125,8 +125,8 @@ impl<G: Graph> Builder<G> {
     ///
     /// # Panics
     ///
-    /// When `P` is declared with so few replicas. Where the builder gets the number,
-    /// [`check`](Self::check) fails.
+    /// If `P` is declared with too few replicas. If the builder gets the number,
+    /// [`check`](Self::check) fails instead.
     #[must_use]
     pub fn pin<P>(mut self, replica: usize, worker: usize) -> Self
     where
@@ -204,8 +204,8 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Has `hook` called on the thread of each worker before its first turn. A panic in it
-    /// is listed among [`Report::faults`](crate::Report::faults), and the worker goes on.
+    /// Sets a hook that is called on the thread of each worker before its first turn. A panic in it
+    /// is listed among [`Report::faults`](crate::Report::faults), and the worker continues.
     ///
     /// The threads are named `rast-` and the graph's name, those after the first with the
     /// worker's number at the end.
@@ -225,8 +225,8 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets what ends the batch that a processor handles in one turn (64 messages of one
-    /// edge): smaller is fairer to the others on the worker.
+    /// Sets what ends the batch that a processor handles in one turn. Default: 64 messages of one
+    /// edge. A smaller batch is fairer to the others on the worker.
     #[must_use]
     pub fn batch(mut self, batch: impl Into<Batch>) -> Self {
         self.plan.batch = batch.into();
@@ -322,19 +322,18 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Has `hook` called with what each panic of a handler left: where it was, the payload, and
-    /// the message in hand on an edge that is marked `keep`. It is called by workers, and should
-    /// return soon.
+    /// Sets a hook that is called for each panic of a handler, with its place, its payload, and on
+    /// an edge that is marked `keep` the message in hand. Workers call it, so it should return
+    /// soon.
     #[must_use]
     pub fn on_failure(mut self, hook: impl Fn(Failure) + Send + Sync + 'static) -> Self {
         self.plan.hooks.on_failure = Some(Box::new(hook));
         self
     }
 
-    /// Has `hook` called with each message that was accepted and cannot be
-    /// handled any more. Not with one in the hand of a handler that panicked, or
-    /// in a lane whose receiver is gone: those are gone too, and counted. It is
-    /// called by workers, and at the end of the graph.
+    /// Sets a hook that is called with each message that was accepted and cannot be handled any
+    /// more. Messages in the hand of a handler that panicked, or in a lane whose receiver is gone,
+    /// are only counted. The hook is called by workers, and at the end of the graph.
     #[must_use]
     pub fn on_undelivered(
         mut self,
@@ -344,10 +343,10 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Measures how long messages wait and how long they are handled, for one of each `one_in`
+    /// Measures how long messages wait and how long their handlers run, for one of each `one_in`
     /// messages on each queue; zero, the default, measures none.
-    /// [`Viewer::timings`](crate::Viewer::timings) and
-    /// [`Report::timings`](crate::Report::timings) have the result.
+    /// [`Viewer::timings`](crate::Viewer::timings) and [`Report::timings`](crate::Report::timings)
+    /// have the result.
     ///
     /// Which message of each `one_in` is measured is random. A measured message costs three
     /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
@@ -418,8 +417,8 @@ impl<G: Graph> Builder<G> {
         Ok(TestGraph::new(Handle::new(run), driver))
     }
 
-    /// Returns whether [`start`](Self::start) would start the graph, if the system
-    /// gives it a thread: for processors that must not be lost to a wrong number.
+    /// Returns whether [`start`](Self::start) would start the graph, if the system gives it a
+    /// thread. So no processors are lost because of a wrong number.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Quiescence request: tells the workers that the graph drains, and waits until all have seen it.
 //!
-//! A drain first ends pings. Each worker checks for the request in each turn and acknowledges it;
+//! A drain first ends pings. Each worker checks for the request in each round and acknowledges it;
 //! from then on it starts no ping. Once all have acknowledged, no ping is running, and counts that
 //! are read after that include the messages of all pings.
 
@@ -11,12 +11,12 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub struct Calm {
     asked: AtomicBool,
-    /// By worker: whether it has started a turn since the request.
+    /// By worker: whether it has started a round since the request.
     seen: Vec<CachePadded<AtomicBool>>,
 }
 
 impl Calm {
-    /// Makes a request for so many workers, which is not sent yet.
+    /// Makes a request to this many workers. It is not sent yet.
     pub fn new(workers: usize) -> Self {
         let seen = || CachePadded::new(AtomicBool::new(false));
         Self {
@@ -28,7 +28,7 @@ impl Calm {
     /// Returns `true` if the request was sent.
     #[inline]
     pub fn is_asked(&self) -> bool {
-        // Relaxed: a worker that misses it checks again in its next turn; the drain waits for
+        // Relaxed: a worker that misses it checks again in its next round; the drain waits for
         // all_see. [MP7]
         self.asked.load(Ordering::Relaxed)
     }
@@ -39,7 +39,7 @@ impl Calm {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Called by each worker at the start of its turns.
+    /// Called by each worker at the start of its rounds.
     #[inline]
     pub fn see(&self, worker: usize) {
         if self.is_asked() {

@@ -1,8 +1,9 @@
 //! The checks of the tables of a graph, at compile time.
 //!
-//! Everything here is `const fn`. The check for cycles repeatedly removes processors that no
-//! plainly bounded edge enters, or that none leaves. What remains, if anything, contains a cycle,
-//! which the message shows. The text is built byte by byte, because a constant cannot allocate.
+//! Everything here is `const fn`. The check for cycles considers the edges that can keep their
+//! sender from running. It repeatedly removes processors that no such edge enters, or that none
+//! leaves. If any processors remain, they contain a cycle, which the message shows. The text is
+//! built byte by byte, because a constant cannot allocate.
 
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, MOST, PAIRS_MAX, gating, same_end};
 use crate::sends::{answers_to, may_send};
@@ -184,7 +185,7 @@ const fn waits(edges: &[EdgeInfo], of: Wait, on: Wait) -> bool {
     }
 }
 
-/// Removes the waits that last until no other ends; what remains leads to a cycle.
+/// Removes the waits that depend on no other wait; what remains leads to a cycle.
 const fn check_waits<G: Graph>(gone: &[bool; MOST]) {
     let edges = G::EDGES;
     assert!(

@@ -1,8 +1,8 @@
 //! The one clock of a graph, whatever its type is.
 //!
-//! The system's clock is called directly. A clock of the user may panic. The graph reads it while
-//! a place of a door is reserved or a message is in hand, so each panic is caught here: the clock
-//! stands still then, at the time that was read last, and the report has the panic.
+//! The system's clock is called directly. A clock of the user may panic. The graph reads it while a
+//! place of a door is reserved or a message is in hand, so each panic is caught here. The graph
+//! then keeps the time that was read last, and the report has the panic.
 
 use core::fmt;
 

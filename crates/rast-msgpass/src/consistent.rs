@@ -1,8 +1,8 @@
 //! Choosing a replica by consistent hashing, with the user's hash function.
 //!
 //! The method is jump consistent hash (Lamping and Veach, 2014), with integer division instead of
-//! floating point. If one replica is added to `n`, it takes one of `n + 1` keys from each, and no
-//! key moves between the others.
+//! floating point. If one replica is added to `n`, it takes one in `n + 1` keys from each of them,
+//! and no key moves between the others.
 
 use core::hash::{BuildHasher, Hash};
 

@@ -30,9 +30,9 @@ const FEW: usize = 2;
 
 /// Some counts of one writer.
 ///
-/// A few are stored in place, where the owner keeps them from the lines of other writers. More are
-/// on cache lines of their own: in a plain boxed slice they would share lines with those of other
-/// processors, and each message of one would take the line from the other.
+/// A few are stored in place, where the owner keeps them from the lines of other writers. More
+/// counts are on cache lines of their own. In a plain boxed slice they would share lines with those
+/// of other processors, and each message of one would take the line from the other.
 #[derive(Debug)]
 pub(crate) struct Counters(Places);
 
@@ -49,7 +49,7 @@ enum Places {
 }
 
 impl Counters {
-    /// Makes so many counts of zero.
+    /// Makes this many counts of zero.
     pub(crate) fn new(len: usize) -> Self {
         let place = |_| CachePadded::new(core::array::from_fn(|_| Counter::new()));
         let places = len.div_ceil(PER_PLACE);

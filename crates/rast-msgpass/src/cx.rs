@@ -133,7 +133,7 @@ impl<'a, G: Graph, P> Cx<'a, G, P> {
 
     /// Stops the whole graph, as [`Stopper::stop`](crate::Stopper::stop). Running handlers finish,
     /// and waiting messages count as undelivered. An instance that has seen the stop handles no
-    /// other message; this one has seen it.
+    /// other message. The calling instance has seen it.
     pub fn stop(&mut self) {
         self.core.end();
     }
@@ -217,7 +217,7 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose::<false>(Choice::At(0)).room::<M>()
     }
 
-    /// Returns `true` if [`try_send`](Self::try_send) would accept so many messages now; see
+    /// Returns `true` if [`try_send`](Self::try_send) would accept this many messages now; see
     /// [`Chosen::has_room`].
     #[must_use]
     pub fn has_room<M>(self, count: usize) -> bool
@@ -478,7 +478,7 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
         self.core.out::<M>(M::OUT).room(index, invocation, promised)
     }
 
-    /// Returns `true` if [`try_send`](Self::try_send) would accept so many messages now.
+    /// Returns `true` if [`try_send`](Self::try_send) would accept this many messages now.
     ///
     /// If the pair has a ring, it loads the receiver's progress only if the cached value does not
     /// suffice. So it is cheaper than [`room`](Self::room) before each message.
@@ -513,8 +513,8 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
     ///
     /// # Panics
     ///
-    /// As [`Port::send`], and as `clone` of the message: the replicas before that copy get theirs.
-    /// If there are none, the message is not counted.
+    /// As [`Port::send`], and if `clone` of the message panics: replicas before that copy get
+    /// theirs. If there are none, the message is not counted.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         const {
             assert!(

@@ -17,9 +17,9 @@
 //!    place, and as held. Both counts are in one word.
 //! 4. Between S1 and S2 no user code can panic, so no reserved place is lost. The clock is read
 //!    there, but [`GraphClock`] catches its panic.
-//! 5. If a door is closed and all its reserved places are held, it stays empty: before a sink
-//!    pushes, its place is no longer held, and then the queue rejects the message. So an idle sink
-//!    delays no drain.
+//! 5. A closed door whose reserved places are all held stays empty. A sink that pushes first makes
+//!    its place an ordinary one, and then the queue, which is closed, rejects the message. So an
+//!    idle sink delays no drain.
 //!
 //! A task that waits for room enters a list under a lock, and sets a bit of the count's word:
 //!
@@ -47,7 +47,7 @@ use crate::queue::{self, Queue};
 use crate::sampling::{SharedDraw, UNMEASURED};
 use crate::tasks::{Tasks, Waiter};
 
-/// The reason why a door did not take a message; the message is in it.
+/// The reason why a door did not take a message. Contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<M> {
     /// There is no room now.
@@ -56,7 +56,7 @@ pub enum TrySendError<M> {
     Closed(Closed<M>),
 }
 
-/// The graph drains or has ended; the message is in it.
+/// The graph drains or has ended. Contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<M> {
     message: M,
@@ -165,8 +165,8 @@ pub struct Task {
 /// A bounded queue from outside threads to one instance of a processor.
 pub struct Door<M> {
     queue: Queue<Entry<M>>,
-    /// Reserved places: accepted and not yet taken out, being sent, and held; those of them that
-    /// are held; and `WAITED`.
+    /// The number of reserved places (of messages that are queued or being sent, and held ones),
+    /// the number of held places, and `WAITED`.
     count: CachePadded<AtomicU64>,
     capacity: u64,
     room: EventCount,
@@ -201,7 +201,8 @@ impl<M> Door<M> {
         self.try_send_at(None, message)
     }
 
-    /// As `try_send`, of a message that was counted at an earlier call, and has the time of that.
+    /// As `try_send`, of a message that was counted at an earlier call, and has the time of that
+    /// call.
     fn try_send_at(&self, sent: Option<u64>, message: M) -> Result<(), TrySendError<M>> {
         if self.queue.is_closed() {
             return Err(TrySendError::Closed(self.closed(message)));
@@ -301,7 +302,7 @@ impl<M> Door<M> {
         }
     }
 
-    /// Subtracts `word`, in which there are so many places, and wakes as many senders.
+    /// Subtracts `word`, which counts this number of places, and wakes as many senders.
     fn free(&self, word: u64, places: usize) {
         // Release: pairs with the Acquire in is_spent; that these messages entered the graph is
         // counted above. [IN3]
@@ -312,7 +313,7 @@ impl<M> Door<M> {
         }
     }
 
-    /// Wakes so many of the tasks that wait for room.
+    /// Wakes up to `most` tasks that wait for room.
     #[cold]
     fn wake_tasks(&self, most: usize) {
         self.tasks.wake(most, || {
@@ -338,9 +339,9 @@ impl<M> Door<M> {
     /// Puts a message in if there is room, or has the task woken when there may be some. `task`:
     /// its place in the list. `None` in `message` once it was taken.
     ///
-    /// A wake-up that took the task out of the list before this poll is used up by it. One that
-    /// comes between the look that succeeds and the end of the poll is for another place, and is
-    /// passed on.
+    /// This poll consumes a wake-up that took the task out of the list before. A wake-up that comes
+    /// between the look that succeeds and the end of the poll is for another place, and is passed
+    /// on.
     pub fn poll_send(
         &self,
         message: &mut Option<M>,

@@ -78,7 +78,7 @@ impl fmt::Display for Blocked {
 pub struct DrainError {
     /// The reason.
     pub cause: DrainCause,
-    /// What other messages waited for, if anything.
+    /// Where other messages waited, if any did.
     pub blocked: Option<Blocked>,
     /// The report, with what was lost.
     pub report: Box<Report>,

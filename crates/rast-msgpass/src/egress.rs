@@ -78,7 +78,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Makes the lane of so many senders.
+    /// Makes the lane of this many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
         Self::of(senders, Arc::new(Ending::new(&[], &[])), false)
@@ -194,7 +194,7 @@ pub enum TryRecvError {
     Closed(EndedBy),
 }
 
-/// The graph has ended by the cause in it, and all messages were taken.
+/// The graph has ended by the contained cause, and all messages were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvError(pub EndedBy);
 
@@ -307,8 +307,8 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Measures how long the next message of a ring waited, if it is to be, and limits `max` to it
-    /// or to the messages before the next one.
+    /// Measures how long the next message of a ring waited, if that message is measured. Limits
+    /// `max` to it, or to the messages before the next measured one.
     fn look<M>(&mut self, slot: usize, ring: &Consumer<M>, lane: &Lane, max: &mut usize) {
         if let Some(sent) = self.arrivals[slot].next(ring, max)
             && let Some(waiting) = &lane.waiting

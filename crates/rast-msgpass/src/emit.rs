@@ -128,7 +128,7 @@ pub const fn exactly(count: usize) -> (usize, usize) {
     (count, count)
 }
 
-/// Makes the entry of a processor with at least and at most so many replicas.
+/// Makes the entry of a processor, with its minimum and maximum number of replicas.
 pub const fn processor_info(
     name: &'static str,
     type_name: &'static str,

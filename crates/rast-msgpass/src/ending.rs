@@ -1,7 +1,7 @@
 //! The cause of a graph's end, and the stop flag.
 //!
-//! One word keeps the first cause; later ones have no effect. A drain is a cause before anything
-//! stops: the doors close, and the handlers continue.
+//! One word keeps the first cause; later ones have no effect. A drain is recorded as the cause
+//! before anything stops: it closes the doors, and the handlers continue.
 
 use core::fmt;
 

@@ -1,8 +1,8 @@
-//! An outlet without its message type, and the conversion back.
+//! An outlet (the sending half of an edge) without its message type, and the conversion back.
 //!
 //! `Any` finds the type by a virtual call for each message, whose result goes through memory: 8 ns,
-//! while a message takes 10 (2026-11-23). So the type is stored beside the outlet and compared in
-//! place.
+//! while a message takes 10 ns (2026-11-23). So the type is stored beside the outlet and compared
+//! in place.
 
 use core::any::TypeId;
 use core::ops::{Deref, DerefMut};

@@ -1,9 +1,10 @@
 //! The output of `graph!`: traits for the types, and tables for the numbers.
 //!
-//! The source numbers processors and edges by a chain of base classes, one per edge, and finds an
-//! edge by overload resolution along the chain. Here each edge is one `impl Edge<Graph, From, To>
-//! for Message`. The compiler finds it by its types, the message is `Self` so that an error names
-//! it, and nothing recurses. The numbers are constants, so the tables are static data.
+//! The original RAST design numbers processors and edges by a chain of base classes, one per edge,
+//! and finds an edge by overload resolution along the chain. Here each edge is one
+//! `impl Edge<Graph, From, To> for Message`. The compiler finds it by its types, the message is
+//! `Self` so that an error names it, and nothing recurses. The numbers are constants, so the tables
+//! are static data.
 
 use core::fmt;
 
@@ -127,7 +128,7 @@ pub struct EdgeInfo {
     /// The type of the message, as written.
     pub message: &'static str,
     /// Minimum capacity of each queue of the edge: a ring, an inbox, or a door. Rings and inboxes
-    /// are rounded up to a power of two, and an inbox has four places more. Without `cap` it is
+    /// are rounded up to a power of two, and an inbox has four more places. Without `cap` it is
     /// 256, or two bursts of each sender of an inbox if that is more. If the builder gets the
     /// number of replicas, this is the capacity for the minimum number.
     pub capacity: usize,
@@ -165,8 +166,8 @@ pub struct EdgeInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sends {
-    /// Nothing was declared: every edge that leaves the receiver, except, for the handler of a
-    /// request, requests that may lead back to its client.
+    /// Nothing was declared: every edge that leaves the receiver. But the handler of a request
+    /// sends no requests that may lead back to its client.
     Undeclared,
     /// The list in `sends = (..)`.
     Listed(&'static [SendsTo]),

@@ -164,7 +164,7 @@ impl Run {
         }
     }
 
-    /// Takes note of the end: no thread can ask for the other receivers any more.
+    /// Records the end: no thread can ask for the other receivers any more.
     fn has_ended(&mut self, found: Found) {
         self.states = found.states;
         *self.view.notes.lock() = found.notes;
@@ -217,7 +217,7 @@ impl Run {
         self.drained(settled, blocked)
     }
 
-    /// Says what a drain came to, once the graph has ended.
+    /// Returns the result of a drain, once the graph has ended.
     pub(crate) fn drained(
         &self,
         settled: Result<(), DrainCause>,
@@ -409,7 +409,7 @@ impl<G: Graph> Handle<G> {
         self.run.shared.shard_of(<G as Node<P>>::ID, replica)
     }
 
-    /// Returns something that stops the graph, for another thread to keep.
+    /// Returns a [`Stopper`], by which other threads stop the graph.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             sharder: self.run.sharder.clone(),
@@ -417,7 +417,7 @@ impl<G: Graph> Handle<G> {
         }
     }
 
-    /// Returns something that reads metrics, report and assignment, for other threads to keep.
+    /// Returns a [`Viewer`], by which other threads read metrics, report and assignment.
     #[must_use]
     pub fn viewer(&self) -> Viewer {
         Viewer::new(Arc::clone(&self.run.view))
@@ -454,10 +454,9 @@ impl<G: Graph> Handle<G> {
         self.run.report()
     }
 
-    /// Stops the graph and waits for its threads. Handlers that run end; what
-    /// waits in rings and doors counts as undelivered. What left by egress
-    /// stays there for its receivers, and counts as undelivered where no receiver
-    /// was ever taken. Blocking.
+    /// Stops the graph and waits for its threads. Running handlers finish; messages in queues and
+    /// doors count as undelivered. Messages in egress lanes stay for their receivers, and count as
+    /// undelivered if no receiver was ever taken. Blocking.
     #[must_use = "the report says what was lost"]
     pub fn stop(mut self) -> Report {
         self.run.stop(EndedBy::Stop);
@@ -508,8 +507,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks the graph to stop: handlers that run end, what waits counts as
-    /// undelivered. Does not wait.
+    /// Asks the graph to stop: running handlers finish, and queued messages count as undelivered.
+    /// Does not wait.
     pub fn stop(&self) {
         self.ending.stop(EndedBy::Stopper);
         self.sharder.stop();

@@ -266,9 +266,9 @@ impl<M> fmt::Debug for IngressPort<'_, M> {
 
 /// A send that waits for room, as a future: from [`IngressSender::send_async`].
 ///
-/// It takes a lock for the time of a push only where the door is full. Tasks get room in the order
-/// in which they found none, and compete for it with threads and sinks; a task that finds none
-/// after its wake-up waits behind the others. A task that is woken and then neither polled nor
+/// It takes a lock for the time of a push, and only if the door is full. Tasks get room in the
+/// order in which they found none, and compete for it with threads and sinks. A task that finds
+/// none after its wake-up waits behind the others. A task that is woken and then neither polled nor
 /// dropped keeps that wake-up from the others.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'a, M> {

@@ -1,11 +1,11 @@
 //! The receiving half of an edge, as one instance of its receiver owns it.
 //!
-//! It knows the types of the sender and of the message, so one dynamic call delivers a whole chunk
-//! of a turn's batch, and each message is a direct call of the handler.
-//! A measured message is the last of its chunk, so its handling ends with the chunk.
-//! A message is taken out before its handler runs. Its slot is released after each quarter of the
-//! capacity and at the chunk's end: see [`Pace`]. If handlers may block, it is released at once.
-//! A panic loses its message. If the processor goes on, its chunk continues with the next message.
+//! It knows the types of the sender and of the message. So one dynamic call delivers a whole chunk
+//! of a turn's batch, and each message is a direct call of the handler. A measured message is the
+//! last of its chunk, so its handling ends with the chunk. A message is taken out before its
+//! handler runs. Its slot is released after each quarter of the capacity and at the chunk's end:
+//! see [`Pace`]. If handlers may block, it is released at once. A panic loses its message. If the
+//! processor goes on, its chunk continues with the next message.
 
 use core::any::Any;
 use core::marker::PhantomData;
@@ -44,7 +44,7 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn is_high(&self) -> bool;
     /// Returns the outlet of the requests that this inlet has the answers to.
     fn answering(&self) -> Option<usize>;
-    /// Has up to `max` messages of an input handled.
+    /// Handles up to `max` messages of an input.
     fn deliver(
         &mut self,
         input: usize,
@@ -58,14 +58,14 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     fn give_up(&mut self, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Delivered;
 }
 
-/// What came of a batch. It fits two registers.
+/// The result of a batch. It fits in two registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Messages and waivers taken out, in the lower half. In the upper half those of them that were
     /// waivers: the others were handled, given up, or lost to a panic.
     counts: u64,
-    /// Nothing more was there: the sender of what comes wakes the instance when it
-    /// has published it.
+    /// The input is empty: the sender of the next message wakes the instance when it has published
+    /// it.
     pub(crate) is_empty: bool,
 }
 
@@ -155,15 +155,15 @@ pub(crate) struct Ring<M> {
 const _: () = assert!(size_of::<Ring<u64>>() == 64);
 
 impl<M> Ring<M> {
-    /// A message was taken. Returns whether its slot, and those that were held, were released and
-    /// the sender is to be woken.
+    /// Counts a taken message. Returns `true` if its slot and the held ones were released and the
+    /// sender must be woken.
     #[inline]
     fn has_taken(&mut self) -> bool {
         self.pace.take() && self.release()
     }
 
-    /// Returns the slots that are held, at the end of a batch, and whether the sender is to be
-    /// told.
+    /// Returns the held slots to the sender, at the end of a batch; returns `true` if it must be
+    /// woken.
     #[inline]
     fn settle(&mut self) -> bool {
         self.pace.holds() && self.release()
@@ -176,8 +176,8 @@ impl<M> Ring<M> {
     }
 }
 
-/// What the receiving half of an edge has that depends on its message alone: compiled once for all
-/// edges with that message. In this order, because most batches access the first cache line only.
+/// The part of the receiving half of an edge that depends only on the message's type. It is
+/// compiled once for all edges with that message. Most batches access only the first cache line.
 #[repr(C)]
 pub(crate) struct Intake<M> {
     source: Source<M>,
@@ -237,8 +237,8 @@ impl Place {
         }
     }
 
-    /// As `wake_senders`, where one sender may wait: on this worker it needs no
-    /// fence.
+    /// As `wake_senders`, if only one sender may wait. If that sender is on this worker, no fence
+    /// is needed.
     #[inline(never)]
     fn wake_sender(&self, sender: usize, cx: &mut WorkerCx<'_>) {
         let is_local = cx.is_local(ShardId::from_index(self.first + sender));
@@ -529,7 +529,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         }
     }
 
-    /// Has messages handled that come by another way than rings.
+    /// Handles messages that come by another way than rings.
     #[expect(clippy::too_many_arguments, reason = "those of `deliver`")]
     fn deliver_otherwise<P: Receive<G, F, M>>(
         &mut self,

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
-//!    target. Without `sends` these are all edges that leave the processor.
+//!    target; otherwise it is *gated*. Without `sends` a handler sends on all edges that leave its
+//!    processor.
 //! 2. A turn accesses only the inputs that a wake-up named (by its note), and the outlets that were
 //!    written. It checks all inputs and outlets only after the shard has moved, or after a wake-up
 //!    by a thread that is not a worker.
@@ -191,9 +192,8 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
     (own_slice(inputs), high.into())
 }
 
-/// An instance of processor `P`, on cache lines of its own. In this order, because
-/// [`turn_of_one`](Self::turn_of_one) accesses the fields up to the first ones of `core` only, and
-/// the processor.
+/// An instance of processor `P`, on cache lines of its own. [`turn_of_one`](Self::turn_of_one)
+/// accesses only the fields up to the first ones of `core`, and the processor.
 #[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
     /// Inputs that may have messages; it has room for all.
@@ -230,7 +230,7 @@ pub(crate) struct Instance<G, P> {
     watch: Watch,
     /// The number of flushes requested, and done.
     flushes: (u64, u64),
-    /// Makes its replacement.
+    /// Makes the replacement of the processor.
     factory: Option<Factory<P>>,
     /// `None` while it waits for its restart.
     processor: Option<P>,
@@ -430,8 +430,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.publish_early(cx);
     }
 
-    /// Returns `true` if the outlets are to be checked for room before the next handler: one of
-    /// them gates, or the handler may block and one of them keeps messages.
+    /// Returns `true` if the outlets must be checked for room before the next handler, because one
+    /// of them gates, or because the handler may block and one of them keeps messages.
     #[inline]
     fn must_look(&self) -> bool {
         self.core.is_gated || (self.core.keeps && self.rhythm.is_prompt)

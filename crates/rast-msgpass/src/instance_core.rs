@@ -1,5 +1,5 @@
-//! What an instance has besides its processor and its inlets: its outlets, the state of the current
-//! invocation, and what it waits for.
+//! The state of an instance besides its processor and its inlets (incoming halves of edges): its
+//! outlets (outgoing halves), the current invocation, and what it waits for.
 //!
 //! Nothing here knows the type of a processor. `cx.rs` lends a [`Core`] to handlers,
 //! `supervision.rs` follows the policy of its processor, and `watch.rs` finds the instances that it
@@ -33,8 +33,8 @@ pub(crate) struct Answering {
     pub(crate) target: usize,
 }
 
-/// The parts of an instance besides the processor and its inlets. In this order, because most turns
-/// access the fields up to the first one of `timers` only.
+/// The parts of an instance besides the processor and its inlets. Most turns access only the fields
+/// up to the first one of `timers`.
 #[repr(C)]
 pub(crate) struct Core {
     pub(crate) outs: OwnSlice<Erased>,
@@ -79,7 +79,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Makes that of an instance that was not wired yet.
+    /// Makes the core of an instance that is not wired yet.
     pub(crate) fn new(shared: &Arc<Shared>, shard: usize) -> Self {
         let (node, replica) = shared.instance(shard);
         Self {

@@ -1,4 +1,4 @@
-//! A typed graph of message processors that spreads itself over threads.
+//! A typed graph of message processors, run by worker threads.
 //!
 //! [`graph!`] declares processors and the messages that go between them. A send
 //! that the declaration does not allow does not compile. Each processor is a shard
@@ -14,9 +14,9 @@
 //!
 //! # When not
 //!
-//! Parts that come and go by the thousand (use an async runtime or an actor
-//! library); handlers that block, unless they run on workers of their own; a
-//! handler that needs the answer to a request before it continues.
+//! - Parts that come and go by the thousand: use an async runtime or an actor library.
+//! - Handlers that block, unless they run on workers of their own.
+//! - A handler that needs the answer to a request before it continues.
 //!
 //! # Example
 //!
@@ -68,46 +68,46 @@
 //!
 //! # Sending and room
 //!
-//! - A handler runs only while every bounded edge that it sends on has room at each receiver for
-//!   the edge's *burst*: the messages that one call may send on it (1 unless declared). So within
-//!   the burst [`Port::send`] never waits and never fails. A `send` past the burst panics and says
-//!   what to declare; [`Port::try_send`] sends while there is room, and otherwise returns the
-//!   message.
+//! - The *burst* of an edge is the number of messages that one call of a handler may send on it (1
+//!   unless declared). A handler runs only while each receiver of every bounded edge that it sends
+//!   on has room for the burst. So within the burst [`Port::send`] never waits and never fails. A
+//!   `send` past the burst panics and says what to declare; [`Port::try_send`] sends while there is
+//!   room, and otherwise returns the message.
 //! - A handler may send on all edges that leave its processor, unless the edge of its message
 //!   declares `sends = (Job, Line)`. Then only the listed edges must have room, and with
 //!   `sends = ()` the handler never waits for room. `send` on an edge that is not listed panics,
-//!   and `try_send` uses the room that there is.
+//!   and `try_send` sends if there is room.
 //! - An edge with `route = any` needs room at one receiver, and [`any`](Port::any) finds one with
 //!   room.
 //! - A cycle of bounded edges, in which the handlers of each edge send on the next, could fill up
-//!   and block for ever, so it does not compile. One of its edges must be `unbounded`, or be a
-//!   `reply`, whose room the request has reserved, or exclude the next edge by `sends`.
+//!   and block for ever, so it does not compile. One of its edges must be `unbounded`, or a `reply`
+//!   (the request reserves its room), or must exclude the next edge by `sends`.
 //! - An edge with `reject`, `drop_newest`, `drop_oldest` or `latest` never keeps its sender from
 //!   running: a message without room is returned, or dropped and counted. Nothing is dropped on
 //!   other edges.
-//! - An edge with `bytes` is bounded by the [`Weight`] of its messages too.
+//! - On an edge with `bytes` the total [`Weight`] of the messages is bounded too.
 //! - The messages of `high` edges are handled first, and the others keep a share of each turn.
-//! - An `unbounded` edge has a `ceiling`: the messages without room that one sender may keep
-//!   (1,048,576 unless declared). One more stops the graph, and the report names the edge.
+//! - An `unbounded` edge has a `ceiling`: the number of messages without room that one sender may
+//!   keep (1,048,576 unless declared). One more message stops the graph, and the report names the
+//!   edge.
 //! - The handler of a request answers it by [`Port::send`]. Or it takes the request's token, a
 //!   [`ReplyTo`], by [`Cx::reply_to`], keeps it in the processor's state, and answers later. If it
 //!   does neither, or the token is dropped, the request ends without an answer, and its sender may
-//!   send another one.
-//! - Any thread sends by an [`IngressSender`] and receives by an [`EgressReceiver`]. Both are
-//!   bounded, and both can wait, as threads or as tasks. A [`SharedReceiver`] lets many threads and
-//!   tasks receive from one lane.
-//! - Handlers that [block](Builder::blocking) run on workers of their own.
-//! - A thread outside sends a request by [`IngressSender::ask`]; its message, an [`Ask`], contains
-//!   the slot for the answer.
+//!   send another request.
+//! - Any thread sends by an [`IngressSender`] and receives by an [`EgressReceiver`]. Both have
+//!   bounded queues, and threads and tasks can wait on both. A [`SharedReceiver`] lets many threads
+//!   and tasks receive from one lane (one of the parallel queues of the egress).
+//! - Processors whose handlers may [block](Builder::blocking) run on workers of their own.
+//! - A thread outside the graph sends a request by [`IngressSender::ask`]; the message, an [`Ask`],
+//!   contains the slot for the answer.
 //! - A [`Viewer`] reads counts, histograms, report and assignment, and draws the graph, from any
 //!   thread.
 //!
 //! # Time
-//! # Time
 //!
-//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; the
-//!   message arrives from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a message.
-//!   Messages and pings are never early. A drain or a stop cancels timers and counts them.
+//! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; its
+//!   handler is `Receive` from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a
+//!   message. Messages and pings are never early. A drain or a stop cancels timers and counts them.
 //! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
 //!
 //! # Guarantees
@@ -118,14 +118,15 @@
 //! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
 //!   on another thread.
 //! - After [`Builder::start`] a message allocates nothing, with three exceptions: unbounded edges,
-//!   ingress, and edges with `drop_oldest`, `latest` or `bytes`. These last edges have a locked
-//!   queue for each pair, whose `cap` slots the first message of the pair allocates; the lock is
-//!   held while one message is moved. Other edges with up to [`PAIRS_MAX`] pairs of instances are
-//!   single-producer rings owned by their ends: no lock and no atomic read-modify-write. Other
-//!   edges with more pairs have one inbox per receiver: at most one read-modify-write for all
-//!   messages of a pair that are published together. A message to an instance on the same worker
-//!   needs none while the receiver's ring is empty and up to four messages wait beside it, unless
-//!   the edge has `route = any`, `reject` or `drop_newest` or the message is measured.
+//!   ingress, and edges with `drop_oldest`, `latest` or `bytes`. The edges of the third group have
+//!   a locked queue for each pair of instances. The first message of a pair allocates the queue's
+//!   `cap` slots, and the lock is held while one message is moved. On other edges with up to
+//!   [`PAIRS_MAX`] pairs, each pair has a single-producer ring, which needs no lock and no atomic
+//!   read-modify-write. Other edges with more pairs have one inbox per receiver, which takes at
+//!   most one read-modify-write for all messages of a pair that are published together. The inbox
+//!   has four places for messages of the receiver's own worker, used while its ring is empty; a
+//!   message in a place needs no read-modify-write. Edges with `route = any`, `reject` or
+//!   `drop_newest` and measured messages do not use them.
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
@@ -134,29 +135,30 @@
 //!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
 //!   ends the process.
 //! - [`Handle::drain`] handles everything that was accepted and lets processors
-//!   [flush](Process::flush), upstream first, or returns an error that says what is left;
+//!   [flush](Process::flush), upstream first, or returns an error that says what is left.
 //!   [`Handle::stop`] ends a graph between two messages. Both give the processors' states back:
 //!   [`Report::take_states`].
 //!
 //! # Features
 //!
-//! `affinity`: `Builder::pin_threads`.
-//! `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
-//! `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
-//! futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
-//! [`EgressReceiver::recv_async`] need no feature. None is bound to a runtime.
-//! `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate `metrics`,
-//! when it is called. It costs workers nothing.
-//! `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
-//! for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
-//! `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable it
-//! under `[dev-dependencies]`, because it also costs graphs on threads a comparison per message.
+//! - `affinity`: `Builder::pin_threads`.
+//! - `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
+//!   `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
+//!   futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
+//!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime.
+//! - `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate
+//!   `metrics`, when it is called. It costs workers nothing.
+//! - `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
+//!   for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
+//! - `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable
+//!   it under `[dev-dependencies]`, because it also costs graphs on threads a comparison per
+//!   message.
 //!
 //! # Platforms
 //!
-//! Wherever std has threads; tested on Linux x86-64. This crate has unsafe code in two places: the
-//! cast of an outlet to the type that is stored beside it, and the places of an inbox that only the
-//! worker of its receiver accesses.
+//! Wherever std has threads; tested on Linux x86-64. This crate has unsafe code in two places. One
+//! casts an outlet (the sending half of an edge) to its type, which is stored beside it. The other
+//! accesses the four places of an inbox.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 

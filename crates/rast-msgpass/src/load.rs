@@ -3,7 +3,7 @@
 //!
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size that finds the heavy ones (Boyer and Moore's majority vote, one per
-//! entry): a message of another sender decreases an entry by one, and at zero the entry passes to
+//! entry). A message of another sender decreases an entry by one, and at zero the entry passes to
 //! that sender. So a thousand senders with equal traffic, which no balancer could use, have counts
 //! near zero. Only one of eight messages is counted, and its count is multiplied in the report.
 //!
@@ -70,7 +70,7 @@ impl Guard for Coarse<'_> {
 pub(crate) struct TurnTimer(StartFinishTimer<GraphClock>);
 
 impl TurnTimer {
-    /// Makes a timer for one of so many instances.
+    /// Makes a timer for one of `instances` instances.
     fn new(clock: GraphClock, instances: usize) -> Self {
         let periods = (instances / INSTANCES).clamp(1, PERIODS);
         let config = TimerConfig::new().period(PERIOD.saturating_mul(periods as u64));
@@ -144,8 +144,8 @@ impl Input {
     }
 }
 
-/// The figures of one instance. In this order, because a turn without a reading of the clock
-/// accesses the first fields of the timer only, and `inputs` if they have one sender each.
+/// The figures of one instance. A turn without a reading of the clock accesses only the first
+/// fields of the timer, and `inputs` if its input has one sender.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Load {
@@ -156,7 +156,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Makes the figures of one of so many instances.
+    /// Makes the figures of one of `instances` instances.
     pub(crate) fn new(routes: &[Route], clock: GraphClock, instances: usize) -> Self {
         let input = |route: &Route| match route {
             Route::Outside => Input::Outside,
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Has instances of one worker run for 200 ms, each turn 400 ns; returns how many turns there
-    /// are per reading of the clock, and asserts that each busy time is right.
+    /// Runs instances of one worker for 200 ms, in turns of 400 ns, and asserts that each busy time
+    /// is right. Returns the number of turns per clock reading.
     fn turns_per_reading(instances: usize) -> u64 {
         const TURN: Nanos = Nanos::from_nanos(400);
         let (clock, readings) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));

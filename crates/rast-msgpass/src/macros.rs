@@ -30,7 +30,7 @@
 ///
 /// Attributes of an edge, each at most once, with the default in parentheses:
 ///
-/// - `cap = N`: messages of room (256);
+/// - `cap = N`: room for this number of messages (256);
 /// - `burst = N`: messages that one invocation of the sender may `send` (1);
 /// - `ceiling = N`: messages without room that one sender of an `unbounded` edge keeps before the
 ///   graph stops (1,048,576);
@@ -38,8 +38,8 @@
 /// - `route = any`: see [`Port::any`](crate::Port::any);
 /// - `keep`: each message is cloned before its handler, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
-/// - `sends = (Job, egress: Report)`: the messages, with their receivers where that matters, that
-///   the handlers of this edge's messages send (all).
+/// - `sends = (Job, egress: Report)`: the messages that the handlers of this edge's messages send,
+///   with the receiver where that matters (all).
 ///
 /// By default, handlers that send on an edge without room are not run. At most one of these
 /// attributes changes that:
@@ -48,15 +48,16 @@
 /// | --- | --- | --- |
 /// | (none) | does not occur: handlers that send it are not run | ring, or inbox |
 /// | `unbounded` | waits at its sender | the same, and memory |
-/// | `reply = Request` | does not occur: the request has reserved it | the same |
+/// | `reply = Request` | does not occur: the request has reserved the room | the same |
 /// | `reject` | is returned by `try_send`; there is no `send` | the same |
 /// | `drop_newest` | is dropped | the same |
 /// | `drop_oldest` | replaces the oldest message of its pair | a lock at each side |
 /// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
 ///
 /// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
-/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). At ingress the sender chooses by
-/// the method that it calls. An edge to egress accepts only `drop_newest` and `reject`.
+/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). On an edge from ingress the
+/// sender chooses by the method that it calls (`send` or `try_send`). An edge to egress accepts
+/// only `drop_newest` and `reject`.
 ///
 /// `bytes = N` bounds the queued messages of a pair by their [`Weight`](crate::Weight), in addition
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
@@ -67,7 +68,7 @@
 /// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
 /// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and
 /// checks the `high` edges after every 8 messages. Otherwise it handles a sixteenth of a batch of
-/// the others. A processor without such an edge has no cost for it.
+/// the others. Processors without such an edge pay nothing for it.
 ///
 /// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
 /// `[source]`. A processor to which no edges lead from ingress or a source does not compile.
@@ -81,18 +82,18 @@
 ///
 /// # Errors at compile time
 ///
-/// Each mistake has its own error, at its tokens, which says what to write: a missing sign, a name
-/// that is no processor, a type or an edge that is listed twice, a message that borrows its data,
-/// an attribute that is unknown, given twice or without effect, an entry of `sends` or a `reply`
-/// that no edge matches, a burst larger than the capacity. Equal edges whose types are written in
-/// different ways are conflicting implementations.
+/// Each mistake has its own error, at its tokens, which says what to write. The mistakes are: a
+/// missing sign, a name that is no processor, a type or an edge that is listed twice, a message
+/// that borrows its data, an attribute that is unknown, given twice or without effect, an entry of
+/// `sends` or a `reply` that no edge matches, a burst larger than the capacity. Equal edges whose
+/// types are written in different ways are conflicting implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
 /// send that no edge allows; the compiler's hint shows the edge to declare. (If the crate has
 /// several items with the name of a processor, the hint has paths that end with the names.)
 ///
-/// A cycle of plainly bounded edges, in which the handlers of each edge send on the next, does not
-/// compile: see the crate docs.
+/// A cycle of bounded edges, in which the handlers of each edge send on the next, does not compile:
+/// see the crate docs.
 #[macro_export]
 macro_rules! graph {
     ($($declaration:tt)*) => {

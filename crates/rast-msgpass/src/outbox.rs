@@ -9,11 +9,11 @@
 //!                └──── next ───┘
 //! ```
 //!
-//! A sender has no memory per receiver. While no other bit than `HAS_PUSHED` is set in `state`, the
-//! first message is stored in `only`,
-//! and most turns send no other one. Further messages are stored in entries, chained by target. The
-//! flush after each part of a turn moves the chains to their inboxes. A chain is pushed to the ring
-//! of its inbox earlier if there are many entries, or if two targets have the same low bits.
+//! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
+//! first message is stored in `only`; most turns send no second one. Further messages are stored in
+//! entries, chained by target. The flush after each part of a turn moves the chains to their
+//! inboxes. A chain is pushed to the ring of its inbox earlier if there are many entries, or if two
+//! targets have the same low bits.
 //!
 //! What a chain needs is in its first entry, and a place has one byte. So a message touches one
 //! line of the table, its own entry, and the first and the last entry of its chain.
@@ -85,8 +85,8 @@ const PUSHED: u8 = 16;
 /// The ring of an inbox got something at some time. It stays set: see rule 2 of `inbox.rs`.
 const HAS_PUSHED: u8 = 32;
 
-/// Messages to one target that go from behind those that found no room straight to the inbox.
-/// Fewer are chained with others of their target.
+/// Minimum number of messages to one target, behind those that found no room, that go straight to
+/// the inbox. Fewer are chained with others of their target.
 const RUN: usize = 8;
 
 /// A message behind those that found no room.
@@ -497,8 +497,8 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Returns the target of the first messages that found no room, and how many go to it without
-    /// another one in between, at most as many as have room there; `None` if these are few.
+    /// Returns the target of the first messages that found no room, and how many in a row go to it
+    /// and have room there; `None` if these are few.
     fn first_run(&self) -> Option<(u32, usize)> {
         if self.state & ANY != 0 {
             return None;

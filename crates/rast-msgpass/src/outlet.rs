@@ -9,24 +9,24 @@
 //! ```
 //!
 //! Rules:
-//! 1. On a bounded edge `send` counts against the burst of the handler's call. An outlet *gates* a
-//!    handler while it has no room for a burst. A call starts only while no outlet that the handler
-//!    sends on gates. So each `send` within the burst finds room.
-//! 2. An outlet notes a target that runs short of room or credit. So it knows whether it gates
-//!    without a check of all targets.
+//! 1. On a bounded edge `send` counts against the burst of the handler's call. An outlet without
+//!    room for a burst *gates* the handlers that send on it: none of them is called. So each `send`
+//!    within the burst finds room.
+//! 2. An outlet notes each target that runs short of room or credit. So it need not check all
+//!    targets to know whether it gates.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
 //!    has made room. If as many wait as the edge's ceiling, `send` gives its message up and stops
 //!    the graph.
-//! 4. A request reserves a slot for its answer on the reply edge, until its answer or waiver has
-//!    been taken out. Handlers send requests only within the credit of the reply edge, except by
-//!    rule 6.
+//! 4. A request reserves a slot for its answer on the reply edge, until the answer, or the waiver
+//!    in place of an answer, has been taken out. Handlers send requests only within the credit of
+//!    the reply edge, except by rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
 //!    reserved slot, but an inbox may publish late that this slot is free. Until then the answer
 //!    waits at its sender. If handlers of the sender may block, the inbox publishes each free slot
 //!    at once, before the client gets its credit back.
 //! 6. The handler of an answer may send requests beyond the credit, because there are twice as many
 //!    slots for answers. If a target has few free slots, only answers from it are handled, so that
-//!    each of their handlers can send one request.
+//!    the handler of each of these answers can send one request.
 
 mod answers;
 mod faults;
@@ -129,8 +129,8 @@ pub(crate) struct Lanes {
     pub(crate) slot: usize,
 }
 
-/// The sending half of one edge, on cache lines of its own. In this order, because a send and a
-/// flush of one message access two lines, of which `way` begins the second.
+/// The sending half of one edge, on cache lines of its own. A send and a flush of one message
+/// access two lines, of which `way` begins the second.
 #[repr(C, align(128))]
 pub(crate) struct Out<M> {
     is_bounded: bool,
@@ -389,8 +389,8 @@ impl<M: Send + 'static> Out<M> {
         self.targets()
     }
 
-    /// Counts one message to all targets. It is after the first clone and weight of the message
-    /// were asked for, which is code of the user.
+    /// Counts one message to all targets. Called after the first clone and weight of the message,
+    /// because these run user code.
     pub(crate) fn count_all(&mut self) {
         if self.is_bounded {
             self.used += 1;
@@ -563,8 +563,8 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns whether credit that is low somewhere gates: where one target is enough, while each
-    /// lacks room or credit.
+    /// Returns whether low credit at some target gates. If one target is enough, it gates only
+    /// while each lacks room or credit.
     #[cold]
     #[inline(never)]
     fn all_lack(&self, credit: &Credit) -> bool {
@@ -605,8 +605,8 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns in which list of senders this one has to wait, if in any: there is one for all
-    /// targets where one is enough.
+    /// Returns the list in which this sender has to wait, if any. If one target is enough, there is
+    /// one list for all.
     fn list(&self) -> Option<usize> {
         if !self.any {
             return self.first_lacking();

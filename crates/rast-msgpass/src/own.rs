@@ -3,8 +3,7 @@
 //! The parts of all instances are allocated one after the other, when the graph starts. In plain
 //! boxes the parts of two instances share cache lines, and each write of one worker takes the line
 //! from the other. So a table is on cache lines of its own. A short one is stored in place, because
-//! with many instances each line more is one that has left the cache. Structures in boxes of their
-//! own are aligned by their types.
+//! with many instances each further line costs a cache miss.
 
 use core::ops::{Deref, DerefMut};
 

@@ -1,5 +1,5 @@
-//! What a builder was told, and how a graph is made of it, without the type of the graph: this code
-//! is compiled once, and not per graph.
+//! What a builder was told, and how a graph is made of it, without the type of the graph. So this
+//! code is compiled once, and not per graph.
 
 use core::time::Duration;
 

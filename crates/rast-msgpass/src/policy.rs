@@ -106,7 +106,7 @@ impl Restart {
         self.most != usize::MAX && self.within == Nanos::ZERO
     }
 
-    /// Returns the delay after so many restarts within the time.
+    /// Returns the delay after this number of restarts within the period.
     fn delay_after(&self, restarts: usize) -> Nanos {
         let factor = 1_u64.checked_shl(restarts as u32).unwrap_or(u64::MAX);
         let delay = self.first.as_nanos().saturating_mul(factor);
@@ -137,7 +137,7 @@ pub(crate) type OnFailure = Box<dyn Fn(Failure) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Then {
-    /// The processor goes on.
+    /// The processor continues.
     Continues,
     /// It is dropped, and replaced at this time of the graph's clock or soon after.
     Restarts(Instant),
@@ -230,21 +230,20 @@ pub(crate) enum Life {
     Failed,
     /// There is no processor until the time of its restart.
     Down,
-    /// What comes is given up.
+    /// Messages that arrive are given up.
     Retired,
 }
 
 /// The restarts of one instance.
 #[derive(Debug)]
 pub(crate) struct Restarts {
-    /// When those were asked for that count; the last of them alone where there is no limit.
+    /// The times of the restarts that count; without a limit only the last [`REMEMBERED`] of them.
     times: VecDeque<Instant>,
     /// When the next one comes.
     pub(crate) at: Instant,
 }
 
-/// How many are remembered where they only make the delay longer: it has reached any longest one
-/// then.
+/// Number of restarts that are remembered without a limit: by then the delay is the longest one.
 const REMEMBERED: usize = 64;
 
 impl Restarts {

@@ -1,8 +1,8 @@
 //! The traits that users implement: processors, and handlers of messages.
 //!
-//! The source requires `Ping(sender)` and one `Receive` overload per edge. Here they are traits. In
-//! addition, a ping returns when it needs the next one, so that an idle graph sleeps instead of
-//! polling.
+//! The original RAST design requires `Ping(sender)` and one `Receive` overload per edge. Here they
+//! are traits. In addition, a ping returns when it needs the next one, so that an idle graph sleeps
+//! instead of polling.
 
 use crate::cx::Cx;
 use crate::deaths::Retired;
@@ -41,9 +41,9 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
     /// Starts the processor: called once before any other handler, for the processor that was given
     /// to the builder and for each that a [restart](crate::Builder::restart) made.
     ///
-    /// It may send as other handlers do. It is also called if there is no room: its messages then
-    /// wait at the instance. Send requests by `try_send`, because the processor before a restart
-    /// may have used up the credit.
+    /// It may send as other handlers do. Unlike them it is called even if the edges that leave the
+    /// processor have no room: then its messages wait in the processor's outlets. Send requests by
+    /// `try_send`, because the processor before a restart may have used up the credit.
     ///
     /// Timers outlive a restart, so check [`Cx::restarts`](crate::Cx::restarts) before arming one
     /// here.

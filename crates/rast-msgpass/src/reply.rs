@@ -1,7 +1,8 @@
 //! Answering a request later than in its handler, by a token with the types of its request.
 //!
 //! The handler of a request either answers it, or takes its token, which is the right to answer it
-//! once, later. If the handler ends, by return or by panic, without either, the request is waived.
+//! once, later. If the handler does neither before it returns or panics, the request is *waived*:
+//! it ends without an answer.
 //!
 //! `instance_core.rs` has the request that is being handled, and `ticket.rs` the requests that are
 //! held by tokens.

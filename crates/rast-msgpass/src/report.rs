@@ -86,7 +86,7 @@ pub struct InstanceMetrics {
     pub processor: usize,
     /// The name of the processor in `graph!`.
     pub name: &'static str,
-    /// Which of its replicas.
+    /// The index of the replica.
     pub replica: usize,
     /// The worker that the assignment in force gives it to.
     pub worker: usize,
@@ -106,9 +106,9 @@ pub struct InstanceMetrics {
     pub restarts: u64,
     /// Whether it is retired.
     pub is_retired: bool,
-    /// The time of its turns, as far as they were measured: not while the
-    /// balancer reads the figures. Published after about each millisecond in which it runs; in a
-    /// graph of more than 64 instances in proportion less often, up to 16 ms.
+    /// The measured time of its turns. Turns are not measured while the balancer reads the figures.
+    /// Published about once per millisecond in which it runs. In a graph of more than 64 instances
+    /// the time is longer in proportion, up to 16 ms.
     pub busy: Nanos,
 }
 
@@ -118,23 +118,23 @@ pub struct InstanceMetrics {
 pub struct EdgeMetrics {
     /// The edge.
     pub edge: &'static EdgeInfo,
-    /// Messages sent; from ingress, those that entered a turn.
+    /// Messages sent; on an edge from ingress, those taken from a door.
     pub sent: u64,
-    /// Messages handled or given up; by egress, those taken by receivers.
+    /// Messages handled or given up; on an edge to egress, those taken by receivers.
     pub received: u64,
     /// Messages that were dropped because there was no room, on an edge with `drop_newest`,
     /// `drop_oldest` or `latest`. They do not count as sent.
     pub dropped: u64,
-    /// Queued messages: the length of the edge.
+    /// Queued messages.
     pub depth: u64,
     /// Requests that were sent and neither answered nor waived; zero on other edges.
     pub unanswered: u64,
     /// Age of the oldest request of `unanswered`; zero if there is none.
     ///
-    /// A request that is kept as a [`ReplyTo`](crate::ReplyTo) is measured since it was received.
-    /// Another request is measured since it was sent, or longer by at most the time that the
-    /// answers before took. If answers come by inboxes, a client has one count for all servers,
-    /// which hides a slow server among fast ones.
+    /// The age of a request that is kept as a [`ReplyTo`](crate::ReplyTo) counts from its receipt.
+    /// The age of another request counts from its sending, and is too high by at most the time that
+    /// the answers before it took. If answers come by inboxes, a client has one count for all
+    /// servers, which hides a slow server among fast ones.
     pub oldest: Nanos,
 }
 
@@ -172,10 +172,10 @@ pub struct Report {
     pub metrics: Metrics,
     /// The first 256 different panics of handlers, with their numbers.
     pub panics: Vec<PanicRecord>,
-    /// The unbounded edges that reached their ceilings, which stopped the graph if nothing had
-    /// before.
+    /// The unbounded edges that reached their ceilings. This stopped the graph, unless something
+    /// else had before.
     pub ceilings: Vec<&'static EdgeInfo>,
-    /// The edges on which messages were lost: still queued at a stop, being handled by a handler
+    /// The edges on which messages were lost. These were queued at a stop, in the hand of a handler
     /// that panicked, sent to a retired processor, or sent to a receiver that was dropped or never
     /// requested.
     pub undelivered: Vec<Undelivered>,
@@ -190,7 +190,7 @@ pub struct Report {
     /// How long messages waited and were handled; `None` without
     /// [`Builder::sample`](crate::Builder::sample).
     pub timings: Option<Timings>,
-    /// What ended the graph, or is to; `None` while it runs.
+    /// What ended the graph or is about to end it; `None` while it runs.
     pub ended_by: Option<EndedBy>,
     pub(crate) states: States,
 }
@@ -198,7 +198,7 @@ pub struct Report {
 impl Report {
     /// Takes the processors of type `P`, by replica, as their last handlers left them. A processor
     /// that panicked may be half updated, and one that waited for a restart is missing. Empty while
-    /// the graph runs, and if they were taken before, also from a clone of the report.
+    /// the graph runs, or if they were taken before, even from a clone of the report.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

@@ -1,8 +1,8 @@
 //! Sending by a ring per receiver.
 //!
-//! Messages are staged in the ring of their receiver and published together,
-//! one store and one wake-up per receiver. A target that has less room than
-//! the burst is noted when that is seen, so no step looks at all targets.
+//! Messages are staged in the ring of their receiver and published together, one store and one
+//! wake-up per receiver. A step that finds less room than the burst at a target notes the target,
+//! so no step checks all targets.
 
 use core::num::NonZeroUsize;
 use std::collections::VecDeque;
@@ -32,8 +32,7 @@ const CLOSED: u8 = 4;
 /// Some of its messages are measured. On all targets, or on none.
 const SAMPLED: u8 = 8;
 
-/// The sender's ends of all rings of an edge. In this order, because most sends access the first
-/// fields only.
+/// The sender's ends of all rings of an edge. Most sends access only the first fields.
 #[repr(C)]
 pub(crate) struct Rings<T> {
     targets: OwnVec<Target<T>>,
@@ -108,7 +107,7 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Takes note of a message that was staged where some are measured.
+    /// Records a message that was staged, on an edge with measured messages.
     #[inline(never)]
     fn has_staged(&mut self, index: usize) {
         let target = &mut self.targets[index];
@@ -119,7 +118,7 @@ impl<T> Rings<T> {
         self.depart(index);
     }
 
-    /// Takes note of when a message was sent, if it is measured: the last one of the target.
+    /// Records the send time of the target's last message, if it is measured.
     #[inline]
     fn depart(&mut self, index: usize) {
         if let Some(departures) = self.departures.get_mut(index) {
@@ -138,8 +137,8 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns how many messages the only target takes beside a burst, none of which is measured;
-    /// 0 if there are more targets, or it was not written since the last flush.
+    /// Returns how many unmeasured messages the only target takes besides a burst. Returns 0 if
+    /// there are more targets, or it was not written since the last flush.
     pub(crate) fn spare(&mut self) -> usize {
         match (&self.targets[..], &mut self.departures[..]) {
             ([target], []) if target.state == WRITTEN => {
@@ -375,7 +374,7 @@ impl<T> Rings<T> {
         }
     }
 
-    /// Returns whether a target has room for so many messages, by a fresh look only if the
+    /// Returns whether a target has room for this many messages, by a fresh look only if the
     /// last one does not show it.
     #[inline]
     pub(crate) fn has_room(&self, index: usize, count: usize) -> bool {

@@ -9,10 +9,10 @@
 //!   stamps      t         t         t         -           one word per block: the send time
 //! ```
 //!
-//! | way | who chooses | where the time is |
+//! | way | chosen by | where the time is |
 //! | --- | --- | --- |
 //! | ring per pair | both ends, by the index of the message in the ring | [`Stamps`], a word per block |
-//! | inbox | the sender | [`Marks`], under a lock; a bit of the message's tag says that there is one |
+//! | inbox | the sender | [`Marks`] (send times under a lock); a bit of the message's tag says that its time is there |
 //! | buffer, door | the sender | beside the message |
 //!
 //! A stamp of a ring is written before its message is published, and read before the slot of the
@@ -40,7 +40,7 @@ pub(crate) fn now(clock: &GraphClock) -> u64 {
 /// How often a queue is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// One message of so many; at least one.
+    /// One message in this number is measured; at least 1.
     every: usize,
     seed: u64,
 }
@@ -109,7 +109,7 @@ impl Mark {
 struct Stamps(Box<[Counter]>);
 
 impl Stamps {
-    /// Makes stamps for a ring with so many slots.
+    /// Makes stamps for a ring with this many slots.
     ///
     /// The messages of a block and of the block that uses its stamp again are more than `capacity`
     /// apart: by `blocks - 1` whole blocks at least, and one message.
@@ -140,7 +140,8 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    /// Returns how many messages may be staged before one that is measured. None waits for room.
+    /// Returns how many messages may be staged before one that is measured. Called only if no
+    /// message waits for room.
     pub(crate) fn ahead<T>(&mut self, ring: &Producer<T>) -> usize {
         self.mark.ahead(ring.index())
     }
@@ -178,8 +179,9 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns when the next message was sent, if that one is measured and there. Limits `max` to
-    /// it, to nothing if it is not there, or to the messages before the next one that is measured.
+    /// Returns when the next message was sent, if it is measured and present. Limits `max` to that
+    /// message, to zero if it is measured but not present, or to the messages before the next
+    /// measured one.
     pub(crate) fn next<T>(&mut self, ring: &Consumer<T>, max: &mut usize) -> Option<u64> {
         match self.mark.ahead(ring.index()) {
             0 if ring.is_empty() => {
@@ -290,7 +292,7 @@ pub(crate) const MARKED: u32 = 1 << 29;
 pub(crate) struct Marks(Mutex<VecDeque<(u32, u64)>>);
 
 impl Marks {
-    /// Makes marks for an inbox with so many slots.
+    /// Makes marks for an inbox with this many slots.
     pub(crate) fn new(plan: Plan, capacity: usize) -> Self {
         let expected = capacity / plan.every + 1;
         Self(Mutex::new(VecDeque::with_capacity(expected)))

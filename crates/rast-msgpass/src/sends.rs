@@ -1,4 +1,5 @@
-//! What the handlers of an edge send, and so which room its inlet (the receiver's end) waits for.
+//! The edges on which the handlers of an edge send. Its inlet (the receiver's end) waits for room
+//! on them.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -12,7 +13,7 @@
 //!    request does not `send` requests that may lead back to the client of that request, because
 //!    each of the two would wait for the other's credit.
 //! 3. Answers use the room that their request reserved, never wait, and are not listed.
-//! 4. `send` on an edge that is not listed panics; `try_send` uses the room that there is.
+//! 4. `send` on an edge that is not listed panics; `try_send` sends if there is room.
 //!
 //! The lists are constants, so a graph without them has no code for them.
 
@@ -59,7 +60,7 @@ pub(crate) const fn may_send(edges: &[EdgeInfo], of: usize, on: usize) -> bool {
     }
 }
 
-/// Returns `true` if plainly bounded edges lead from one processor to another, or it is the same.
+/// Returns `true` if bounded edges lead from one processor to another, or if both are the same.
 const fn leads(edges: &[EdgeInfo], from: End, to: End) -> bool {
     let (Some(from), Some(to)) = (from.processor(), to.processor()) else {
         return false;
@@ -106,10 +107,10 @@ pub(crate) const fn is_restricted(edges: &[EdgeInfo], end: End) -> bool {
     false
 }
 
-/// What is the same for an end of a graph in every function that asks.
+/// Constants of an end of a graph.
 ///
-/// The compiler evaluates a `const` block in each instance of its function, and an associated
-/// constant once; each of these is a loop over all edges.
+/// Each is a loop over all edges. The compiler evaluates an associated constant once, but a `const`
+/// block in each instance of its function.
 pub(crate) struct OfEnd<G, P>(PhantomData<fn(G, P)>);
 
 impl<G: Node<P>, P> OfEnd<G, P> {

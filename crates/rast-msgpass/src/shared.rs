@@ -31,10 +31,10 @@ use crate::trace::Trace;
 /// Takes a message that could not be delivered.
 pub(crate) type Undelivered = Box<dyn Fn(&'static EdgeInfo, Box<dyn Any + Send>) + Send + Sync>;
 
-/// What the program has called with what went wrong, and how much it has measured.
+/// The program's hooks for failures, and the share of messages that is measured.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    /// One message of so many is measured; none if it is zero.
+    /// One message of this many is measured; none if it is zero.
     pub(crate) one_in: u32,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
@@ -43,7 +43,7 @@ pub(crate) struct Hooks {
 /// The counts of one instance of a processor.
 pub(crate) type Stats = CachePadded<Counts>;
 
-/// In this order, because most turns write the first line only.
+/// The counts of one instance. Most turns write only the first cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counts {
@@ -55,12 +55,12 @@ pub(crate) struct Counts {
     pub(crate) busy_ns: Counter,
     /// Per edge that enters: taken from a door. Zero for edges within the graph.
     pub(crate) entered: Counters,
-    /// Per edge that leaves: dropped for want of room.
+    /// Per edge that leaves: dropped for lack of room.
     pub(crate) dropped: Counters,
     /// Per edge that leaves, if it carries answers: requests waived.
     pub(crate) waived: Counters,
-    /// Per edge that leaves, if it carries answers: since when the oldest request with a token
-    /// is kept, in nanoseconds of the clock and one; zero if none is.
+    /// Per edge that leaves, if it carries answers: the time since which the oldest request with a
+    /// token is kept, in nanoseconds of the clock, plus one. Zero if none is kept.
     pub(crate) since: Counters,
     /// Per edge that leaves: the same for requests without an answer, per receiver, or for all
     /// that share an inbox. Empty if the edge carries no requests.
@@ -69,9 +69,9 @@ pub(crate) struct Counts {
     pub(crate) gated: Counter,
     pub(crate) panics: Counter,
     pub(crate) restarts: Counter,
-    /// One once it is retired.
+    /// 1 once the instance is retired.
     pub(crate) retired: Counter,
-    /// How often a drain asked for a flush. Written by the thread that drains.
+    /// Number of flushes that a drain requested. Written by the thread that drains.
     pub(crate) flushes_asked: Counter,
     /// How many of these were answered.
     pub(crate) flushes: Counter,
@@ -127,7 +127,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Returns that of each edge.
+    /// Returns the layout of each edge.
     pub(crate) fn of_all(edges: &[EdgeInfo], replicas: &[usize]) -> Box<[Self]> {
         let count = |end: End| end.processor().map_or(1, |node| replicas[node]);
         let layout = |edge: &EdgeInfo| {
@@ -160,7 +160,7 @@ pub(crate) struct Shared {
     pub(crate) clock: GraphClock,
     /// When the graph was set up.
     pub(crate) since: Instant,
-    /// One message of so many is measured; none if it is zero.
+    /// One message of this many is measured; none if it is zero.
     pub(crate) one_in: u32,
     /// Timers that a drain, a stop or a retirement cancelled.
     timers_cancelled: AtomicU64,
@@ -338,7 +338,7 @@ impl Shared {
         }
     }
 
-    /// Takes note that the calling thread runs user code of this graph.
+    /// Records that the calling thread runs user code of this graph.
     #[cold]
     pub(crate) fn enter_thread(&self) {
         let id = thread::current_id();
@@ -354,7 +354,7 @@ impl Shared {
         self.threads.lock().contains(&thread::current_id())
     }
 
-    /// Takes note of a panic of user code that is no handler.
+    /// Records a panic of user code outside handlers.
     #[cold]
     pub(crate) fn record_fault(&self, what: &str, payload: Box<dyn Any + Send>) {
         let text = panics::text(payload);

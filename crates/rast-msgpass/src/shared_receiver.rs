@@ -16,14 +16,14 @@
 //!    lane calls its waker for the next message.
 //! 2. A receiver that finds the lane closed wakes all.
 //! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
-//! 4. A look that begins after a wake-up uses the wake-up up. A receiver that leaves with a message
-//!    passes a later wake-up on, and a future that is dropped does so too.
+//! 4. A look that begins after a wake-up consumes the wake-up. A receiver that leaves with a
+//!    message passes any later wake-up to the next receiver, and so does a dropped future.
 //!
 //! No wake-up is lost. Let receiver W wait: it has entered the list (E) and then looked under the
 //! lock (L), and L found the lane empty. For the next message, the lane calls the waker. A receiver
 //! whose look comes after L sees `is_waited`, which E had set, because the lock orders the two
-//! looks; so it obeys rule 1. A look before L leaves later messages to L. By rule 4 each wake-up
-//! leads to a look, or to another wake-up, and the list is finite.
+//! looks. So it obeys rule 1. If a look comes before L, L sees the messages that the look missed.
+//! By rule 4 each wake-up leads to a look, or to another wake-up, and the list is finite.
 
 use core::fmt;
 use core::pin::Pin;
@@ -137,8 +137,8 @@ impl<M, W: Wake> End<M, W> {
 ///
 /// A message costs as much as with a single receiver, plus a lock that all receivers share;
 /// [`recv_many`](Self::recv_many) takes the lock once for many messages. If one thread is fast
-/// enough, an [`EgressReceiver`] costs less. If the graph may choose the receiver of a message, an
-/// edge with several `lanes` has no shared lock.
+/// enough, an [`EgressReceiver`] costs less. If handlers can choose the receiver of each message,
+/// an edge with several `lanes` needs no shared lock.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -177,9 +177,9 @@ pub struct SharedReceiver<M, W: Wake = sharder::Handle> {
 }
 
 impl<M, W: Wake> EgressReceiver<M, W> {
-    /// Makes a receiver that can be cloned, each message of the lane going to one of the clones.
+    /// Makes a receiver that can be cloned; each message of the lane goes to one of the clones.
     ///
-    /// It takes the place of the [waker](Self::set_waker). Threads that wait
+    /// The new receiver replaces the [waker](Self::set_waker). Threads that wait
     /// [park](crate::primitive::WaitStrategy::Park), whatever [`set_wait`](Self::set_wait) said.
     #[must_use]
     pub fn share(mut self) -> SharedReceiver<M, W> {
@@ -267,7 +267,7 @@ impl<M, W: Wake> SharedReceiver<M, W> {
     /// Adds up to `most` messages to `out`, from all senders in turn, and returns how many. Waits
     /// for nothing but the lock, which it takes once.
     ///
-    /// Fewer than `most` says that the lane was empty.
+    /// If it returns fewer than `most`, the lane was empty.
     pub fn recv_many(&self, out: &mut Vec<M>, most: usize) -> usize {
         let mut receiver = self.end.receiver.lock();
         let taken = receiver.drain(most, |message| out.push(message));
@@ -342,7 +342,8 @@ impl<M, W: Wake> fmt::Debug for SharedReceiver<M, W> {
 
 /// A receive that waits for a message, as a future: from [`SharedReceiver::recv_async`].
 ///
-/// One that is woken and then neither polled nor dropped keeps that wake-up from the others.
+/// A future that is woken and then neither polled nor dropped keeps the wake-up from other
+/// receivers.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Receiving<'a, M, W: Wake = sharder::Handle> {
     end: &'a End<M, W>,

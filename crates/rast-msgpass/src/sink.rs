@@ -1,7 +1,7 @@
 //! A way into the graph as a sink of futures-sink, for tasks of any runtime.
 //!
 //! `poll_ready` reserves a place of the door, and `start_send` puts the message there. So a sink
-//! that is ready never refuses a message for want of room, and it keeps no message beside the door.
+//! that is ready never refuses a message for lack of room, and it keeps no message beside the door.
 //! `door.rs` describes the places that are held in this way, and the list of tasks.
 
 use core::fmt;
@@ -74,7 +74,7 @@ pub struct IngressSink<M> {
 }
 
 impl<G: Node<Ingress> + Single<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
-    /// Makes a `Sink` of this way in. Needs the feature `async`.
+    /// Makes a `Sink` of this sender. Needs the feature `async`.
     #[must_use]
     pub fn sink(&self) -> IngressSink<M> {
         self.only().sink()
@@ -82,7 +82,7 @@ impl<G: Node<Ingress> + Single<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P
 }
 
 impl<M> IngressPort<'_, M> {
-    /// Makes a `Sink` of the way to this instance. Needs the feature `async`.
+    /// Makes a `Sink` of the sender to this instance. Needs the feature `async`.
     #[must_use]
     pub fn sink(&self) -> IngressSink<M> {
         IngressSink {

@@ -2,7 +2,7 @@
 //!
 //! A `Vec` may grow at each push, so a function that pushes must save registers for that call. Here
 //! a push is a comparison and a store. A short stack is stored in place: a turn uses several, and
-//! each would be a cache line more.
+//! each would take another cache line.
 
 use core::ops::{Deref, DerefMut};
 
@@ -79,7 +79,7 @@ impl Stack {
     ///
     /// # Panics
     ///
-    /// If there is no room for so many.
+    /// If there is no room for this many.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> u32 {
         self.room[index]

@@ -20,7 +20,7 @@ pub(crate) struct Stage {
     pub(crate) is_cyclic: bool,
 }
 
-/// Returns the stages of a graph of so many processors.
+/// Returns the stages of a graph of this many processors.
 pub(crate) fn stages(processors: usize, edges: &[EdgeInfo]) -> Vec<Stage> {
     let pairs = edges.iter().filter_map(|edge| match (edge.from, edge.to) {
         (End::Processor(from), End::Processor(to)) => Some((from, to)),

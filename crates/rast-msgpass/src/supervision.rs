@@ -14,7 +14,7 @@ use crate::timers::Clock;
 pub(crate) struct Panic {
     pub(crate) handler: Handler,
     pub(crate) payload: Box<dyn Any + Send>,
-    /// The edge of the message; `None` where there was none.
+    /// The edge of the message; `None` if there was none.
     pub(crate) edge: Option<usize>,
     /// A clone of the message.
     pub(crate) message: Option<Box<dyn Any + Send>>,
@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Takes note of a panic of a handler, and follows the policy.
+    /// Records a panic of a handler, and follows the policy.
     #[cold]
     pub(crate) fn panicked(&mut self, panic: Panic) {
         let then = self.decide();

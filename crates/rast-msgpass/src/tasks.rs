@@ -98,8 +98,8 @@ impl Tasks {
         task.is_some_and(|own| self.list.lock().find(own).is_some())
     }
 
-    /// Leaves the list. Returns `true` if a wake-up had taken the task out of it, which is now the
-    /// caller's to pass on.
+    /// Leaves the list. Returns `true` if a wake-up had taken the task out of it; the caller must
+    /// then pass the wake-up on.
     pub(crate) fn leave(&self, task: &mut Option<u64>) -> bool {
         let Some(own) = task.take() else {
             return false;
@@ -112,8 +112,8 @@ impl Tasks {
         was_woken
     }
 
-    /// Wakes so many of the tasks, those first that entered first; streams and sinks among them do
-    /// not count. Calls `unmark` under the lock where the list is empty then.
+    /// Wakes up to `most` tasks, in the order in which they entered; streams and sinks do not
+    /// count. Calls `unmark` under the lock if the list is empty then.
     #[cold]
     pub(crate) fn wake(&self, most: usize, mut unmark: impl FnMut()) {
         let mut left = most;

@@ -1,4 +1,4 @@
-//! The requests of a server that it answers later: each is held by a token.
+//! The requests that a server answers later. A token holds each of them.
 //!
 //! ```text
 //!   server's outlet of answers                        the server's state, or a message
@@ -16,7 +16,8 @@
 //!    `Dropped` in the slot for the next token, so that neither changes the reference count.
 //! 2. Only the server accesses the slots. The lock of `Dropped` is acquired only when a token is
 //!    dropped, and by the check after a wake-up.
-//! 3. A retired server waives the requests of all its slots at once; their tokens are then void.
+//! 3. A server that is retired waives the requests of all its slots (ends them without an answer);
+//!    their tokens are then void.
 
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sharder::{self, ShardId};

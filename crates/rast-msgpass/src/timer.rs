@@ -1,11 +1,11 @@
 //! Timers: messages of an instance to itself, at an instant.
 //!
 //! A timer is armed from a fresh reading of the graph's clock, and fires in the first turn that
-//! starts at or after its deadline: never early. The instance reports the first deadline to the
+//! starts at or after its deadline, so never early. The instance reports the first deadline to the
 //! sharder. `timer_store.rs` has the stores of deadlines and messages.
 //!
-//! Its handler runs as for a message: only if there is room, and one at a time. Timers do not count
-//! as sent messages, so a drain cancels them as it ends pings.
+//! The handler of a timer runs like that of a message: only if there is room, and one at a time.
+//! Timers do not count as sent messages. A drain cancels them, as it ends pings.
 
 use core::fmt;
 use core::marker::PhantomData;

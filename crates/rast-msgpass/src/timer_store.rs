@@ -163,7 +163,7 @@ struct Kind {
     fire: Box<dyn Any + Send>,
 }
 
-/// The timers of one instance. In this order, because each turn reads the first field.
+/// The timers of one instance. Most turns read only the first field.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Timers {

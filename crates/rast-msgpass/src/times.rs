@@ -2,7 +2,7 @@
 
 use crate::primitive::{self, LiveHistogram};
 
-/// Of the buckets per doubling, as a power of two.
+/// Number of buckets per doubling, as a power of two.
 const PART_BITS: u32 = 3;
 
 /// Durations in nanoseconds. A quantile is at most an eighth too high; count, sum, least and

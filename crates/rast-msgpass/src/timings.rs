@@ -1,4 +1,5 @@
-//! How long messages wait and are handled: one message of some, by the graph's clock.
+//! How long messages wait, and how long their handlers run: a sample of the messages, by the
+//! graph's clock.
 
 use core::fmt;
 
@@ -26,7 +27,7 @@ pub struct ProcessorTimings {
     pub processor: usize,
     /// The name of the processor in `graph!`.
     pub name: &'static str,
-    /// From the call of a message's handler to its return, or its panic, of all replicas.
+    /// From the call of a message's handler to its return or panic, over all replicas.
     pub handling: Histogram,
 }
 

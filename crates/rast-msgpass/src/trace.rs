@@ -1,7 +1,7 @@
 //! Spans and events of the crate `tracing`, under the feature of that name; nothing without it.
 //!
 //! Each instance has one span, made when the graph is set up and entered for each of its turns. So
-//! what a handler traces is in the span of its processor. Events are made where something is rare.
+//! what a handler traces is in the span of its processor. Only rare occurrences are events.
 
 use core::fmt;
 

@@ -43,7 +43,7 @@ pub(crate) type Failed = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 pub(crate) struct Fault {
     /// Only for messages of this edge.
     pub(crate) edge: Option<usize>,
-    /// Number of messages until then, over all instances that share it.
+    /// Number of messages until the panic, over all instances that share it.
     pub(crate) left: Arc<Mutex<u64>>,
     pub(crate) text: String,
 }

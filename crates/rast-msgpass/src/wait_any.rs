@@ -1,7 +1,7 @@
 //! Waiting on several lanes at once.
 //!
 //! A [`WaitAny`] is a waker of each lane that notifies one event count. No wake-up is lost, by the
-//! argument of the waker (see `egress.rs`): the check before a sleep finds a lane ready or empty,
+//! argument of the waker (see `egress.rs`). The check before a sleep finds a lane ready or empty,
 //! and a lane that was found empty calls its waker for the next message.
 
 use core::fmt;
@@ -66,7 +66,7 @@ impl<M> Waitable for EgressReceiver<M, sharder::Handle> {}
 pub struct WaitAny {
     event: Arc<EventCount>,
     strategy: WaitStrategy,
-    /// Which one is looked at first, so that none is passed over for ever.
+    /// The receiver that is checked first; it changes, so that each has its turn.
     first: usize,
 }
 

@@ -26,8 +26,8 @@
 //! fence is expensive, so the receiver executes R2 and R3 only at some of its returns: see
 //! [`Pace`].
 //!
-//! Only a wait at a receiver without room ends by a wake-up. So if S3 finds room at that receiver,
-//! and none at another one, the sender enters again before it goes idle.
+//! Only a receiver that had no room wakes the senders in its list. So if S3 finds room at that
+//! receiver, but none at another one, the sender enters the other one's list before it goes idle.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::atomic::{AtomicU32, Ordering, fence};
@@ -150,8 +150,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Makes the pace of a queue with so many slots, whose senders wait if there is less room than
-    /// `burst`.
+    /// Makes the pace of a queue with `capacity` slots, whose senders wait if there is less room
+    /// than `burst`.
     #[must_use]
     pub fn new(capacity: usize, burst: usize) -> Self {
         let clamp = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX);

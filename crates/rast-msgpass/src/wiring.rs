@@ -1,4 +1,4 @@
-//! Making the rings, doors and lanes of a graph.
+//! Making the queues of a graph: rings, inboxes, doors (from outside) and lanes (to outside).
 //!
 //! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. For an edge from `n` to
 //! `m` instances it makes `n * m` rings if these are few, and gives each half to the instance that
@@ -147,11 +147,11 @@ impl Wiring {
         wiring
     }
 
-    /// Makes what one edge needs. Its code is compiled once per edge, so it is short: the rest
+    /// Makes what one edge needs. This function is compiled once per edge, so it is short: the rest
     /// depends on the message alone.
     ///
-    /// The conditions are constants of the edge, so only the branch that it takes is compiled: no
-    /// inlet for an edge to egress, and no outlet for a message that only comes from ingress.
+    /// The conditions are constants of the edge, so only the branch that is taken is compiled. An
+    /// edge to egress has no inlet, and an edge from ingress has no outlet.
     pub fn edge<G, F, T, M>(&mut self)
     where
         G: Node<F> + Node<T>,
@@ -300,7 +300,7 @@ impl Wiring {
         }
     }
 
-    /// Returns when a receiver of an edge returns slots: each one before the handler of its
+    /// Returns when a receiver of an edge returns slots. It returns each before the handler of its
     /// message, if that handler may block, or if the edge carries answers of handlers that may
     /// block.
     ///

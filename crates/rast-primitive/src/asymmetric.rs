@@ -36,9 +36,9 @@ pub fn order() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The expensive fence, for the thread that seldom needs one: it calls this function between its
-/// store and its load. Returns `false` if the system has no such barrier or rejects it; then the
-/// caller knows nothing about the other thread.
+/// The expensive fence of the pair: the thread that seldom needs one calls this function between
+/// its store and its load, and the other thread calls [`order`]. Returns `false` if the system has
+/// no such barrier or rejects it; then the caller knows nothing about the other thread.
 ///
 /// Use it only where the caller can give up: after `false` it must act as if the other thread were
 /// busy.

@@ -8,8 +8,8 @@
 #[cfg(rast_loom)]
 pub use loom::cell::UnsafeCell;
 
-/// A cell for data that a protocol shares: [`with`](Self::with) and
-/// [`with_mut`](Self::with_mut) mark each access.
+/// A cell for data that threads share by a protocol. [`with`](Self::with) and
+/// [`with_mut`](Self::with_mut) mark each access for loom and shuttle.
 ///
 /// Like `core::cell::UnsafeCell` it is not `Sync`. A type that contains it and is `Sync` must argue
 /// by which protocol this is sound.

@@ -29,8 +29,9 @@
 //! | Notified | not in the list, the wake-up not seen yet | `wait` or `cancel` to Free                |
 //!
 //! A waiter that cancels after `notify_one` has chosen it passes the wake-up to the next waiter,
-//! because the notifier relies on a thread checking the condition. So `wait_until` keeps its
-//! registration until it has checked the condition after the sleep.
+//! because the notifier relies on a thread checking the condition. `wait_until` stays registered
+//! while it checks the condition after a sleep. So a wake-up that comes during this check is passed
+//! on too, if the check panics or the time is over.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
@@ -51,7 +52,7 @@ use crate::wait_strategy::WaitStrategy;
 /// The end of a list of slots.
 const NONE: usize = usize::MAX;
 
-/// Lets threads sleep until a condition holds that changes without a lock.
+/// Lets threads sleep until a condition holds, which may change without a lock.
 ///
 /// Waiter: [`prepare`](Self::prepare), check the condition, then
 /// [`wait`](Self::wait) or [`cancel`](Self::cancel) ([`wait_until`](Self::wait_until)

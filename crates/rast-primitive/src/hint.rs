@@ -12,8 +12,8 @@ pub use loom::hint::spin_loop;
 
 /// Asks the processor to fetch the cache line at `address`, to be written soon.
 ///
-/// A hint and no access: any address is allowed, and nothing is read or written. If the processor
-/// has no such instruction, under loom and under Miri it does nothing.
+/// Only a hint: any address is allowed, and nothing is read or written. If the processor has no
+/// such instruction, under loom and under Miri it does nothing.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -44,8 +44,8 @@ pub fn prefetch_write<T>(address: *const T) {
 
 /// Asks the processor to fetch the cache line at `address`, to be read soon.
 ///
-/// A hint and no access: any address is allowed, and nothing is read. If the target is not x86-64,
-/// under loom and under Miri it does nothing.
+/// Only a hint: any address is allowed, and nothing is read. If the target is not x86-64, under
+/// loom and under Miri it does nothing.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -75,9 +75,9 @@ pub fn prefetch_read<T>(address: *const T) {
 
 /// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
-/// Use it for a bound that the compiler should not exploit. It would unroll a loop whose maximum
-/// count is a small constant into a ladder of comparisons, which is slower than vector code. On
-/// x86-64, and on aarch64 with 64-bit pointers, it is no instruction but takes a register.
+/// Use it for a bound that the compiler should not exploit. The compiler would unroll a loop whose
+/// maximum count is a small constant into a chain of comparisons, which is slower than vector code.
+/// On x86-64, and on aarch64 with 64-bit pointers, the call costs a register but no instruction.
 /// Elsewhere and under Miri it does nothing, so no result may depend on it.
 ///
 /// ```

@@ -186,7 +186,7 @@ impl<const P: u32> Histogram<P> {
     }
 
     /// Returns the buckets that counted a value since `earlier` was copied from this histogram: the
-    /// largest value of each, and how many it counted.
+    /// largest value of each, and how many it has counted since.
     ///
     /// ```
     /// use rast_primitive::Histogram;

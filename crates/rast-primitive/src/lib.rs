@@ -1,11 +1,11 @@
-//! Atomics, cells, fences, parking and wake-up primitives that run on std. One switch runs them
-//! under the model checkers loom or shuttle instead.
+//! Atomics, cells, fences, parking and wake-up primitives that run on std, or, with a private cfg,
+//! under the model checker loom or shuttle.
 //!
-//! This is the lowest layer of RAST. loom checks code written against it unchanged. `--cfg
-//! rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's, and
-//! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions. `--cfg
-//! rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many random
-//! interleavings. Without either cfg it runs as a stress test on real threads.
+//! This is the lowest layer of RAST. Code that uses it is model-checked without changes.
+//! `--cfg rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's. Then
+//! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions.
+//! `--cfg rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many
+//! random interleavings. Without either cfg it runs as a stress test on real threads.
 //!
 //! # What there is
 //!
@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, from std, loom or shuttle |
 //! | [`CachePadded`] | a value on its own cache lines |
-//! | [`Counter`], [`Histogram`], [`LiveHistogram`] | counts of one thread that others read |
+//! | [`Counter`], [`Histogram`], [`LiveHistogram`] | counts that one thread writes and others read |
 //! | [`Backoff`], [`WaitStrategy`] | a short wait; how a thread waits longer |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
@@ -62,15 +62,14 @@
 //!
 //! # Guarantees
 //!
-//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost, and what a thread wrote before
-//!   it woke another thread happens-before the return of the other thread's wait. The argument is
-//!   in each module's source; `docs/verification.md` lists the models that fail without each
-//!   ordering.
-//! - Only fences are sequentially consistent, because loom models no other such operation.
+//! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost. What a thread wrote before it
+//!   woke another thread happens-before the return of the other thread's wait. The argument is in
+//!   each module's source; `docs/verification.md` lists the models that fail without each ordering.
+//! - Only fences are `SeqCst`, because loom does not model other `SeqCst` operations.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
 //!   `receive_blocking`). A wake-up of a sleeper, `EventCount::prepare`, and the `Signal::send`
-//!   that sets the event take a lock for some instructions; everything else is lock-free where the
+//!   that sets the event take a lock for some instructions. Everything else is lock-free where the
 //!   target has the atomics.
 //!
 //! # Features and private cfgs

@@ -51,8 +51,8 @@ pub unsafe trait Linked {
 
 /// The link of a node: the address of the next node, or 0.
 ///
-/// An address alone does not say which of several nodes it means, if one was freed and another one
-/// was allocated in its place. A link leads to the node that is there when it is followed.
+/// If a node is freed and another one is allocated at its address, a link to the first leads to the
+/// second: to the node that is there when the link is followed.
 ///
 /// # Examples
 ///

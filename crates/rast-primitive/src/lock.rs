@@ -1,7 +1,7 @@
 //! `Mutex` and `Condvar` for cold paths: parking_lot's, or in a model loom's or shuttle's.
 //!
 //! Neither poisons: a panic under the lock unlocks it, and the code that takes the lock must handle
-//! the state that the panic left. The wrappers give all builds the same signatures.
+//! the state that the panic left.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ use parking_lot as imp;
 #[cfg(rast_shuttle)]
 use shuttle::sync as imp;
 
-/// A lock without poisoning, one byte in addition to its value.
+/// A lock without poisoning. It takes one byte in addition to its value.
 ///
 /// Blocking. For cold paths: starting, stopping, parking, growing a table.
 ///
@@ -203,9 +203,9 @@ impl Condvar {
     /// As [`wait`](Self::wait), for at most `timeout`; returns `true` if the time ran out.
     /// Blocking, bounded by `timeout` and by the lock.
     ///
-    /// In a model there is no time: the call unlocks, lets the other threads run, locks again and
-    /// returns `true`. That is always a legal outcome, so code that needs the notification cannot
-    /// pass by chance. Models of lost wake-ups use the untimed wait.
+    /// Under loom and shuttle there is no time: the call unlocks, lets the other threads run, locks
+    /// again and returns `true`. That is always a legal outcome, so code that needs the
+    /// notification cannot pass by chance. Tests of lost wake-ups use the untimed wait.
     ///
     /// # Panics
     ///

@@ -18,8 +18,8 @@ pub type Payload = Box<dyn Any + Send>;
 
 /// Runs user code, and returns the payload if it panicked.
 ///
-/// After a panic, values that the code had borrowed mutably may be inconsistent. The caller must
-/// not rely on such values.
+/// After a panic, values that the code had borrowed mutably may be inconsistent: do not rely on
+/// them.
 ///
 /// # Errors
 ///
@@ -84,11 +84,10 @@ pub fn discard<T>(value: T) {
 /// With `std`, the panic of every destructor is caught. After the last value the first of these
 /// panics continues, and the payloads of the others are [discarded](discard). So any number of
 /// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
-/// are dropped while it unwinds, and a second panic aborts the process. A `Vec` always behaves as
-/// this function does without `std`.
+/// are dropped while it unwinds, and a second panic aborts the process.
 ///
-/// With or without `std`, a panic that leaves this function while the thread unwinds already aborts
-/// the process, as for any destructor.
+/// A panic that leaves this function while the thread is already unwinding aborts the process, as
+/// for any destructor.
 ///
 /// Costs one catch for all values, and one more for each panic.
 ///

@@ -11,9 +11,9 @@
 //! publication before an `unpark` is lost.
 //!
 //! No wake-up is lost: the owner changes to PARKED and goes to sleep under the lock. An `unpark`
-//! that finds PARKED takes the lock before it notifies; by then the owner sleeps on the condition,
-//! or has seen NOTIFIED. An `unpark` that finds EMPTY leaves NOTIFIED, so the owner's change to
-//! PARKED fails.
+//! that finds PARKED takes the lock before it notifies; by then the owner sleeps on the condition
+//! variable, or has seen NOTIFIED. An `unpark` that finds EMPTY leaves NOTIFIED, so the owner's
+//! change to PARKED fails.
 
 use core::cell::Cell;
 use core::fmt;

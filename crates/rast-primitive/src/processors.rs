@@ -9,9 +9,9 @@ use core::fmt;
 
 /// The processors that the calling thread was allowed to use when this was made.
 ///
-/// Only Linux and Android report them. On other systems, in a model, under Miri, and on a machine
-/// with more than 1,024 processors there is no value of this type. All operations may run on any
-/// thread; most are one or two system calls.
+/// Only Linux and Android report them. On other systems, under loom, shuttle and Miri, and on a
+/// machine with more than 1,024 processors there is no value of this type. All operations may run
+/// on any thread; most are one or two system calls.
 ///
 /// ```
 /// use rast_primitive::Processors;

@@ -55,8 +55,8 @@ where
 /// Sets how late the system may end a timed sleep of the calling thread, to save power. Returns
 /// `true` if it was set.
 ///
-/// Linux uses 50 µs by default; the value 0 sets this default. Elsewhere, and in a model, the call
-/// does nothing. One system call.
+/// Linux uses 50 µs by default; the value 0 sets this default. Elsewhere, and under loom, shuttle
+/// and Miri, the call does nothing. One system call.
 ///
 /// ```
 /// # #[cfg(all(target_os = "linux", not(any(rast_loom, rast_shuttle, miri))))]
@@ -97,8 +97,8 @@ pub fn available_parallelism() -> usize {
     2
 }
 
-/// As [`spawn_named`], with a stack of `stack_bytes` if that is given. In a model the size is
-/// ignored.
+/// As [`spawn_named`], with a stack of `stack_bytes` if that is given. Under loom and shuttle the
+/// size is ignored.
 ///
 /// # Errors
 ///

@@ -20,10 +20,10 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
     panic!("{message}");
 }
 
-/// Frees memory by `alloc`; aborts if that panics.
+/// Frees memory with `alloc`; aborts the process if the allocator panics.
 ///
-/// Memory is freed in the middle of an operation. During a push, the item is already in the queue,
-/// but no waiter has been woken for it. During a pop, the item is moved out, but not returned. If a
+/// A push or a pop frees memory before it is complete. The item of the push is then in the queue,
+/// but no waiter has been woken for it. The item of the pop is moved out, but not returned. If a
 /// panic unwound from here, the wake-up or the item would be lost, or a batch would push an item
 /// twice.
 ///

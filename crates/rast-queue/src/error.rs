@@ -31,7 +31,8 @@ pub struct Full<T>(pub T);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
-/// Why a `try_push` failed, such as [`Queue::try_push`](crate::Queue::try_push); contains the item.
+/// The reason why [`Queue::try_push`](crate::Queue::try_push), or another `try_push`, failed;
+/// contains the item.
 ///
 /// ```
 /// use rast_queue::{TryPushError, spmc};

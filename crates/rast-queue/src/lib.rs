@@ -11,7 +11,7 @@
 //! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; a suspended producer hides later items |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free except for the allocator |
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
-//! | the same, with each node freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
+//! | the same, if each node must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
 //!
 //! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
 //! wait for an item. To wait on another queue, use a [`primitive::EventCount`] or another parking
@@ -73,9 +73,9 @@
 //! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
 //!   `pop` allocates. The wait list of a [`Queue`], and the lists in which rejected batches are
 //!   returned, use the global allocator.
-//! - Every atomic ordering stronger than `Relaxed` has a label and a row in `docs/verification.md`,
-//!   which names the loom model that fails without the ordering, or says why none can. The
-//!   arguments are in `docs/algorithms/queue.md` and the pages that it lists.
+//! - Every atomic ordering stronger than `Relaxed` has a row in `docs/verification.md`, which names
+//!   the loom model that fails without it, or says why none can. The arguments are in
+//!   `docs/algorithms/queue.md` and the pages that it lists.
 //!
 //! # Features
 //!

@@ -73,8 +73,7 @@ pub struct Consumer<T, A: Allocator = Global> {
 }
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Puts the queue behind a counted [`Producer`] and a counted [`Consumer`], which can be
-    /// cloned.
+    /// Wraps the queue in a [`Producer`] and a [`Consumer`]. Both can be cloned and are counted.
     ///
     /// Allocates once, from the global allocator.
     ///
@@ -121,8 +120,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the item if the queue is closed: by a thread, or because all consumers were
-    /// dropped.
+    /// [`Closed`] with the item if a thread closed the queue, or if all producers or all consumers
+    /// were dropped.
     #[inline]
     pub fn push(&self, item: T) -> Result<(), Closed<T>> {
         self.shared.queue.push(item)

@@ -50,10 +50,10 @@ struct Core<C> {
 
 /// Rejects calls to a failing service for a while, and then admits one call as a probe.
 ///
-/// It opens, and rejects calls, after 5 failures in a row: first for 100 ms, and each further time
-/// for twice as long, up to 30 s. A random part of up to 20 % is subtracted from this time. Then
-/// one probe is admitted. If the probe succeeds, the breaker closes. If it fails, is dropped, or
-/// has no result after 10 s, the breaker opens again. All values can be set.
+/// After 5 failures in a row it opens: it rejects calls for 100 ms. Each further time it stays open
+/// twice as long, up to 30 s. A random part of at most 20 % is subtracted from each of these times.
+/// Then it admits one probe. If the probe succeeds, the breaker closes. If it fails, is dropped, or
+/// has no result after 10 s, the breaker opens again. All these numbers can be set.
 ///
 /// For the tasks of one thread; clones are the same breaker. A call takes no lock and allocates
 /// nothing, and reads the clock only if the state depends on it.

@@ -84,18 +84,17 @@ where
 ///
 /// From one reactor to another at most 1,024 calls may be sent but not begun. A call takes a
 /// credit, or waits for one, first come first served. The credit is returned when the closure
-/// begins, so reactors that call each other back cannot deadlock. All calls of a turn to one target
-/// are sent together at the end of the turn. They begin in that order, but tasks of other threads
-/// may run between them.
+/// begins, so reactors that call each other back cannot deadlock. All calls that a reactor makes to
+/// one target in one turn of its loop are sent together at the end of the turn. They begin in the
+/// order of the calls, but tasks of other threads may run between them.
 ///
 /// If the returned future is dropped, the call is cancelled on the target's thread: a closure that
 /// has not begun is dropped, and a running future is dropped at its next await. If the target has
 /// stopped, the caller drops the closure.
 ///
 /// Cost: an allocation and two locks that are seldom contended. The calls of a turn to one target
-/// share one atomic exchange and one wake-up. A reactor that awaits a result, and has no other task
-/// to run, spins for a short time before it sleeps; if such spins bring no result, it spins less
-/// often.
+/// share one atomic exchange and one wake-up. A reactor that awaits a result, and has no other
+/// task, spins briefly before it sleeps. If such spins bring no result, it spins less often.
 ///
 /// # Errors
 ///
@@ -143,7 +142,8 @@ where
 ///
 /// # Errors
 ///
-/// [`Full`] with the closure if 1,024 calls are sent but not begun, or other calls wait.
+/// [`Full`] with the closure if 1,024 calls are sent but not begun, or if other calls wait for a
+/// credit.
 ///
 /// # Panics
 ///
@@ -214,8 +214,8 @@ where
 
 /// Runs `task` in the background pool of the reactors; the reactor continues meanwhile.
 ///
-/// The tasks of a turn are passed to the pool together at the end of the turn, under one lock.
-/// Dropping the handle cancels the task if it has not begun.
+/// The tasks of a turn of the reactor's loop are passed to the pool together, at its end, under one
+/// lock. Dropping the handle cancels the task if it has not begun.
 ///
 /// # Errors
 ///

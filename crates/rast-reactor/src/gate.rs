@@ -24,7 +24,7 @@ struct Core(RefCell<State>);
 /// Limits how many users are inside at once; the others wait in order. It can be closed and
 /// drained.
 ///
-/// For the tasks of one thread; clones are the same gate. A user that is dropped while it waits
+/// For the tasks of one thread; clones are the same gate. A future that is dropped while it waits
 /// leaves the wait list. Cost: a few loads and stores, and one allocation per wait.
 ///
 /// # Examples

@@ -50,14 +50,14 @@
 //! - Dropping the future of a call is always sound: a call that has not begun is dropped, and a
 //!   running call ends at its next await.
 //! - At most 65,536 tasks of a policy are queued in the pool, unless its builder sets another
-//!   capacity. No task waits forever behind others: a thread takes a task that has waited for a
-//!   second before more urgent ones.
+//!   capacity. A task that has waited for a second is taken before more urgent ones, so no task
+//!   waits forever behind others.
 //! - A wait for a lock is refused if, and only if, it would be part of a deadlock.
 //! - A read transaction of the registry sees all of a commit that was applied before the
 //!   transaction began, and nothing of a later one. What a transaction sees is not destroyed while
 //!   it is open.
 //!
-//! Progress: a call takes locks, but no thread holds one of them for more than some instructions.
+//! Progress: a call takes locks, each of which is held only for some instructions.
 //!
 //! # Features and platforms
 //!

@@ -2,7 +2,7 @@
 //!
 //! The state is one number, the theoretical arrival time: the time at which all tokens taken so far
 //! would have arrived at the limited rate. `n` tokens are available if this time, plus the time in
-//! which `n` tokens arrive, is at most the time of a burst after now. Times are counted in
+//! which `n` tokens arrive, is at most the duration of a burst after now. Times are counted in
 //! nanoseconds times the tokens of a period, so nothing is rounded and no error accumulates.
 
 use core::cell::Cell;
@@ -206,8 +206,8 @@ impl<C: Clock> Limiter<C> {
     /// polled late, after the time that was reported to this request. The overtaken wait then waits
     /// for these tokens again.
     ///
-    /// While tokens are wanted, the arrival time is not before the time at which the last of them
-    /// is available: so taking them in time adds their units to it.
+    /// The sum of `wanted` and `tokens` is exact: a wait that takes its tokens in time finds the
+    /// arrival time at `now` or later, so it adds just their units.
     fn take(&self, now: Instant, tokens: u32, wanted: u64) -> Result<(), Limited> {
         let units = |tokens: u64| u128::from(tokens) * u128::from(self.token);
         let now = u128::from(now.as_nanos()) * u128::from(self.tokens);

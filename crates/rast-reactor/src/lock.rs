@@ -13,13 +13,13 @@ use crate::wait_graph::{Acquire, Core, Deadlock, LockScope, Mode};
 
 /// A shared or exclusive lock between the tasks of one thread, which may be held across awaits.
 ///
-/// First come, first served: a shared request waits behind an earlier exclusive one. A shared lock
-/// cannot be upgraded: a scope that holds the lock and requests it exclusively gets
-/// [`Err(Deadlock)`](Deadlock).
+/// First come, first served: a shared request waits behind an earlier exclusive one. A
+/// [`LockScope`] holds the locks of one request. A shared lock cannot be upgraded: a scope that
+/// holds the lock and requests it exclusively gets [`Err(Deadlock)`](Deadlock).
 ///
-/// Only deadlocks of such locks are found, not those through channels or calls. A leaked guard or
-/// wait holds its lock forever. Do not use a scope again after its wait was leaked, because
-/// deadlocks of that wait are not found.
+/// Deadlocks through channels or calls are not found. A leaked guard or wait holds its lock
+/// forever. Do not use a scope again after its wait was leaked, because deadlocks of that wait are
+/// not found.
 ///
 /// Cost: if the lock is free, a few loads and stores, and no atomic operation. If many scopes share
 /// the lock, the time of a release is linear in their number. A wait allocates, and searches the

@@ -8,17 +8,17 @@
 //! ```
 //!
 //! A task of policy p (0 is High) runs on the threads of classes p and above. In the original RAST
-//! design each thread sleeps on the bits of all its policies. So a wake-up for an urgent task may
-//! wake the only thread that could have run the next slow task. Here a thread sleeps on the bit of
-//! its class, and a push wakes a thread of the lowest class that has a sleeper and may run the
-//! task.
+//! design each thread sleeps on the bits of all policies that it runs. So a wake-up for an urgent
+//! task may wake the only thread that could have run the next slow task. Here a thread sleeps on
+//! the bit of its class, and a push wakes a thread of the lowest class that has a sleeper and may
+//! run the task.
 //!
 //! Rules, under the lock of the queues:
 //!
 //! 1. A thread that is about to sleep adds one to `asleep` of its class.
-//! 2. For each task, a push picks a sleeping thread that may run the task, if there is one: it
-//!    subtracts one from `asleep` of its class and adds one to `picked`. After it has released the
-//!    lock, it wakes as many threads as it picked.
+//! 2. For each task, a push picks a sleeping thread that may run the task, if there is one. It
+//!    subtracts one from `asleep` of that thread's class and adds one to `picked`. After it has
+//!    released the lock, it wakes as many threads as it picked.
 //! 3. A thread that is awake again subtracts one from `picked`, or from `asleep` if `picked` is
 //!    zero. So the sum of the two is the number of sleeping threads, whichever thread of the class
 //!    woke up.
@@ -259,7 +259,8 @@ impl Shared {
     }
 }
 
-/// Threads that run slow work by [`Policy`], beside reactors or alone.
+/// Threads that run slow work; each task has a [`Policy`], its urgency. A pool serves
+/// [`Reactors`](crate::Reactors) or is used alone.
 ///
 /// Dropping the pool cancels the queued tasks and refuses further ones. Each thread ends after its
 /// current task.

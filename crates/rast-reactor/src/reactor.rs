@@ -46,10 +46,10 @@ impl Reactor {
 
     /// Calls `begin` on the reactor's thread and runs its future there, which need not be `Send`.
     ///
-    /// The number of such tasks has no limit; that of calls by
-    /// [`reactor_task`](crate::reactor_task) has. After [`Reactors::stop`](crate::Reactors::stop)
-    /// has begun, a closure from a thread outside of the reactors is dropped, and the handle
-    /// returns [`CallError::Stopped`](crate::CallError::Stopped).
+    /// The number of such tasks has no limit, unlike that of calls by
+    /// [`reactor_task`](crate::reactor_task). After [`Reactors::stop`](crate::Reactors::stop) has
+    /// begun, a closure from a thread outside of the reactors is dropped, and the handle returns
+    /// [`CallError::Stopped`](crate::CallError::Stopped).
     ///
     /// Cost: an allocation, the locks of two lists of tasks, an exchange, a wake-up if the reactor
     /// sleeps.

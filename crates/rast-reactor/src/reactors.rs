@@ -197,7 +197,7 @@ impl Reactors {
     /// for ten milliseconds after the grace period counts as blocked, and the stop does not wait
     /// for it. While a reactor drops its tasks, it counts as blocked if no task is dropped for a
     /// second. Queued calls of the pool are cancelled. If a thread of one of these reactors calls
-    /// this, there is no grace period, and that reactor counts as blocked.
+    /// `stop`, there is no grace period, and that reactor counts as blocked.
     ///
     /// ```
     /// use rast_reactor::Reactors;
@@ -389,11 +389,11 @@ impl Builder {
     /// Makes the reactors spin: a reactor without a ready task checks its driver repeatedly, and
     /// never sleeps.
     ///
-    /// This saves the system call that sleeps, and the time until the system runs the thread again:
-    /// most of the time of a request over a single connection. The cost is the whole core of each
-    /// reactor, also while there is no request. So give each reactor its own core by
+    /// This saves the system call that sleeps, and the time until the system runs the thread again.
+    /// Over a single connection these are most of the time of a request. The cost is a whole core
+    /// for each reactor, even while there is no request. So give each reactor its own core by
     /// [`cores`](Self::cores). Two reactors that spin on one core take turns in time slices of
-    /// milliseconds. [`stop`](Reactors::stop) also ends spinning reactors.
+    /// milliseconds.
     ///
     /// ```
     /// use rast_reactor::{Reactors, reactor_task};

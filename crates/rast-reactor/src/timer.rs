@@ -22,8 +22,9 @@ use crate::here::{OUTSIDE, here};
 use crate::trackers::Trackers;
 use crate::waker_id::WakerId;
 
-/// Timeouts of one length, on the reactor that made the lane. They are cheaper than the executor's
-/// sleeps, because each new timeout is the last one to expire and is appended at the end of a list.
+/// A lane: timeouts of one length, on the reactor that made it. They are cheaper than the
+/// executor's sleeps, because each new timeout is the last one to expire and is appended at the end
+/// of a list.
 ///
 /// ```
 /// use rast_reactor::{Lane, Reactors};

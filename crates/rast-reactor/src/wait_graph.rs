@@ -19,7 +19,7 @@
 //!    holder, or behind an exclusive waiter, for which all holders must release.
 //!
 //! So edges to waiters lead to no scope that edges to holders do not reach. Only the start of a
-//! wait can close a cycle: a grant adds only edges to a scope that runs, and a release or the end
+//! wait can close a cycle. A grant adds only edges to a scope that runs, and a release or the end
 //! of a wait removes edges. So one search at the start of each wait finds every deadlock, and
 //! refuses nothing else. A free lock needs no search.
 //!

@@ -290,8 +290,7 @@ where
 /// The view that an `async` body has of its scheduler; [`Remote::spawn_async`] makes it.
 ///
 /// Its futures may be used with any combinator, sent to other tasks, and cancelled by dropping
-/// them. Each poll takes a lock that only this task uses. Waiting futures are kept in a list, in
-/// the order of their first polls.
+/// them. Each poll takes a lock that only this task uses.
 ///
 /// A clone may outlive its task. The end of the task wakes the futures of its clones. A future that
 /// then cannot complete panics when it is polled, because without the task nothing sleeps, receives
@@ -369,12 +368,13 @@ impl AsyncCx {
     /// Continues on a worker of another scheduler.
     ///
     /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. A hop
-    /// begins at the end of the step that polled it. Dropping it before that cancels it; later, it
-    /// does not. Several concurrent hops all take place, in the order of their first polls.
+    /// begins at the end of the step that polled it. Dropping the future before that cancels the
+    /// hop; dropping it later does not. Several concurrent hops all take place, in the order of
+    /// their first polls.
     ///
     /// # Panics
     ///
-    /// The future panics if it is polled after the end of the task, unless the task had arrived.
+    /// The future panics if it is polled after the end of the task, unless the hop was complete.
     pub fn hop(&self, to: &Remote) -> Hop {
         let number = self.ledger.lock().number();
         Hop {

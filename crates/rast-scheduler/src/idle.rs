@@ -12,9 +12,9 @@
 //!    (`primitive::asymmetric`), checks all queues once more, and sleeps if they are empty.
 //! 2. A pushing thread loads `asleep` after the push. By the barrier, either this load finds the
 //!    worker's bit, or the worker's check finds the pushed task.
-//! 3. If the pushing thread finds sleepers, it wakes one that is not notified, or if all are, wakes
-//!    a notified one again. So a thread that is suspended between its change of `notified` and its
-//!    wake-up delays no other thread.
+//! 3. If the pushing thread finds sleepers, it wakes one that is not notified or, if all are
+//!    notified, one of them again. So a thread that is suspended between its change of `notified`
+//!    and its wake-up delays no other thread.
 //! 4. A worker takes no task while its bit is set.
 //!
 //! Without `notified` a burst of posts would wake the same sleeper many times. It is a hint: a bit

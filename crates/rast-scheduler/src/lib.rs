@@ -61,8 +61,9 @@
 //!   the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
 //!   which takes the worker's parking lock for some instructions. A thread that is suspended during
-//!   this wake-up delays at most the worker that it wakes; anywhere else in these calls it delays
-//!   no other task. A step that blocks delays no other task while another worker is free.
+//!   this wake-up delays at most the worker that it wakes. A thread that is suspended elsewhere in
+//!   these calls delays no other task. A step that blocks delays no other task while another worker
+//!   is free.
 //! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
 //!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing
 //!   else.

@@ -1,4 +1,4 @@
-//! Posting to a scheduler, from any thread, and working for it.
+//! Posting to a scheduler from any thread, and joining it as a worker.
 
 use core::fmt;
 use core::future::Future;

@@ -1,4 +1,4 @@
-//! The ready queues of a worker, and its ends of those of the other workers.
+//! The ready queues of a worker, and its ends of the other workers' queues.
 
 use core::fmt;
 use core::iter;

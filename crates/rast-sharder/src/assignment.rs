@@ -138,7 +138,7 @@ impl Assignment {
         self.owners[shard.index()]
     }
 
-    /// Makes some of the moves, one after the other. The cost follows the moves.
+    /// Makes the moves one after the other. The cost grows with their number.
     ///
     /// # Errors
     ///

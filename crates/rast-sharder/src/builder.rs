@@ -154,8 +154,8 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets what each worker sleeps in; called for each in [`build`](Self::build). Default: a
-    /// condition of the system.
+    /// Sets what each worker sleeps in; [`build`](Self::build) calls `park` for each. Default: a
+    /// condition variable.
     #[must_use]
     pub fn park<P: Park>(mut self, mut park: impl FnMut(WorkerId) -> P + Send + 'static) -> Self {
         self.park = Box::new(move |worker| Box::new(park(worker)));
@@ -262,9 +262,9 @@ impl<C: Controller> Builder<C> {
     }
 
     /// Sets the clock that tells how long the calling thread has run, at the pace of
-    /// [`clock`](Self::clock): it is read twice in a window, so that time in which the system
-    /// ran another thread does not count as load. Default: `ThreadClock` of
-    /// [`timers`](crate::timers), where the system has it.
+    /// [`clock`](Self::clock). It is read twice in a window, so that time in which the system ran
+    /// another thread does not count as load. Default: `ThreadClock` of [`timers`](crate::timers),
+    /// where the system has it.
     #[must_use]
     pub fn thread_clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.thread_clock = Some(Box::new(clock));
@@ -414,7 +414,7 @@ pub enum BuildError {
     NoWorkers,
     /// More workers than [`MAX_WORKERS`].
     TooManyWorkers(usize),
-    /// A shard that does not exist is pinned, or one to a worker that does not exist.
+    /// A pin names a shard or a worker that does not exist.
     Pin {
         /// The shard.
         shard: ShardId,
@@ -423,7 +423,7 @@ pub enum BuildError {
     },
     /// A worker that does not exist is dedicated.
     Dedicated(WorkerId),
-    /// The first assignment has another shape.
+    /// The first assignment has another number of shards or workers.
     Assignment {
         /// Its shards, and those given.
         shards: (usize, usize),

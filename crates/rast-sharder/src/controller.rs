@@ -23,8 +23,8 @@ pub enum Progress {
     Again,
     /// Once it is woken. Until then it costs nothing.
     Idle,
-    /// At this instant or soon after it, never before; earlier if it is woken. An instant in
-    /// the past is as `Again`, [`Instant::MAX`] as `Idle`.
+    /// At this instant or soon after it, never before; earlier if it is woken. An instant in the
+    /// past counts as `Again`, [`Instant::MAX`] as `Idle`.
     At(Instant),
 }
 
@@ -32,14 +32,13 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
-    /// The shard continues, with its state as it is. It gets another turn at once. If that
-    /// panics too, the next one comes after a pause, which doubles from 10 µs to about
-    /// 100 ms with each turn that panics, or by a wake-up.
+    /// The shard continues, with its state as it is. It gets another turn at once. If that turn
+    /// panics too, the next one comes by a wake-up or after a pause, which doubles from 10 µs to
+    /// about 82 ms with each turn that panics.
     Continue,
-    /// It is not run any more; it keeps its place and its state is returned
-    /// at the end.
+    /// The shard is not run any more. It keeps its place, and its state is returned at the end.
     Retire,
-    /// It is retired, and the whole sharder stops.
+    /// The shard is retired, and the whole sharder stops.
     Stop,
 }
 
@@ -91,11 +90,11 @@ pub trait Controller: Send + Sync + 'static {
     /// The figures of a shard in one window.
     type Load: Send + 'static;
 
-    /// Gives `shard` a turn. It gets one after it was acquired, when its last turn asked for
-    /// it, and after each wake-up, or several wake-ups.
+    /// Gives `shard` a turn. It gets one after it was acquired, when its last turn asked for it,
+    /// and after one or more wake-ups.
     ///
-    /// `load` is there while figures may be updated: from the start of an
-    /// epoch until the worker has promised.
+    /// `load` is `Some` while figures may be updated: from the start of an epoch until the worker
+    /// has promised.
     fn process(
         &self,
         cx: &mut WorkerCx<'_>,
@@ -107,11 +106,11 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, once in each window in which it is [used]: before its first
-    /// turn, when it comes to a worker, or at the end if it is ready and had no turn. A shard that
-    /// is idle through a window keeps its old figures, which are not read. After a panic of this
-    /// call the figures of this window are not reported. Override it if the figures own memory that
-    /// is worth keeping.
+    /// Empties the figures of a shard, once in each window in which it is [used]. The call comes
+    /// before its first turn, when it comes to a worker, or at the end if it is ready and had no
+    /// turn. A shard that is idle through a window keeps its old figures, which are not read. After
+    /// a panic of this call the figures of this window are not reported. Override it if the figures
+    /// own memory that is worth keeping.
     ///
     /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end as those of
     /// the others, after the [period](crate::Builder::period) or on request. So its figures are
@@ -122,9 +121,9 @@ pub trait Controller: Send + Sync + 'static {
         *load = self.new_load(shard);
     }
 
-    /// Reports the figures of a shard to the balancer. Called by the leader
-    /// while they are frozen, once for each shard that was [used] in the window and whose figures
-    /// were emptied for it.
+    /// Reports the figures of a shard to the balancer. The leader calls it while the figures are
+    /// frozen, once for each shard that was [used] in the window and whose figures were emptied for
+    /// it.
     ///
     /// [used]: crate::LoadView::used
     fn report(&self, shard: ShardId, load: &Self::Load, out: &mut LoadReport<'_>) {
@@ -145,8 +144,8 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (shard, state, note);
     }
 
-    /// Called before about every 16th turn of a worker, before it sleeps, and after it slept.
-    /// A worker on which it panicked calls it no more.
+    /// Called before about every 16th turn of a worker, before it sleeps, and after it slept. A
+    /// worker on which it panicked does not call it again.
     fn before_turn(&self, cx: &mut WorkerCx<'_>) {
         let _ = cx;
     }

@@ -95,13 +95,13 @@ impl WorkerCx<'_> {
     /// [`on_wake`](crate::Controller::on_wake) gets `note`.
     ///
     /// For a shard of this worker it is a push to a vector, without an atomic operation. For a
-    /// shard of another worker it is two loads and a store, a read-modify-write if the shard is
-    /// about to move, and a system call if the call finds that worker asleep. A worker that is just
-    /// falling asleep is woken at the end of this worker's round: after at most 16 turns or about
+    /// shard of another worker it is two loads and a store, plus a read-modify-write if the shard
+    /// is about to move, plus a system call if that worker is asleep. A worker that is just falling
+    /// asleep is woken at the end of this worker's round. That is after at most 16 turns or about
     /// 20 µs, or after the current turn if that is longer.
     ///
-    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once, for
-    /// one more fence.
+    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once, at
+    /// the cost of one more fence.
     ///
     /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
     ///

@@ -84,8 +84,8 @@ impl Handle {
         self.core.baton.notify_all();
     }
 
-    /// Returns the current assignment. Lock-free; delays no worker. The guard does not change, and
-    /// keeps assignments that are replaced meanwhile in memory, so drop it soon.
+    /// Returns the current assignment. Lock-free; delays no worker. The guard always shows this
+    /// assignment. While it exists, replaced assignments stay in memory, so drop it soon.
     pub fn assignment(&self) -> SnapshotGuard<'_, Published> {
         self.core.published.load()
     }

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The leader runs one slice per round, between the turns of its own shards. A stop may come at any
-//! point and drops the work. A failure of user code ends the decision and keeps the assignment.
+//! point and drops the work. A panic of the balancer ends the decision and keeps the assignment. A
+//! panic of `report` leaves out the figures of its shard.
 //!
 //! The cost of the first four stages grows with the number of used shards, and includes the
 //! balancer's own time. Check and Copy are for decisions that move shards; Copy makes the table for

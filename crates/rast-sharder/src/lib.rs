@@ -7,17 +7,18 @@
 //!
 //! # When to use
 //!
-//! Work that splits into parts with state of their own, more parts than
-//! threads, each part needing many short turns, with loads that differ and
-//! shift. A turn costs no atomic read-modify-write and no lock, and a shard that
-//! has nothing to do costs nothing until it is woken.
+//! Work that splits into more parts than threads, where each part has its own state and needs many
+//! short turns, and where loads differ and shift. A turn costs no atomic read-modify-write and no
+//! lock, and a shard that has nothing to do costs nothing until it is woken.
 //!
 //! # When not
 //!
-//! One-off tasks (use a work-stealing pool); turns that block (they delay
-//! their worker's other shards, and resharding); fewer parts than threads.
-//! For typed messages between the parts use the graph of `rast-msgpass`,
-//! which is a controller of this crate.
+//! - One-off tasks: use a work-stealing pool.
+//! - Turns that block: they delay their worker's other shards, and resharding.
+//! - Fewer parts than threads.
+//!
+//! For typed messages between the parts use the graph of `rast-msgpass`, which is a controller of
+//! this crate.
 //!
 //! # Example
 //!
@@ -89,9 +90,9 @@
 //!   epoch.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
 //!   soon as the running calls return.
-//! - Panics of user code are contained and recorded, and a policy decides what follows; a
-//!   balancer that panics or returns nonsense leaves the assignment in force.
-//!   With `panic = "abort"` the first panic ends the process instead.
+//! - Panics of user code are contained and recorded, and a policy decides what follows. If a
+//!   balancer panics or returns an invalid assignment, the current one stays. With
+//!   `panic = "abort"` the first panic ends the process instead.
 //! - `run` gives the controller and every shard's state back.
 //! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.
 //!   A call that wakes a sleeping worker takes that worker's parking lock for some

@@ -1,11 +1,11 @@
 //! What the balancer sees: loads and traffic, as rates.
 //!
-//! A controller keeps figures of its own kind per shard (`Controller::Load`) while it may; at the
-//! end of a window it reports those of the used shards here. The sharder divides them by the time
-//! in which the shard was measured: from the start of its worker's window, or the turn that
-//! acquired it, to the turn in which its worker promised. The original RAST design adds up
-//! durations of windows that differ from thread to thread (fault H11 of
-//! `docs/algorithms/sharder.md`).
+//! A controller updates figures of its own type per shard (`Controller::Load`) until the worker
+//! promises to stop. At the end of a window it reports the figures of the used shards here. The
+//! sharder divides them by the time in which the shard was measured. This is from the start of its
+//! worker's window, or the turn that acquired it, to the turn in which its worker promised. The
+//! original RAST design adds up durations of windows that differ from thread to thread (fault H11
+//! of `docs/algorithms/sharder.md`).
 
 use std::vec::Vec;
 
@@ -32,8 +32,8 @@ pub struct ShardLoad {
     /// The share of the window that the shard spent working. Time in which the system ran another
     /// thread instead of the worker does not count, if it is known.
     pub busy: f64,
-    /// The share of a worker that the shard would use on a worker of its own: `busy`, plus, on a
-    /// fully used worker, the share of the window in which the shard was ready and waited.
+    /// The share of a worker that the shard would use on a worker of its own. It is `busy`, plus,
+    /// on a fully used worker, the share of the window in which the shard was ready and waited.
     /// Balancers decide by this figure.
     pub demand: f64,
     /// How long the shard was measured.
@@ -237,8 +237,8 @@ impl LoadView {
         self.pin_of[shard.index()].get_or_insert(worker);
     }
 
-    /// Sets the load of a shard on a worker with time to spare, so that the demand is what it
-    /// worked: for balancers under test.
+    /// Sets the load of a shard as if its worker had time to spare, so that its demand is `busy`:
+    /// for balancers under test.
     ///
     /// # Panics
     ///

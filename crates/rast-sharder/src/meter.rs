@@ -2,9 +2,9 @@
 //! and how long its thread ran.
 //!
 //! The time that a shard used shows its demand only if its worker had time left. On a full worker
-//! the shards share the time, so the used time is the same however much more each of them could
-//! use. There a shard counts with the time in which it was ready or in a turn, which is what it
-//! would use of a worker of its own.
+//! the shards share the time, so the used time does not show how much more each of them could use.
+//! There a shard counts with the time in which it was ready or in a turn, which is what it would
+//! use of a worker of its own.
 //!
 //! ```text
 //!   worked  = time of its turns × share (see below)

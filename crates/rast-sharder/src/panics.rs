@@ -1,9 +1,9 @@
 //! Containing panics of user code, and the record of them.
 //!
-//! What a user wrote, except the clock, is called through [`panics::contain`]: process and the
-//! other hooks, `on_panic` itself, the balancer, what workers sleep in, the destructors of what a
-//! run does not give back. What is caught is recorded, the first [`KEPT`] of them with their
-//! messages, the rest as a count.
+//! All user code that a run calls, except the clock, is called through [`panics::contain`]:
+//! `process` and the other hooks, `on_panic` itself, the balancer, the `Park` of a worker, and the
+//! destructors of values that a run does not give back. Caught panics are recorded, the first
+//! [`KEPT`] with their messages, the rest as a count.
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::vec::Vec;
 use crate::ids::{ShardId, WorkerId};
 use crate::primitive::panics;
 
-/// How many panics are kept in words.
+/// Maximum number of panics whose messages are kept.
 pub(crate) const KEPT: usize = 256;
 
 /// Which call panicked.

@@ -1,6 +1,7 @@
 //! The ready shards of one worker, and those that wait for a deadline.
 //!
-//! Only its worker uses this, so a push is a plain push, and an idle shard costs nothing.
+//! Only its worker uses these queues, so a push needs no atomic operation. An idle shard costs
+//! nothing.
 //!
 //! 1. A shard is in the queues at most once; a flag shows whether it is. A second wake-up before
 //!    its turn adds its note but no second turn.

@@ -1,4 +1,5 @@
-//! The shards' states and figures, the workers' windows, and which thread may access them.
+//! The shards' states and figures, the workers' windows, and which thread may access them. A worker
+//! *promises* once per epoch to change no figures until the next epoch.
 //!
 //! | cell | accessed by | while |
 //! | --- | --- | --- |
@@ -22,8 +23,8 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state. In this order, so that a turn accesses one cache line only if the state is a
-/// box. Then the hot part of the [`Measure`] is the next line.
+/// A shard's state. If the state is a box, a turn accesses only one cache line. The next line is the
+/// part of the [`Measure`] that each turn accesses.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot<S> {
@@ -41,8 +42,8 @@ pub(crate) struct Slot<S> {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Slot<Box<dyn core::fmt::Debug>>>() == 64);
 
-/// A shard's figures in the last window that it was used in. In this order, because each turn reads
-/// the number, adds a time, and changes the load.
+/// A shard's figures in the last window that it was used in. Each turn reads the number, adds a
+/// time and changes the load, so these are first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measure<L> {

@@ -1,8 +1,8 @@
 //! Counters that any thread may read while the sharder runs.
 //!
 //! Each worker's counters are on a line of their own and are written by that worker alone, with
-//! plain loads and stores; the sharder's are written by leaders. A reading is no snapshot: it loads
-//! the counters one after the other.
+//! plain loads and stores. The sharder's own counters are written by leaders. A reading is no
+//! snapshot: it loads the counters one after the other.
 
 use std::string::String;
 use std::vec::Vec;
@@ -42,7 +42,8 @@ pub struct Stats {
     /// Shards used in the windows of the latest decision. The cost of an epoch grows with their
     /// number.
     pub last_used: u64,
-    /// Decisions refused: a panic, an assignment that does not fit, no end.
+    /// Decisions refused, because the balancer panicked, returned an invalid one, or did not
+    /// finish.
     pub rejected: u64,
     /// Panics contained.
     pub panics: u64,

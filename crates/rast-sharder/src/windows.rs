@@ -5,7 +5,7 @@
 //! ```text
 //!   worker 0   window   since │ until │ spent │ used: 7, 2
 //!   worker 1   window   since │ until │ spent │ used: 4
-//!                       each written by its worker until it promises, then read by the leader
+//!                       written by its worker; read by the leader after the worker's promise
 //!
 //!   shard      0    1    2    3    4    5    6    7
 //!   number     8   10   11    3   11    1    9   11               the window it was last used in
@@ -22,8 +22,12 @@
 //! 4. The number of a window is the count of epochs that the worker has seen. All workers in one
 //!    epoch have the same number, and numbers do not repeat. So a shard has the number of the
 //!    current window only if it entered that window.
-//! 5. A dedicated worker takes part in no epoch. It opens a window when its time is over or a new
-//!    epoch is requested, and counts these windows. Its shards stay, so rule 4 holds for them.
+//! 5. A dedicated worker takes part in no epoch. It ends its window when an epoch of the others is
+//!    requested, or when the window's time is over and a shard was used in it. It numbers its
+//!    windows itself. Its shards stay, so rule 4 holds for them.
+//!
+//! A worker *promises* once per epoch: after that it changes no figure of the window
+//! (`protocol/mod.rs`, rule 3).
 
 use std::vec::Vec;
 

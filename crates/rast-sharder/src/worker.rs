@@ -90,11 +90,11 @@ pub(crate) struct Shared<C: Controller> {
 unsafe impl<C: Controller> Sync for Shared<C> {}
 
 impl<C: Controller> Shared<C> {
-    /// Returns the processors on which so many workers begin, one on each in turn; `None` if the
+    /// Returns the processors on which this many workers begin, one on each in turn; `None` if the
     /// system chooses.
     ///
-    /// It chooses well where a processor is left for each worker: it finds an idle one, while those
-    /// that come first in order may be busy with other threads.
+    /// If there are more processors than workers, the system chooses better: it finds idle ones,
+    /// while the first in order may be busy with other threads.
     pub(crate) fn places(&self, workers: usize) -> Option<Processors> {
         #[cfg(feature = "affinity")]
         if self.pins_threads {

@@ -15,7 +15,8 @@
 //!   timer that finds the word unchanged knows that little time has passed.
 //! - [`PeriodicTimer`]: the time since the last call.
 //! - [`StartFinishTimer`]: the total duration of pairs of calls, with an error bound.
-//! - `LatencyHistogram` (feature `histogram`): percentiles of pairs, cheap enough for production.
+//! - `LatencyHistogram` (feature `histogram`): percentiles of the durations of such pairs, cheap
+//!   enough for production.
 //! - [`at_site!`]: a timer of its own for each call site.
 //! - [`WaitingTimer`]: whether a period is over; never early.
 //! - [`DeadlineStore`]: values that wait for their deadlines and can be cancelled.
@@ -77,8 +78,8 @@
 //!   anchor, which is a comparison of counter and reference clock, tests both assumptions. A
 //!   `TscClock` never runs backwards.
 //! - Stores: a value is due at its deadline and not before, and values leave in deadline order
-//!   (except by `expire_unordered`). The handle of a value that has left names no value. A panic in
-//!   a callback loses one value.
+//!   (except by `expire_unordered`). After a value has left, its handle refers to no value. A panic
+//!   in a callback loses one value.
 //! - Remote: each accepted value is fired, cancelled, or dropped with its owner, exactly once. A
 //!   cancel reports at once whether it was in time.
 //!

@@ -11,7 +11,7 @@
 //!        └── cancel: compare_exchange ─────────┴▶ CANCELLED, then Cancel ──▶ queue
 //! ```
 //!
-//! | state | who sets it | what it means |
+//! | state | set by | meaning |
 //! | --- | --- | --- |
 //! | ARMED | the arming thread | the timer will fire if no thread cancels it |
 //! | FIRED | the owner, when it pops the due value from its store | a cancel comes too late |
@@ -25,10 +25,9 @@
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
 //!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
-//!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests
-//!    until a time at or before the new deadline, because the owner sees the Arm when that rest
-//!    ends. While [`BACKLOG`] commands or more are queued, no wake-up is skipped, and a Cancel,
-//!    too, wakes a resting owner.
+//!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests at
+//!    most until the new deadline, because it sees the Arm when that rest ends. While [`BACKLOG`]
+//!    commands or more are queued, no wake-up is skipped, and a Cancel, too, wakes a resting owner.
 //! 5. A value that the queue rejects is returned to the caller.
 
 use crate::primitive::panics::{call_each, drop_each};
@@ -148,7 +147,7 @@ impl<T, W: Fn()> Shared<T, W> {
 ///
 /// The arming thread calls `wake` after each accepted timer. While the owner sleeps in
 /// [`TimerOwner::rest`], `wake` is called only for a deadline before the end of the rest. Once
-/// [`BACKLOG`] commands are queued, it is called for each timer and each cancel.
+/// [`BACKLOG`] commands (Arms and Cancels) are queued, it is called for each timer and each cancel.
 ///
 /// `wake` must leave a token: if the owner is about to sleep, that sleep ends at once. An
 /// [`Unparker`](crate::primitive::Unparker) does so. If `wake` panics, the panic passes through
@@ -210,9 +209,9 @@ impl<T, W: Fn()> RemoteTimers<T, W> {
     ///
     /// A timer with a past deadline fires at the owner's next poll. A timer with the deadline
     /// [`Instant::MAX`] never fires, but can be cancelled. Costs one allocation, one push, one
-    /// fence, and one call of the owner's `wake`. The call is skipped if the owner rests until `at`
-    /// or earlier and fewer than [`BACKLOG`] commands are queued. Lock-free as [`Queue::push`] is,
-    /// except for the allocator.
+    /// fence, and one call of the owner's `wake`. The call is skipped if the owner
+    /// [rests](TimerOwner::rest) until `at` or earlier and fewer than [`BACKLOG`] commands are
+    /// queued. Lock-free as [`Queue::push`] is, except for the allocator.
     ///
     /// # Errors
     ///
@@ -292,8 +291,8 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
     ///
     /// After `Ok` the owner never returns the value; the owner's thread drops it, at its next poll
     /// or when it drops the store. The owner is not woken, unless it rests and [`BACKLOG`] commands
-    /// or more are queued. The decision is wait-free; the Cancel is then pushed as in
-    /// [`arm`](RemoteTimers::arm).
+    /// or more are queued. The decision is wait-free. A Cancel command is then pushed to the owner,
+    /// as in [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
@@ -465,15 +464,15 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Calls `sleep` with the next deadline, and publishes that deadline meanwhile. A thread that
     /// arms a timer for that time or later then does not wake the owner.
     ///
-    /// Such Arms, and Cancels, stay in the queue meanwhile. Once [`BACKLOG`] commands are queued,
-    /// each thread that adds another wakes the owner, until the rest has ended. So the queue holds
-    /// about [`BACKLOG`] commands, plus those that arrive during the wake-up.
+    /// Meanwhile the Arm commands of such timers, and all Cancel commands, stay in the queue. Once
+    /// [`BACKLOG`] commands are queued, each thread that adds another wakes the owner, until the
+    /// rest has ended. So the queue holds about [`BACKLOG`] commands, plus those that arrive during
+    /// the wake-up.
     ///
     /// `sleep` must return at the deadline. It must return at once if `wake` is called, or was
     /// called since this call began. It may return earlier. If commands are queued, this function
     /// returns `None` without calling `sleep`: call [`poll`](Self::poll) first. An owner that
-    /// sleeps in another way, which it may do between two rests, is woken for each timer. Costs one
-    /// fence.
+    /// sleeps in another way is woken for each timer. Costs one fence.
     ///
     /// ```
     /// use rast_timers::primitive::Parker;
@@ -554,8 +553,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// [`CalendarStore`] the work of sorting them. It suits timers that are independent of each
     /// other, such as timeouts.
     ///
-    /// Timers that are armed or cancelled meanwhile are treated as in `expire`: an Arm waits for
-    /// the next poll. A cancel succeeds only if it comes before the timer is popped.
+    /// Timers that are armed or cancelled meanwhile are treated as in `expire`. A new timer waits
+    /// for the next poll. A cancel succeeds only if it comes before the timer is popped.
     ///
     /// ```
     /// use rast_timers::{Instant, remote};
@@ -581,13 +580,13 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
         })
     }
 
-    /// Cancels timers of this owner and passes the values of those that had neither fired nor been
-    /// cancelled to `each`; returns their number.
+    /// Cancels timers of this owner; returns how many had neither fired nor been cancelled. Passes
+    /// the values of these to `each`.
     ///
     /// Each timer is decided separately. If another thread cancels a timer meanwhile, either that
     /// cancel comes first, and the value is dropped here, or that cancel returns
-    /// [`TooLate::AlreadyGone`]. Commands that are queued before the Arm of one of the timers are
-    /// processed first, as by [`poll`](Self::poll). The rest costs what the store's
+    /// [`TooLate::AlreadyGone`]. Commands that are queued before the Arm command of one of the
+    /// timers are processed first, as by [`poll`](Self::poll). The rest costs what the store's
     /// [`cancel_all`](DeadlineStore::cancel_all) costs.
     ///
     /// If `each` panics, the value it was given and those before it are gone, and all others stay:
@@ -651,7 +650,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     }
 
     /// Cancels all timers of this owner and drops their values: those in the store, and those whose
-    /// Arm is queued; the queue is popped until it is found empty. A later cancel returns
+    /// Arm command is queued. It pops the queue until it finds it empty. A later cancel returns
     /// [`TooLate::AlreadyGone`].
     ///
     /// If destructors of values panic, the others are still dropped, as in the store. Costs what

@@ -1,16 +1,16 @@
 //! The start-finish timer: the total duration of pairs of calls, with few clock readings.
 //!
 //! Source: the original RAST design, 2.7. The original subtracts one periodic series from another.
-//! That sum telescopes to the last duration alone, and either series may be wrong by a whole batch.
-//! Here the clock is read at both ends of one pair per batch. Each other pair counts with the
-//! running mean of the measured pairs, and the possible error is summed separately.
+//! All but the last duration cancel out of the difference, and either series may be wrong by a
+//! whole batch. Here the clock is read at both ends of one pair per batch. For each other pair the
+//! running mean of the measured pairs is added, and the possible error is summed separately.
 //!
 //! Between two readings T1 < T2 the pairs that ended without a reading took between 0 and T2 − T1
 //! together, because pairs of one timer do not overlap. So their estimate, limited to T2 − T1, is
 //! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
 //! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
-//! Which pair of a batch is measured is random, because with a fixed index a periodic load could
+//! The measured pair of a batch is chosen at random. With a fixed index a periodic load could
 //! always have the same kind of pair there. The pair at a change of the tick would be a biased
 //! choice, because it often follows a long pair. So the clock is read at that change, but the pair
 //! is estimated like the others.

@@ -107,7 +107,7 @@ pub struct Swept {
 /// Every store promises:
 ///
 /// 1. Values leave in the order of their deadlines. Values with the same deadline leave in the
-///    order in which `insert` or `reschedule` gave it to them. Only
+///    order in which `insert` or `reschedule` gave them this deadline. Only
 ///    [`expire_unordered`](Self::expire_unordered) ignores the order, among the values that are
 ///    due.
 /// 2. A value is due at `now` if its deadline is at or before `now`, and never before. A deadline

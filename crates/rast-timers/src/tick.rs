@@ -18,9 +18,9 @@ use core::fmt;
 ///    loop publishes and δ is how late it may be.
 ///
 /// The loop determines τ. No thread can guarantee δ on a machine that may suspend the loop's
-/// thread, so measure δ where it matters. Any thread may publish and any thread may load. Every
-/// operation is lock-free; `load` is one relaxed load. Give a tick that several threads use a cache
-/// line of its own ([`CachePadded`](rast_queue::primitive::CachePadded)).
+/// thread, so measure δ where it matters. Any thread may publish or load. Every operation is
+/// lock-free; `load` is one relaxed load. Give a tick that several threads use a cache line of its
+/// own ([`CachePadded`](rast_queue::primitive::CachePadded)).
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, Tick};

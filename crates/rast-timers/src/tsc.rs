@@ -9,12 +9,12 @@
 //! because the rate is known only within an error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
-//! next anchor, while other threads continue to read. If the next segment is not ready in time,
-//! because no thread has read the clock for long or the anchoring reader was preempted, readers
-//! read the reference and set a flag. The next segment then runs along the upper edge of its
-//! interval, at or above every value that the reference has shown. Readers also read the reference
-//! for the first microseconds, while the rate is unknown. They do so again while the clock has
-//! *left* the counter, that is, does not use it because it and the reference diverged.
+//! next anchor, while other threads continue to read. The next segment may not be ready in time,
+//! because no thread has read the clock for long or the anchoring reader was preempted. Then
+//! readers read the reference and set a flag. The next segment then runs along the upper edge of
+//! its interval, at or above every value that the reference has shown. Readers also read the
+//! reference for the first microseconds, while the rate is unknown. They do so again while the
+//! clock has *left* the counter, that is, does not use it because it and the reference diverged.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -104,7 +104,7 @@ pub enum TscStatus {
 /// When the clock leaves the counter, it does not jump: it continues from what it has shown. If
 /// that is ahead of the reference, the clock runs at half the rate of the reference until the
 /// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
-/// what the clock shows. From where the clock continues depends on the count:
+/// what the clock shows. The count determines from where the clock continues:
 ///
 /// - The count is still in the current segment. Then what the clock has shown is known exactly.
 /// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
@@ -114,11 +114,10 @@ pub enum TscStatus {
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
 ///
 /// A counter that was left as [`Unstable::Jumped`] is used again when it has kept a constant rate
-/// against the reference for a second, for example after a slew of the system's time or after the
-/// machine has slept. Each time it is left again soon, the required time doubles, up to 64 s. The
-/// comparison needs at least eight readings of the clock per second. [`resume`](Self::resume) uses
-/// the counter again at once. A counter that was left for another reason is used again only by this
-/// call.
+/// against the reference for a second. Each time it is left again soon, the required time doubles,
+/// up to 64 s. The comparison needs at least eight readings of the clock per second.
+/// [`resume`](Self::resume) uses the counter again at once. A counter that was left for another
+/// reason is used again only by this call.
 ///
 /// # Monotonicity
 ///
@@ -126,8 +125,7 @@ pub enum TscStatus {
 /// resuming, and while the thread moves between cores whose counters agree. Two cases are not
 /// covered. First, a count that goes back and stays inside a segment, or less than a thousandth of
 /// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
-/// the segment's length, seen by a reader, then by more. A counter that runs at more than twice its
-/// rate can do the second.
+/// the segment's length, seen by a reader, then by more.
 ///
 /// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
 /// unless it is an [`interval`](Self::interval).
@@ -138,8 +136,7 @@ pub enum TscStatus {
 /// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
 /// three more readings. If the clock is read less often than
 /// [`anchor_every`](TscConfig::anchor_every), each reading pays that; read the reference instead.
-/// There is no delay at the start: until the rate is known, after some microseconds, the clock
-/// reads the reference.
+/// Until the rate is known, after some microseconds, the clock reads the reference.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};

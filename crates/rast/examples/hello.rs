@@ -10,9 +10,9 @@ graph! {
     graph App {
         processors { split: Split, count: [Count; 4] }
         edges {
-            ingress -> split: String;           // a door in, for any thread
-            split -> count: Word [burst = 16];  // up to 16 words out per line in
-            count -> egress: Seen;              // a door out
+            ingress -> split: String;           // from any thread outside the graph
+            split -> count: Word [burst = 16];  // a line leads to at most 16 words
+            count -> egress: Seen;              // to any thread outside the graph
         }
     }
 }

@@ -71,9 +71,9 @@
 //!     graph App {
 //!         processors { split: Split, count: [Count; 4] }
 //!         edges {
-//!             ingress -> split: String;           // a door in, for any thread
-//!             split -> count: Word [burst = 16];  // up to 16 words out per line in
-//!             count -> egress: Seen;              // a door out
+//!             ingress -> split: String;           // from any thread outside the graph
+//!             split -> count: Word [burst = 16];  // a line leads to at most 16 words
+//!             count -> egress: Seen;              // to any thread outside the graph
 //!         }
 //!     }
 //! }
@@ -128,10 +128,10 @@
 //! - Misuse in safe code does not compile, or returns an error that contains the item.
 //! - No accepted item is lost silently: the report counts the messages that were not handled.
 //! - Everything is bounded; an unbounded type or option says so in its name or its docs.
-//! - No lock and no allocation on a hot path, unless an item's docs say when.
-//! - Every atomic ordering stronger than `Relaxed` is argued beside the operation and has a row in
-//!   `docs/verification.md`, with the loom model that fails when it is weakened, or the reason why
-//!   none can.
+//! - No lock and no allocation on a hot path, unless an item's docs say otherwise.
+//! - Every atomic ordering stronger than `Relaxed` is argued beside the operation. Its row in
+//!   `docs/verification.md` names the loom model that fails when it is weakened, or says why none
+//!   can.
 //!
 //! # Features
 //!
@@ -169,10 +169,9 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 is tested; aarch64, macOS and Windows are in the public CI file.
-//! Without `std` the features `alloc`, `queue` and `timers` need only an allocator, and
-//! `tests/no-std` links them so.
-//! The minimum supported Rust version is 1.91; only a minor release raises it.
+//! Linux on x86-64 is tested; the public CI file also has aarch64, macOS and Windows. Without `std`
+//! the features `alloc`, `queue` and `timers` need only an allocator, and `tests/no-std` links them
+//! so. The minimum supported Rust version is 1.91; only a minor release raises it.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

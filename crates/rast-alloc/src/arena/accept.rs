@@ -1,9 +1,9 @@
 //! Blocks that other threads freed return to their owner's lists.
 //!
-//! Many arrive at once, and consecutive ones are often of one slab, because a thread frees blocks
-//! in the order in which they were allocated. Such a run goes into the list of its class without a
-//! check of the slab's class and the list's length for each block. The list's fields are written
-//! when the run ends.
+//! Many blocks arrive at once, and consecutive ones are often of one slab, because a thread frees
+//! blocks in the order in which they were allocated. Such a run goes into the list of its class
+//! without a check of the slab's class and the list's length for each block. The list's fields are
+//! written when the run ends.
 //!
 //! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
 //! class. Runs would cost as much where classes alternate as they save where there is one.

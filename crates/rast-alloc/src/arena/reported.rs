@@ -1,9 +1,9 @@
-//! The lower bound of its bytes in use that an arena reports to the process, in steps.
+//! A lower bound of an arena's bytes in use, which the arena reports to the process in steps.
 //!
 //! The process adds up what its heaps reported ([`crate::peak`]), so it notices a new peak without
-//! visiting every heap. A heap must never report more than it has in use, or memory that one heap
-//! freed and another one allocated would count twice. The fast paths do not check this. So the
-//! bound allows for all that they may free before the next slow path:
+//! visiting every heap. A heap must never report more than it has in use. Otherwise memory that one
+//! heap freed and another one allocated would count twice. The fast paths do not check this. So the
+//! bound leaves out all bytes that the fast paths may free before the next slow path:
 //!
 //! ```text
 //!   in use  =  reported  +  margin  +  what the fast paths may free:

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! Both words are checked when the link is followed. A write to either of them makes them
-//! inconsistent, even if it copies the words of another free block, unless the writer knows the
-//! second secret or flips the same bits in both words. So the second word detects writes to the
+//! inconsistent, even if it copies the words of another free block. It does not if the writer knows
+//! the second secret or flips the same bits in both words. So the second word detects writes to the
 //! block, and is on the cache line of the link.
 //!
-//! Writes after the first two words are not detected, nor are writes to a free span that is in no
-//! list, or to a block in transit (freed by another thread, and not handled by its owner yet). But
-//! a batch header has a seal over its contents ([`crate::remote_batch`]), and a block that is a
+//! Writes after the first two words are not detected. Neither are writes to a free span that is in
+//! no list, or to a block in transit (freed by another thread, and not handled by its owner yet).
+//! But a batch header has a seal over its contents ([`crate::remote_batch`]), and a block that is a
 //! message of its own has a seal here.
 //!
 //! When a block is allocated its second word is cleared. So if a list leads to an allocated block,

@@ -3,7 +3,7 @@
 //!
 //! | entry | the unit is |
 //! | --- | --- |
-//! | 0 | not ours, or no segment |
+//! | 0 | no segment of this allocator |
 //! | [`OWN`] | a segment of a `Heap` or `SharedHeap` |
 //! | from [`FIRST`] | a segment of the thread's heap with this number |
 //! | [`MANY`] | a segment of a thread's heap that was made when all numbers were used |

@@ -4,7 +4,7 @@
 //! A lock-free table with open addressing: a compare-exchange claims an entry, which never moves.
 //!
 //! ```text
-//!   address        0 none │ address in use │ address + FREED was freed │ address + BUSY is being written
+//!   entry          0: none │ a: block a is in use │ a + FREED: it was freed │ a + BUSY: it is written
 //! ```
 //!
 //! 1. A new block takes the first entry of its probe sequence that is empty or freed. So a block in

@@ -1,4 +1,5 @@
-//! Blocks of other owners: their remote-free batches, and the delivery.
+//! Blocks of other owners: the remote-free batches that collect them, and the delivery to the
+//! owners.
 //!
 //! A hardened build first checks whether the block may start at its address. If the block's segment
 //! already has blocks in an open batch, the segment leads to that batch

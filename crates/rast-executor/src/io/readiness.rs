@@ -1,6 +1,7 @@
 //! The readiness of a socket, and the tasks that wait for it.
 //!
-//! An edge of one direction wakes the future that has waited longest for this direction.
+//! An edge (a change that the poll reports) of one direction wakes the future that has waited
+//! longest for this direction.
 //!
 //! Rules, under the lock of the socket:
 //!

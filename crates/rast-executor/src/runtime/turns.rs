@@ -2,7 +2,7 @@
 //!
 //! One turn:
 //!
-//! 1. Move the tasks from other threads to this worker's lists: those of normal priority to the
+//! 1. Move the tasks from other threads to this worker's lists. Those of normal priority go to a
 //!    list for such tasks, the others to the lists of their priorities.
 //! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
 //!    worker. If the other worker is in the same poll as at the last check, take queued tasks and

@@ -17,7 +17,7 @@
 //! | queued | the thread with the right to run, before it queues the task | the runner |
 //! | prev, next of the owned list | under the lock of the list | the same |
 //! | join waker | by rules 4 and 5 of the state | the same |
-//! | stage | the runner; after completion the handle | the same |
+//! | stage (future or output) | the runner; after completion the handle | the same |
 //!
 //! A task is dropped in two steps: its future when it is complete, and its memory with the last
 //! reference.

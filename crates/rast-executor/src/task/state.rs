@@ -32,9 +32,9 @@
 //!    is set while W is set. So the handle checks W and C again, by a compare-exchange, before it
 //!    writes.
 //!
-//! The original RAST design keeps the flags and the reference count in two words. If a task wakes
-//! itself, that design polls it again at once, which starves the others. Counting the wake-ups is
-//! taken from nexosim's task.
+//! The runtime of Q. Fu ("Build an Async Runtime for Rust from Scratch") has flags and reference
+//! count in two words. If a task wakes itself, that runtime polls it again at once, which starves
+//! the others. Counting the wake-ups is taken from nexosim's task.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 

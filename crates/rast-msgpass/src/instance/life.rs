@@ -136,8 +136,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         Progress::At(self.core.restarts.at)
     }
 
-    /// Gives up what waits, and the requests it keeps: it is retired and must hold
-    /// no thread up.
+    /// Gives up waiting messages and kept requests of a retired instance, so that it holds no
+    /// thread up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
         if self.core.stats.retired.get() == 0 {

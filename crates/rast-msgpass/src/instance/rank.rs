@@ -1,4 +1,4 @@
-//! Inputs of `high` edges, which are handled before the others.
+//! Inputs (incoming queues) of `high` edges, which are handled before the others.
 //!
 //! ```text
 //!   turn:  high inputs, up to a batch of each edge

@@ -9,9 +9,9 @@
 //!
 //! An instance is *calm* if its last turn ended normally and left nothing except messages: it runs,
 //! nothing gates it, it wants no ping, has no timer and no `high` input, and its batches have no
-//! time limit. A wake-up without a note ends that, because the next turn must check everything. A
-//! turn of a calm instance checks none of this before its batch. Only its own handlers can change
-//! it, and one comparison of all flags after the batch finds that.
+//! time limit. A wake-up without a note ends the calm, because the next turn must check everything.
+//! A turn of a calm instance checks none of these conditions before its batch. Only its own
+//! handlers can change them, and one comparison of all flags after the batch detects a change.
 //!
 //! An instance is *pinging* if the same holds, except that its last ping returned `Next::Again`.
 
@@ -343,8 +343,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.is_in_turn = false;
     }
 
-    /// Returns `true` if a ready input does not wait for what gates. It had its share, unless the
-    /// batch was used up.
+    /// Returns `true` if a ready input does not wait for an outlet that gates. Such an input had
+    /// its share, unless the batch was used up.
     fn may_run(&self) -> bool {
         self.ready.iter().any(|&input| self.admitted(input) > 0)
     }

@@ -34,7 +34,7 @@ impl Core {
         false
     }
 
-    /// Returns how many messages `try_send` takes now, where a test has something to say.
+    /// Returns how many messages `try_send` accepts now, if a test determines that.
     #[inline(always)]
     #[expect(clippy::extra_unused_type_parameters, reason = "as with the feature")]
     pub(crate) fn trial_room<M>(&mut self, _: usize, _: usize, _: bool) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! How an outlet publishes what was sent.
+//! How an outlet publishes its messages.
 
 use super::{Lanes, News, Out, REMOTE, Receivers, Way};
 use crate::primitive::panics::contain;

@@ -1,7 +1,7 @@
 //! Sends on edges that never gate their sender: a message without room is returned or dropped.
 //!
-//! A dropped message does not count as sent; one that replaces an older one takes over its count.
-//! So the counts of sent and received messages mean the same as on other edges.
+//! A dropped message does not count as sent. A message that replaces an older one takes over the
+//! older one's count. So the counts of sent and received messages mean the same as on other edges.
 
 use super::{News, Out, Way};
 use crate::queue::Full;

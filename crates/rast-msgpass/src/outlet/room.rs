@@ -1,4 +1,4 @@
-//! How many messages an outlet accepts now, and the count of those within the burst.
+//! How many messages an outlet accepts, and the count of the burst.
 
 use super::{Out, Way};
 use crate::graph::EdgeKind;
@@ -74,7 +74,7 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns `true` if `try_send` would accept so many messages for a target now.
+    /// Returns `true` if `try_send` would accept this many messages for a target now.
     #[inline]
     pub(crate) fn has_room(
         &self,
@@ -92,7 +92,7 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns `true` if a target has room and credit for so many messages.
+    /// Returns `true` if a target has room and credit for this many messages.
     #[inline]
     pub(crate) fn queue_has_room(&self, index: usize, count: usize) -> bool {
         let credit = self.credit.as_ref();

@@ -28,8 +28,8 @@ use crate::timers::{Instant, ManualClock, Nanos};
 use crate::trial::{Armed, Place};
 use crate::wiring::{Wired, Wiring, join};
 
-/// One processor of a graph alone, on the thread of a test. The test sends its messages, and reads
-/// the messages that it sends.
+/// One processor of a graph alone, on the thread of a test. The test sends messages to the
+/// processor, and reads those that the processor sends.
 ///
 /// The edges are those of the graph, with their room, bursts and credit. At their other ends are
 /// stubs, which accept everything at once. So an answer needs a request, and a `send` past the
@@ -122,8 +122,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         Self::at(0, processor)
     }
 
-    /// As [`new`](Self::new), for the replica with this number. Where the builder gets the number
-    /// of replicas, there are as many as that takes, and of the other processors the minimum.
+    /// As [`new`](Self::new), for the replica with this number. If the builder gets the number of
+    /// replicas, there are just enough of `P`, and the minimum of the others.
     ///
     /// # Panics
     ///
@@ -324,7 +324,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         had_one
     }
 
-    /// Goes on with the first panic of a handler since the last look, if there was one.
+    /// Resumes the first panic of a handler since the last look, if there was one.
     fn fail(&self) {
         let failed = core::mem::take(&mut *self.failed.lock());
         if let Some(text) = failed.first() {

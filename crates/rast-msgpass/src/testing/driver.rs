@@ -79,7 +79,7 @@ impl Driver {
         stepper.expect("the graph runs until `drain` or `stop` takes it")
     }
 
-    /// Has one instance, or something outside, act; returns `false` if none has anything to do.
+    /// Lets one instance, or something outside, act; returns `false` if none has anything to do.
     pub(super) fn step(&mut self) -> bool {
         self.stepper().look();
         let mut choices: Vec<Choice> = Vec::new();
@@ -140,7 +140,7 @@ impl Driver {
         true
     }
 
-    /// Goes on with the panic of a watch, if there was one.
+    /// Resumes the panic of a watch, if there was one.
     fn fail(&self) {
         let failed = self.failed.lock().take();
         if let Some(payload) = failed {

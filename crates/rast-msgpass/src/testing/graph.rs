@@ -58,9 +58,8 @@ impl<G: Graph> TestGraph<G> {
         self.driver.turns
     }
 
-    /// Gives one turn to an instance that wants one, or has one of the
-    /// [feeds](Self::feed) and [collectors](Self::collect) act. Returns `false` if none has
-    /// anything to do at this time.
+    /// Gives one turn to an instance that wants one, or lets one of the [feeds](Self::feed) and
+    /// [collectors](Self::collect) act. Returns `false` if none has anything to do at this time.
     ///
     /// # Panics
     ///
@@ -233,8 +232,8 @@ impl<G: Graph> TestGraph<G> {
         probe
     }
 
-    /// Calls `each` with each message of the edge from `F` to `T` from now on: before the message's
-    /// handler is called, or on an edge to egress when the message is sent.
+    /// Calls `each` with each message of the edge from `F` to `T` from now on. The call comes
+    /// before that of the message's handler, or on an edge to egress when the message is sent.
     ///
     /// A panic in `each` propagates to the call that gave the turn, so `each` may contain
     /// assertions.

@@ -1,7 +1,7 @@
 //! The other ends of the edges of a processor that is tested alone.
 //!
 //! A stub has the outlets and inlets of the instance that it replaces. It receives all messages at
-//! once, and sends what the test requests. So room, credit and debts are real.
+//! once, and sends what the test requests. So room and credit are those of a running graph.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -76,11 +76,11 @@ use nodes::Nodes;
 use reference::Reference;
 use source::{Place, Source};
 
-/// An unbounded first-in first-out queue between any number of producers and consumers, as a list
-/// of single nodes.
+/// An unbounded first-in first-out queue between any number of producers and consumers: a linked
+/// list with one node per item.
 ///
-/// This is the queue of the original RAST design, kept as test oracle and baseline of measurements.
-/// Each item costs two allocations and about ten atomic read-modify-writes, so
+/// This is the queue of the original RAST design, kept as a test oracle and as the baseline of
+/// measurements. Each item costs two allocations and about ten atomic read-modify-writes, so
 /// [`Queue`](crate::Queue) is several times faster. Use this one for comparison, or where memory
 /// must be freed item by item.
 ///
@@ -223,8 +223,8 @@ impl<T, A: Allocator> ListQueue<T, A> {
 
     /// Pushes one item at the back. Returns the item if the queue is closed or memory is lacking.
     ///
-    /// Lock-free; allocates the item and a node. Each time that it finds another push between
-    /// storing its item and moving the tail, it may allocate one more node.
+    /// Lock-free; allocates the item and a node. If it finds a push that has stored its item but
+    /// not linked the next node, it finishes that push, and may allocate one more node.
     ///
     /// # Errors
     ///

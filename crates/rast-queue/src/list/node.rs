@@ -12,16 +12,19 @@
 //!          +-----------------------------+---------+
 //! ```
 //!
+//! A thread that moves the head or the tail off the node adds the count of that word to the state.
+//! This addition is called a *promise*.
+//!
 //! | part of the state | meaning | changed by |
 //! | --- | --- | --- |
 //! | sources | how many words may still give out references to the node: the head, the tail, and for the two nodes inside the queue one more, so that they are never freed | a promise subtracts one |
 //! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
-//! A promise is made by the thread that moves the head or the tail off the node. `internal` wraps
-//! at 2^`INTERNAL_BITS`; the counts in head and tail wrap at this value or a multiple of it.
-//! `internal` is in the upper bits, so its overflow never changes the sources. When no source is
-//! left, `internal` is the number of references that threads have, and each thread has at most one.
-//! So it is zero exactly when no thread has a reference, however often the counts have wrapped.
+//! `internal` wraps at 2^`INTERNAL_BITS`; the counts in head and tail wrap at this value or a
+//! multiple of it. `internal` is in the upper bits, so its overflow never changes the sources. When
+//! no source is left, `internal` is the number of references that threads have, and each thread has
+//! at most one. So it is zero exactly when no thread has a reference, however often the counts have
+//! wrapped.
 
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -200,11 +203,11 @@ impl<T> Node<T> {
         );
     }
 
-    /// Releases one reference. Returns `true` if it was the last one and no source is left, so that
-    /// the caller must free the node.
+    /// Releases one reference. Returns `true` if the caller must free the node: the reference was
+    /// the last one, and no source (head or tail) can give out another one.
     ///
     /// After `false` another thread may free the node, even before this call returns. So the
-    /// argument is an address, and this borrows one field at a time.
+    /// argument is an address and not a reference, and this function borrows one field at a time.
     ///
     /// # Safety
     ///

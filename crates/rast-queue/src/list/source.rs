@@ -113,11 +113,11 @@ impl<T> Source<T> {
         (Place::of_word(word), word.count().wrapping_add(1))
     }
 
-    /// Moves the word from the node at `from` to the node behind it, unless the word has left
-    /// `from` already.
+    /// Moves this word, the head or the tail, from the node at `from` to the next node, at `to`.
+    /// Does nothing if the word has left `from` already.
     ///
     /// If this call moved the word, returns how many references to the old node the word has given
-    /// out. `count` is the number that the caller expects. The caller has a reference to the old
+    /// out. `count` is the caller's guess of that number. The caller has a reference to the old
     /// node, so meanwhile that node is not freed and its address is not reused.
     ///
     /// Liveness: if the compare-exchange fails, another thread has acquired a reference or moved

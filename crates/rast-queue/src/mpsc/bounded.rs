@@ -283,8 +283,8 @@ impl<T> UnwindSafe for Producer<T> {}
 impl<T> RefUnwindSafe for Producer<T> {}
 
 impl<T> Producer<T> {
-    /// Pushes one item with a tag, which [`Consumer::take`] returns too. One compare-exchange, and
-    /// more only if other threads push at the same time.
+    /// Pushes one item with a tag, which [`Consumer::take`] returns with the item. Costs one
+    /// compare-exchange, and more only if other threads push at the same time.
     ///
     /// # Errors
     ///
@@ -305,11 +305,11 @@ impl<T> Producer<T> {
         Ok(())
     }
 
-    /// Pushes items of `items` as far as there is room, by one compare-exchange, and returns how
-    /// many. The items of one call are adjacent in the queue.
+    /// Pushes as many items of `items` as there is room for, and returns how many. Claims all slots
+    /// by one compare-exchange, so the items of one call are adjacent in the queue.
     ///
     /// The iterator is called at most once per free slot. If it yields fewer items than its length,
-    /// or panics, the consumer skips the remaining slots.
+    /// or panics, the consumer skips the slots that it left empty.
     ///
     /// # Panics
     ///
@@ -348,8 +348,8 @@ impl<T> Producer<T> {
         distance(tail, self.ring.look()).min(self.ring.capacity())
     }
 
-    /// Returns how many slots were claimed so far, wrapping: the index of the next one. Other
-    /// producers may claim more meanwhile.
+    /// Returns how many slots producers have claimed so far, wrapping. This is also the index of
+    /// the next slot. Other producers may claim more meanwhile.
     ///
     /// If it equals [`Consumer::index`], the consumer has taken each item whose push happens before
     /// this call. It takes one load.

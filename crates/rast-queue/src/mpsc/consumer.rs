@@ -85,8 +85,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
     /// A call pops at most the items that were queued at its start. If `each` panics, the items
-    /// that it was called with are popped, and the others stay queued. One swap, if fewer than
-    /// `max` items were taken before.
+    /// that it was called with are popped, and the others stay queued. Takes new items, by one
+    /// swap, only if fewer than `max` are left from earlier swaps.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -106,8 +106,8 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
     ///
-    /// If `out` stops early or panics, the items that it did not consume stay queued. One swap, if
-    /// fewer than `max` items were taken before.
+    /// If `out` stops early or panics, the items that it did not consume stay queued. One swap at
+    /// most, as in [`pop_batch`](Self::pop_batch).
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();
@@ -125,7 +125,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops up to `out.len()` of the queued items into the front of `out`, and returns how many.
     ///
-    /// One swap, if fewer items than fit were taken before.
+    /// One swap at most, as in [`pop_batch`](Self::pop_batch).
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();

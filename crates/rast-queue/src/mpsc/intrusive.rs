@@ -28,9 +28,10 @@ use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
 /// [`Queued`](PushError::Queued).
 ///
 /// Linearizable, first in, first out. A push is lock-free: one compare-exchange, and a swap if
-/// several pointers to the node can exist. A take is one swap and then a walk over the taken nodes,
-/// which reverses their order. A suspended producer delays no other thread. While the thread with
-/// the [`Consumer`] is suspended, no other thread can consume. No operation allocates.
+/// several pointers to the node can exist. The consumer takes all queued nodes by one swap, and
+/// then walks over them to reverse their order. A suspended producer delays no other thread. While
+/// the thread with the [`Consumer`] is suspended, no other thread can consume. No operation
+/// allocates.
 ///
 /// ```
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -300,10 +301,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes a node and then gets `None` need not consume it, if every consuming
-    /// thread checks [`is_empty`](Self::is_empty) after it has dropped its `Consumer`, as in the
-    /// example: that check finds the node. A `Consumer` that is leaked with `mem::forget` keeps the
-    /// right for ever.
+    /// A thread that pushes a node and then gets `None` may leave the node to the thread that has
+    /// the right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has
+    /// dropped its `Consumer`. That check finds the node: see the example. A `Consumer` that is
+    /// leaked with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};

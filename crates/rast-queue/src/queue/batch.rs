@@ -22,11 +22,10 @@ const LARGE: usize = 256;
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes the items that `items` yields, in order; returns how many.
     ///
-    /// Up to 32 items are collected from the iterator and then pushed with one claim, so a batch is
-    /// cheaper than single pushes. Items of 256 bytes or more are pushed one by one. Items of other
-    /// producers may come between those of a batch. Each waiter is woken as soon as there is an
-    /// item for it. Lock-free as [`push`](Self::push) is; calls `handle_alloc_error` on lack of
-    /// memory.
+    /// Up to 32 items are collected from the iterator and then pushed with one claim. Items of 256
+    /// bytes or more are pushed one by one. Items of other producers may come between those of a
+    /// batch. Each waiter is woken as soon as there is an item for it. Lock-free as
+    /// [`push`](Self::push) is; calls `handle_alloc_error` on lack of memory.
     ///
     /// # Panics
     ///
@@ -92,7 +91,7 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Pushes copies of `items`, in order, as [`push_batch`](Self::push_batch) does. One claim
-    /// takes as many slots as the items need and the current segment has left.
+    /// takes slots for all items, or as many as the current segment has left.
     ///
     /// # Panics
     ///

@@ -11,7 +11,7 @@ use super::wait::{HandOn, Turn};
 use super::wait_list::{Left, Wake};
 use crate::alloc::{Allocator, Global};
 
-/// A future of the next item, or of `None` if the queue is closed and empty; made by
+/// A future that returns the next item, or `None` if the queue is closed and empty; made by
 /// [`Queue::pop_async`].
 ///
 /// If the future is dropped before it is ready, it leaves the wait list and passes a wake-up that
@@ -22,8 +22,8 @@ use crate::alloc::{Allocator, Global};
 /// thread in [`Queue::pop_wait`].
 ///
 /// If the future is leaked with `mem::forget` while it waits, the wake-up of a later push is lost:
-/// the item stays queued until the next pop or wake-up. Its entry in the wait list stays taken
-/// until the queue is dropped, and keeps the waker unless a push calls it. A future that is woken
+/// the item stays queued until the next pop or wake-up. Its entry in the wait list stays occupied
+/// until the queue is dropped, and holds the waker until a push calls it. A future that is woken
 /// and then neither polled nor dropped loses its wake-up in the same way.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
@@ -42,7 +42,7 @@ pub struct Stream<'a, T, A: Allocator = Global> {
 }
 
 impl<T, A: Allocator> Queue<T, A> {
-    /// Returns a future of the next item, or of `None` if the queue is closed and empty.
+    /// Returns a future that returns the next item, or `None` if the queue is closed and empty.
     ///
     /// For any runtime. Needs the feature `async`.
     ///

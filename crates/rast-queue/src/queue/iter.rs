@@ -12,8 +12,8 @@ popping_iterators!(Queue);
 impl<T, A: Allocator> Queue<T, A> {
     /// Returns an iterator that pops until it first finds the queue empty.
     ///
-    /// While producers are faster it may never end; bound it with `take`. If it is dropped early,
-    /// the other items stay queued.
+    /// It may never end while producers push faster than it pops; bound it with `take`. If it is
+    /// dropped early, the other items stay queued.
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();

@@ -85,8 +85,8 @@ pub use wait_model::{Waiter, Waiters};
 /// An unbounded first-in first-out queue between any number of producers and consumers.
 ///
 /// Lock-free: no thread waits for a suspended thread, except a waiter that the suspended thread was
-/// about to wake. The limit is [`MOST_PINS`](Self::MOST_PINS) / 2 threads at the end of one segment
-/// at once: further threads may wait there until one of them has continued.
+/// about to wake. But if [`MOST_PINS`](Self::MOST_PINS) / 2 threads are at the end of one segment
+/// at once, further threads may wait there until one of them has continued.
 /// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
@@ -96,7 +96,7 @@ pub use wait_model::{Waiter, Waiters};
 /// except that one empty segment is kept for reuse. A thread that is suspended for ever keeps at
 /// most one segment from being freed.
 ///
-/// A push has no extra cost for waiting consumers while there are none: the flag for them is in the
+/// While no consumer waits, a push pays nothing for waiting consumers: the flag for them is in the
 /// word that each push changes anyway.
 ///
 /// ```
@@ -240,7 +240,7 @@ impl<T> Queue<T> {
         ///
         /// # Panics
         ///
-        /// If `slots` is no power of two, less than 2, or more than
+        /// If `slots` is not a power of two, is less than 2, or more than
         /// [`MOST_SEGMENT_SLOTS`](Self::MOST_SEGMENT_SLOTS).
         ///
         /// ```

@@ -173,13 +173,13 @@ impl<T, A: Allocator> Queue<T, A> {
         }
     }
 
-    /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if its consumer
-    /// gave the ticket up; the item then still belongs to the caller.
+    /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if a consumer
+    /// has abandoned the slot; the item then still belongs to the caller.
     ///
     /// # Safety
     ///
-    /// 1. The caller claimed `ticket` on `tail` in the segment of `claimed`, it is below the number
-    ///    of slots, and this is the one call for it.
+    /// 1. The caller claimed `ticket` on `tail` in the segment of `claimed`. The ticket is below
+    ///    the number of slots, and this is the only call for it.
     /// 2. `item` is valid for reads of `T`; the caller does not use the item again if this returns
     ///    `true`.
     #[inline]

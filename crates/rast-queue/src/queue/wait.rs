@@ -16,7 +16,7 @@
 //! # Clearing the flag
 //!
 //! The flag stays set when the last waiter leaves. The next push that finds the flag but no waiter
-//! clears it: it changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
+//! clears it. It changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
 //! CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are three
 //! cases:
 //!
@@ -101,14 +101,14 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// A push removes a waiter from the list and then wakes it. A pushing thread that is suspended
     /// in between delays that waiter until it resumes. If no other thread waits or pops, items that
-    /// are pushed meanwhile stay queued for as long. [`pop_timeout`](Self::pop_timeout) bounds this
+    /// are pushed meanwhile stay queued until then. [`pop_timeout`](Self::pop_timeout) bounds this
     /// delay.
     ///
-    /// Entering and leaving the list and waking are lock-free. Each costs a few read-modify-writes.
-    /// Entering and waking also cost at worst one load for every 64 places of the list. Without a
-    /// race the list has fewer places than 64 plus twice the greatest number of waiters at one
-    /// time. It allocates when there are more waiters than ever before, and keeps the memory until
-    /// the queue is dropped.
+    /// Entering the list, leaving it and waking a waiter are lock-free, and cost a few
+    /// read-modify-writes each. Entering and waking also cost at worst one load for every 64 places
+    /// of the list. Without a race the list has fewer places than 64 plus twice the greatest number
+    /// of waiters at one time. It allocates when there are more waiters than ever before, and keeps
+    /// the memory until the queue is dropped.
     ///
     /// It sleeps by `std::thread::park`, so it may consume the thread's park token, or leave one
     /// set.

@@ -3,8 +3,8 @@
 //! A place has two bits. The waiter sets TAKEN; the last thread that uses the place, either the
 //! waiter or its waker, clears it. WAITING is set until another thread wakes the waiter or the
 //! waiter leaves. The read-modify-write that clears WAITING decides which of the two happened, so a
-//! waiter whose time is up leaves with one read-modify-write. A thread that is suspended at any
-//! step keeps one place and, if it is waking a waiter, that one wake-up.
+//! waiter that times out leaves with one read-modify-write. A thread that is suspended at any step
+//! delays only its own place and, if it is waking a waiter, that wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -17,16 +17,16 @@
 //!
 //! A search that finds each place taken allocates a chunk, which is freed with the queue. So the
 //! memory grows with the greatest number of waiters at one time, not with how often they come and
-//! go. Without a race there are fewer places than twice that number plus 64. A search may miss a
-//! place that is freed behind it, and so allocate a chunk that is needed only later. If two threads
-//! allocate the same chunk, the loser searches again.
+//! go. There are fewer places than twice that number plus 64, unless a search misses a place that
+//! is freed behind it. If two threads allocate the same chunk, the loser searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken
 //! last. So a waiter is overtaken by at most one round of other waiters.
 //!
 //! Both searches check a group of 64 places with one load. A search takes one or two loads unless
-//! the places are nearly all taken or nearly all free; with 10,000 waiters it takes at most 255.
+//! the places are nearly all taken or nearly all free. With 10,000 waiters it takes at most 255
+//! loads.
 //!
 //! `live` counts the waiters whose bit WAITING is set or about to be set. Its lowest bit, CLEARING,
 //! is set while a thread clears the flag in `tail`.

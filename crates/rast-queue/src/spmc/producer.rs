@@ -156,8 +156,8 @@ impl<T, A: Allocator> Producer<T, A> {
         Ok(())
     }
 
-    /// Publishes all pending items by one store, and returns whether consumers may be waiting for
-    /// them.
+    /// Publishes all pending items (pushed by [`push_pending`](Self::push_pending)) by one store,
+    /// and returns whether consumers may be waiting for items.
     ///
     /// It returns `true` if items were pushed since the last `publish` and, right after the store,
     /// all older items were claimed: the queue was empty before. Items that pushes and batches

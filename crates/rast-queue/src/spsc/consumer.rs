@@ -216,8 +216,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.cached_len() == 0 && self.len() == 0
     }
 
-    /// Returns `true` if the producer's index, as of its last load, shows another item. Loads
-    /// nothing from the ring; [`len`](Self::len) loads the index.
+    /// Returns `true` if the cached copy of the producer's index shows another item. Loads nothing
+    /// from the ring; [`len`](Self::len) updates the copy.
     ///
     /// ```
     /// let (mut producer, consumer) = rast_queue::spsc::ring(2);
@@ -349,16 +349,16 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.head.set(self.head.get().wrapping_add(count));
     }
 
-    /// Ends a `skip` of `given + left` items: the first `given` are popped, and the head moves back
-    /// by the last `left`.
+    /// Ends a `skip`, which moved the head past `given + left` items: the first `given` are popped,
+    /// and the head moves back by the other `left`.
     ///
     /// Publishes nothing if `given` is zero, so that a check of an empty ring does not write the
     /// cache line of the head.
     ///
     /// # Safety
     ///
-    /// `skip` went past `given + left` items. The first `given` were moved out, and the others stay
-    /// queued.
+    /// The head was moved by a `skip` of `given + left` items. The first `given` were moved out,
+    /// and the others stay queued.
     #[inline(always)]
     pub(super) unsafe fn settle(&self, given: usize, left: usize) {
         self.head.set(self.head.get().wrapping_sub(left));

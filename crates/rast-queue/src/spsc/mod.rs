@@ -37,7 +37,7 @@
 //! 1. `tail - head <= capacity`, in wrapping arithmetic, for the true, the published and the cached
 //!    values alike.
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
-//! 3. Only the producer moves `tail`, only the consumer moves `head`, and what is published only
+//! 3. Only the producer moves `tail`, only the consumer moves `head`, and a published index only
 //!    moves forward.
 //! 4. A batch counts an item before user code runs again. It updates and publishes the index when
 //!    it ends, even by a panic.
@@ -100,7 +100,7 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     ring_in(capacity, Global)
 }
 
-/// Makes a ring for at least `capacity` items, with all of its memory, in one block, from `alloc`.
+/// Makes a ring for at least `capacity` items. All of its memory is one block from `alloc`.
 ///
 /// ```
 /// use rast_queue::alloc::Global;

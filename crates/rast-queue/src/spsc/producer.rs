@@ -25,9 +25,8 @@ const MOST: usize = 16;
 /// wait-free. No method allocates or executes an atomic read-modify-write. Dropping the producer
 /// closes the ring; the consumer can still pop all pushed items.
 ///
-/// A half is four words, among them its own index and a cached copy of the other half's index. If
-/// one struct contains two halves that two threads use, they share a cache line. Pad them, or
-/// better, keep each half with its thread.
+/// If one struct contains two halves that two threads use, the halves share a cache line. Pad them,
+/// or better, keep each half with its thread.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);

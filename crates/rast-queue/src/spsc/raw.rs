@@ -167,10 +167,10 @@ impl<T> Span<T> {
 
     /// Borrows the slots to write them, whether they hold items or not.
     ///
-    /// From `VECTOR` slots on, `opaque` hides the length of the first slice from the compiler, so
-    /// that a loop over a batch of constant size is vectorised instead of unrolled. A smaller batch
-    /// fills no vector and is fastest unrolled. The second slice is used once per round of the
-    /// ring, where an unrolled loop suffices.
+    /// If the first slice has `VECTOR` slots or more, `opaque` hides its length from the compiler,
+    /// so that a loop over a batch of constant size is vectorised instead of unrolled. A smaller
+    /// batch fills no vector and is fastest unrolled. The second slice is used once per round of
+    /// the ring, where an unrolled loop suffices.
     ///
     /// # Safety
     ///

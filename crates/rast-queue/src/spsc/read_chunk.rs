@@ -34,8 +34,7 @@ impl<T, A: Allocator> Consumer<T, A> {
 /// Borrowed items of a ring, to be read or popped; made by [`Consumer::read_chunk`].
 ///
 /// The items are one slice, or two where the ring wraps. Only the methods below pop items. A chunk
-/// that is dropped or leaked pops nothing, so a chunk can also be used to read items without
-/// popping them.
+/// that is dropped or leaked pops nothing.
 ///
 /// | to | use |
 /// | --- | --- |
@@ -196,9 +195,9 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 ///
 /// When it is dropped, the items that it yielded are popped, and the others stay queued. If it is
 /// leaked, the items that it did not yield are leaked too. The slots of the chunk then return to
-/// the producer with the next item that is popped, so if the chunk had all items of a full ring,
-/// the ring stays full. `for_each`, `fold` and the adapters that use them are the fastest: they run
-/// as two plain loops.
+/// the producer when the consumer next pops an item. If the chunk had all items of a full ring, no
+/// item is left to pop, and the ring stays full. `for_each`, `fold` and the adapters that use them
+/// are the fastest: they run as two plain loops.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);

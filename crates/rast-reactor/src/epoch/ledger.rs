@@ -1,4 +1,5 @@
-//! The commits of one owner, in order, and the progress of each reactor.
+//! The commits of one owner (a reactor that changes resources), in order, and how far each reactor
+//! has applied them.
 //!
 //! ```text
 //!   owner                      nodes, oldest first                     reactors
@@ -31,9 +32,9 @@
 //!   see n, it was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner
 //!   loads this value of `pins` or a later one, and a later one of n or more means that the
 //!   transaction has ended.
-//! - If `at` is parked, there are two fences: the owner's, between the publication of n and its
-//!   load of `at`, and the reactor's, between the end of its park and its check of the nodes. If
-//!   the owner's fence is first, the reactor finds n and applies it before it runs a task. If the
+//! - If `at` is parked, there are two fences. The owner's is between the publication of n and its
+//!   load of `at`, the reactor's between the end of its park and its check of the nodes. If the
+//!   owner's fence is first, the reactor finds n and applies it before it runs a task. If the
 //!   reactor's fence is first, the owner does not find `at` parked. So the owner need not wake a
 //!   parked reactor.
 

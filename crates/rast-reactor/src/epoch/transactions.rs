@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Most transactions are closed before the next one is opened, and before the poll that opened them
-//! ends. So the newest one, `fresh`, is not in the list: its epoch and its source line are in
+//! ends. So the newest one, `fresh`, is not in the list. Its epoch and its source line are in
 //! cells, and its place in the table, `spare`, is reserved. Opening and closing it are a few plain
 //! stores. It is linked when a further one is opened, or when the list is searched. The task and
 //! the time of a transaction are recorded when a poll ends that has left it open.

@@ -10,7 +10,8 @@ use crate::primitive::Random;
 
 /// Faults that a driver injects into I/O operations, to test code that uses them. None by default.
 ///
-/// Each rate is out of 1,000 attempts. The same seed and sequence of attempts give the same faults.
+/// Each rate is the number of faults per 1,000 attempts, on average. The same seed and sequence of
+/// attempts give the same faults.
 ///
 /// ```
 /// use rast_reactor::Reactors;

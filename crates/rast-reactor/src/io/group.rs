@@ -55,16 +55,16 @@ const ROW: usize = 16;
 /// Listeners of several reactors at one TCP address: each reactor makes one by
 /// [`listener`](Self::listener). Clones are the same group.
 ///
-/// On Linux each listener has a socket of its own, and the kernel gives a new connection to one of
-/// the reactors that are open, at random. Elsewhere, or where the kernel takes no BPF program, the
+/// On Linux each listener has a socket of its own, and the kernel gives each new connection to a
+/// random one of the reactors that accept. Elsewhere, or where the kernel rejects BPF programs, the
 /// listeners share one socket.
 ///
 /// New connections are turned away from a reactor when it has more than `high` active requests,
 /// until it has fewer than `low`: see [`Watermarks`] and [`Requests`]. In the meantime it accepts
 /// only the connections that its own socket has already queued; where the listeners share one
-/// socket, it accepts none. If all reactors are turned away, none accepts. Then up to 4,096
-/// connections ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the
-/// system's limit is lower.
+/// socket, it accepts none. If all reactors are turned away, up to 4,096 connections
+/// ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the system's limit is
+/// lower.
 ///
 /// The sockets are closed with the last clone and the last listener, which resets the connections
 /// that were not accepted. Nothing else resets a queued connection: when a listener is dropped,
@@ -343,9 +343,9 @@ pub struct GroupListener {
 impl GroupListener {
     /// Waits for a connection.
     ///
-    /// It waits also while no listener of the group is open. Dropping the future loses no
-    /// connection. After 16 connections in a row, and after each one while the reactor is turned
-    /// away, other tasks run first.
+    /// It also waits while all reactors of the group are turned away ([`Watermarks`]), or this one,
+    /// where the listeners share a socket. Dropping the future loses no connection. Other tasks run
+    /// after 16 connections in a row, or after each connection while this reactor is turned away.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///

@@ -118,9 +118,9 @@ pub(crate) type Stays = PhantomData<*const ()>;
 macro_rules! stream {
     ($stream:ty) => {
         impl $stream {
-            /// Reads at least one byte into `buffer`, from its start, and returns how many. 0 means
-            /// that the other end has closed, or that the buffer has no room. The length of a
-            /// vector is set to the number of bytes read.
+            /// Waits for at least one byte, reads into `buffer` from its start, and returns how
+            /// many. 0 means that the other end has closed, or that the buffer has no room. The
+            /// length of a vector is set to the number of bytes read.
             ///
             /// Dropping the future loses no bytes: the next read returns those that the dropped
             /// read has received.

@@ -25,7 +25,7 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 /// commits.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
-/// runs when the last reactor that may read has stopped, on its thread.
+/// runs when the last reactor that may read has stopped, on the thread of that reactor.
 ///
 /// # Errors
 ///

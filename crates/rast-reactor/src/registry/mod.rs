@@ -7,8 +7,8 @@
 //! owner destroys a replaced resource when no open transaction of any reactor sees it.
 //!
 //! An [`Id`] names a resource, and stays the same when the resource changes. A parent contains the
-//! id of a list, [`Children`], which contains the ids of its children. So a change of a child
-//! copies neither the list nor the parent.
+//! id of a list, [`Children`], which contains the ids of the parent's children. So a change of a
+//! child copies neither the list nor the parent.
 //!
 //! ```
 //! use rast_reactor::registry::{Resource, Resources, change, read};

@@ -9,16 +9,16 @@
 //!
 //! 1. A shard that fits nowhere goes to the least loaded worker. The original forgets such a shard:
 //!    of three equal shards on two workers it loses one.
-//! 2. The strength of a tie is the number of messages × the penalty of a message between workers:
-//!    the time that is saved if both shards are on one worker. The original uses the time for which
+//! 2. The strength of a tie is the number of messages × the penalty of a message between workers.
+//!    This is the time saved if both shards are on one worker. The original uses the time for which
 //!    the receiver handles the messages; that time is spent on either worker.
-//! 3. The current owners matter. In the choice above, a shard that would stay on its worker gets an
-//!    addition to the strength of its ties: the charge of its move. Each finished group (the shards
-//!    taken for one worker) is assigned to the old owner with which it has most shards in common.
-//!    Shards without load stay. The original assigns groups anew each time, and moves half of all
-//!    shards.
-//! 4. The result is adopted only if it is better by more than a margin, the
-//!    charge of its moves, and the noise of the loads.
+//! 3. The current owners matter. Group w (the shards taken for worker w) is filled first as if
+//!    worker w got it: a shard that worker w already has gets an addition to the strength of its
+//!    ties, the charge of a move. A finished group then goes to the old owner with which it has
+//!    most shards in common. Shards without load stay. The original assigns groups anew each time,
+//!    and moves half of all shards.
+//! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
+//!    its moves, and the noise of the loads.
 //! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
 
 use super::plan::{Plan, Planned, Verdict};
@@ -34,15 +34,15 @@ const PENALTY: Nanos = Nanos::from_nanos(100);
 /// The default least improvement, as a share of the average load.
 const MARGIN: f64 = 0.05;
 
-/// The default charge for moving everything, in the same unit.
+/// The default charge for moving all shards, as a share of the average load.
 const CHARGE: f64 = 0.10;
 
-/// How many times the noise of the comparison must be gained on top. In the scenario of
-/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-23) 72 runs of 600,000
-/// move late with 1.0, 8 with 1.25, and none of 3,000,000 with this.
+/// The gain must also exceed this multiple of the noise of the comparison. In the scenario of
+/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-23) 72 runs of 600,000 move late
+/// with 1.0, 8 with 1.25, and none of 3,000,000 with this value.
 const NOISE: f64 = 1.75;
 
-/// The default window below which figures say nothing.
+/// The default minimum length of a window whose figures count.
 const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 
 /// Fills one worker after the other up to the average load: the default
@@ -96,7 +96,7 @@ enum Stage {
 }
 
 impl Greedy {
-    /// Makes one with the default settings.
+    /// Makes a balancer with the default settings.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -110,8 +110,8 @@ impl Greedy {
         }
     }
 
-    /// Sets what a message costs more, on each side, when it crosses from one
-    /// worker to another. Default: 100 ns.
+    /// Sets the extra cost, on each side, of a message that crosses from one worker to another.
+    /// Default: 100 ns.
     #[must_use]
     pub fn penalty(mut self, penalty: Nanos) -> Self {
         self.penalty = penalty;

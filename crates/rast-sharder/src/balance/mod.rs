@@ -1,9 +1,8 @@
 //! Balancing: which worker should own which shard, from measured loads.
 //!
-//! A balancer is a state machine that decides in slices.
-//! The leader of an epoch calls [`Balancer::begin`] once on the frozen figures
-//! and then [`Balancer::step`] once in each of its own turns, so that its
-//! shards go on being served while it decides.
+//! A balancer is a state machine that decides in slices. The leader of an epoch calls
+//! [`Balancer::begin`] once on the frozen figures. Then it calls [`Balancer::step`] once in each of
+//! its own turns, so that its shards are still served while it decides.
 
 mod greedy;
 mod plan;
@@ -21,17 +20,16 @@ use crate::load::LoadView;
 /// The result of a slice of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Not decided yet: give another slice.
+    /// Not decided yet: [`step`](Balancer::step) is called again.
     Pending,
     /// The current assignment stays.
     Keep,
-    /// This assignment follows. It must cover the same shards and workers as
-    /// the current one, else it is refused and reported. It is compared with the current one, so
-    /// it costs something for each shard.
+    /// This assignment follows. It must cover the same shards and workers as the current one, else
+    /// it is refused and reported. The comparison with the current one takes time for each shard.
     Adopt(Assignment),
-    /// These shards move, and all others stay. All of them are refused and reported if one names a
-    /// shard or a worker that does not exist, if a pinned shard moves, or if a shard is named
-    /// twice. It costs something for each move. If any shard moves, the table for
+    /// These shards move, and all others stay. If a move names a shard or a worker that does not
+    /// exist, if a pinned shard moves, or if a shard is named twice, all moves are refused and
+    /// reported. Each move costs some time. If any shard moves, the table for
     /// [`Handle::assignment`](crate::Handle::assignment) is copied as well, in slices.
     Move(Vec<Move>),
 }
@@ -93,12 +91,12 @@ impl Decision {
 /// }
 /// ```
 pub trait Balancer: Send + 'static {
-    /// Begins a decision on the figures of an epoch. It is one slice; what costs time in
-    /// proportion to the shards or the traffic belongs into [`step`](Self::step).
+    /// Begins a decision on the figures of an epoch. It is one slice, so work in proportion to the
+    /// shards or the traffic belongs in [`step`](Self::step).
     fn begin(&mut self, view: &LoadView, current: &Assignment);
 
-    /// Works for one slice: about `budget` things of less than about 0.2 µs are done, then the
-    /// leader turns to its own shards again. The figures are those given to `begin`.
+    /// Works for one slice: does about `budget` units of work, each of less than about 0.2 µs. Then
+    /// the leader runs its own shards again. The figures are those given to `begin`.
     fn step(&mut self, view: &LoadView, current: &Assignment, budget: usize) -> Decision;
 }
 

@@ -441,7 +441,7 @@ impl Plan {
         at
     }
 
-    /// Does one thing about placing; returns the units that took on top of one.
+    /// Does one step of placing; returns the units that it took beyond one.
     fn place(&mut self, rates: &Rates, current: &Assignment) -> isize {
         if let Some(at) = self.spread.1.next() {
             self.spread_one(rates.ties[self.spread.0][at], rates, current);
@@ -492,8 +492,8 @@ impl Plan {
         2
     }
 
-    /// The group to fill next: the home of the heaviest shard that waits, if
-    /// it is not filled yet, else the first that is not.
+    /// The group to fill next: the home of the heaviest shard that waits, if it is not filled yet,
+    /// else the first group that is not.
     fn next_group(&self, heaviest: usize, current: &Assignment) -> Option<u16> {
         let home = current.owners()[self.order[heaviest].1 as usize].0;
         if !self.filled[usize::from(home)] {
@@ -503,7 +503,7 @@ impl Plan {
         Some(at as u16)
     }
 
-    /// Drops the first candidate of the heap and of the list of the group's home, where it was
+    /// Drops the first candidate of the heap, and that of the list of the group's home, if it was
     /// placed or does not fit; returns whether one was dropped.
     fn pass_one(&mut self, group: u16, room: f64) -> bool {
         let mut is_passed = false;
@@ -595,7 +595,7 @@ impl Plan {
         self.overlaps[at as usize].1 += 1;
     }
 
-    /// Gives the group and the worker that share most one another, if both are free.
+    /// Assigns the group to the worker with which it shares most shards, if both are free.
     fn label_one(&mut self) {
         let Some(Worth(_, Reverse(at))) = self.heap.pop() else {
             let mut rest = (0..self.taken.len()).filter(|&worker| !self.taken[worker]);

@@ -5,15 +5,15 @@
 //! difference between a window and the one before, both as shares of the total. So a change of all
 //! loads at once does not count.
 //!
-//! The distance of a window to the mean would be a worse measure: the mean lags behind a step of
-//! the load, so this distance would count the step as noise until the mean has caught up, and no
-//! shard would move meanwhile. The difference of two windows contains the step once (von Neumann
-//! 1941, "Distribution of the ratio of the mean square successive difference").
+//! The distance of a window to the mean would be a worse measure, because the mean lags behind a
+//! step of the load. The step would count as noise until the mean has caught up, and no shard would
+//! move meanwhile. The difference of two windows contains the step once (von Neumann 1941,
+//! "Distribution of the ratio of the mean square successive difference").
 //!
 //! Such a difference may be small by chance, and then the mean of the newest differences is small
-//! too, although the load varies as before. So the noise is the greater of two means: one over the
-//! newest windows, which detects a load that has begun to vary, and one over about 16 windows. In
-//! the second mean a very large difference counts as a small multiple of the usual one (Huber 1964,
+//! too, although the load varies as before. So the noise is the greater of two means. The first is
+//! over the newest windows, and detects a load that has begun to vary. The second is over about 16
+//! windows. In it a very large difference counts as a small multiple of the usual one (Huber 1964,
 //! "Robust estimation of a location parameter"), so that a step of the load hardly changes this
 //! mean.
 //!
@@ -28,10 +28,10 @@
 //!                           └─ idle, load below LEAST_LOAD, no ties ─→ resting
 //! ```
 //!
-//! So the cost of a window grows with the number of shards that were used in it or shortly before:
-//! at most 20 windows before, for a shard that used a whole worker. The entry of a resting shard
-//! stores the number of windows that its load includes. The sum of the loads of all resting shards
-//! is stored separately, because it halves like each of them.
+//! So the cost of a window grows with the number of shards that were used in it or shortly before.
+//! A shard that used a whole worker rests after at most 20 idle windows. The entry of a resting
+//! shard stores the number of windows that its load includes. The sum of the loads of all resting
+//! shards is stored separately, because it halves like each of them.
 
 use std::vec::Vec;
 
@@ -43,33 +43,32 @@ use crate::timers::Nanos;
 /// The weight of the newest window.
 const NEWEST: f64 = 0.5;
 
-/// How far a shard is taken to stray while only one window is known, as a
-/// share of its load.
+/// The assumed noise of a shard while only one window is known, as a share of its load.
 const FIRST_NOISE: f64 = 0.05;
 
 /// The distance of a window to the mean of those before, over its difference to the last one,
 /// where windows are independent: the root of 4/3 variances over 2 variances.
 const TO_MEAN: f64 = 0.816;
 
-/// How far a shard is taken to stray at least, as a share of its load: the noise of a load
-/// that never changes comes to an end there, and with it the fall of the bar for plans.
+/// The minimum noise of a shard, as a share of its load. So the noise of a load that never changes
+/// does not fall to zero, and neither does the gain that a plan must have.
 const LEAST_NOISE: f64 = 0.01;
 
 /// The weight of the newest difference in the usual noise.
 const USUAL: f64 = 0.125;
 
-/// A difference counts as no more than so many times the usual one.
+/// A difference counts as at most this multiple of the usual one.
 const OUTLIER: f64 = 3.0;
 
-/// After so many windows the decision waits no longer for shards that were
-/// never measured: what cannot be measured counts as no load.
+/// After this number of windows the decision no longer waits for shards that were never measured;
+/// they count as without load.
 const PATIENCE: u32 = 8;
 
-/// Traffic below so many messages per second is forgotten: at the default penalty it costs a
+/// Traffic below this number of messages per second is forgotten: at the default penalty it costs a
 /// ten-millionth of a worker.
 const LEAST_TRAFFIC: f64 = 1.0;
 
-/// More messages per second count as so many, whose sums are finite.
+/// Maximum number of messages per second that counts, so that sums are finite.
 const MOST_TRAFFIC: f64 = 1e30;
 
 /// The messages per second between a shard and another one. There is one for each pair that has
@@ -92,13 +91,13 @@ impl Tie {
 /// An idle shard whose load is below this share of a worker rests.
 const LEAST_LOAD: f64 = 1e-6;
 
-/// Past so many windows a load is zero, whatever it was: the least number is 2⁻¹⁰⁷⁴.
+/// After this number of halvings any load is zero: the least positive `f64` is 2⁻¹⁰⁷⁴.
 const MOST_HALVINGS: u64 = 2_200;
 
 /// How many windows were taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// Those in which idle shards were measured.
+    /// The windows in which idle shards were measured.
     windows: u64,
     /// Those of them in which there was any load, and so noise.
     loaded: u64,
@@ -377,7 +376,7 @@ impl Rates {
         (self.stage, self.at) = (stage, 0);
     }
 
-    /// Adds to the tie of a shard to another one; returns the units that took on top of one.
+    /// Adds to the tie of a shard to another one; returns the units that it took beyond one.
     fn tie(&mut self, shard: ShardId, other: ShardId, add: impl FnOnce(&mut Tie)) -> isize {
         let ties = &mut self.ties[shard.index()];
         match ties.binary_search_by_key(&other.0, |tie| tie.other) {

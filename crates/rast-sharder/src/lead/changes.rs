@@ -1,5 +1,5 @@
-//! Converts a balancer's decision to changes of the assignment: checked, and without what changes
-//! nothing.
+//! Converts a balancer's decision to changes of the assignment. Checks it, and leaves out moves
+//! that change nothing.
 //!
 //! A balancer returns either all owners or a list of moves. Both become a list of [`Change`]s for
 //! the workers and a table of owners for readers outside, in slices of bounded work.

@@ -193,11 +193,11 @@ impl Baton {
         self.rouse(worker);
     }
 
-    /// Returns the holder of `shard` for a mark that met a move; `None` drops the mark.
+    /// Returns the holder of `shard` for a mark whose shard moved meanwhile; `None` drops the mark.
     ///
-    /// All read-modify-writes of a holder word are in one order. If this one precedes that of the
-    /// worker that takes the shard next, the latter synchronizes with this one, and the turn after
-    /// the acquisition sees what the waker wrote. Otherwise this one returns that worker.
+    /// All read-modify-writes of a holder word are in one order. If this call's comes before that
+    /// of the worker that takes the shard next, the two synchronize, and the turn after the
+    /// acquisition sees what the waker wrote. Otherwise this call returns that worker.
     #[cold]
     pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
         let holder = &self.holders[shard.index()].word;

@@ -96,8 +96,8 @@ pub struct Member {
 }
 
 impl Baton {
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps
-    /// on a condition.
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps on a condition
+    /// variable.
     pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
         Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
     }
@@ -198,7 +198,7 @@ impl Member {
     }
 
     /// Makes a shard of another worker ready there, with the waker's `note`. A sleeping worker is
-    /// certain to be woken only after [`flush`](Self::flush), except by a dedicated worker: its
+    /// certain to be woken only after [`flush`](Self::flush), except by a dedicated worker. Its
     /// turn may block, so it keeps no mark, and wakes the other worker at once.
     #[inline]
     pub fn wake(&mut self, shard: ShardId, note: u32) {
@@ -612,9 +612,9 @@ impl Member {
     ///
     /// # Panics
     ///
-    /// If this member does not lead, or if a change names what does not exist, a wrong owner, a
-    /// dedicated worker, or a shard that another change names. The caller checks what a balancer
-    /// returns.
+    /// If this member does not lead, or if a change names a shard or worker that does not exist, a
+    /// wrong owner, a dedicated worker, or a shard that another change names. The caller checks
+    /// what a balancer returns.
     pub fn publish_changes(&mut self, leader: Leader, changes: &[Change]) {
         assert!(self.phase == Phase::Leading, "the leader publishes");
         let is_dedicated = |worker: WorkerId| {

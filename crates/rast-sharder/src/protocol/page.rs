@@ -1,7 +1,7 @@
 //! The tables of owners, and what changed from one to the next.
 //!
-//! There are two pages, for even and for odd epochs. A page that is to be used again is two epochs
-//! old, so it is brought up to date by the changes of the page in use and then by the new ones:
+//! There are two pages, for even and for odd epochs. A page that is used again is two epochs old.
+//! So the changes of the page in use are applied to it, and then the new ones:
 //!
 //! ```text
 //!   epoch       e-1               e                  e+1

@@ -1,4 +1,5 @@
-//! The epochs of a worker: it opens a window, the used shards enter it, and it promises and leads.
+//! The epochs of a worker: the worker opens a window, the used shards enter it, and the worker
+//! promises and leads.
 //!
 //! No step goes through all shards; see `windows.rs` for the rules.
 

@@ -13,10 +13,9 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// is broken.
 ///
 /// If the clock panics, the reading returns the time of an earlier reading by any thread, at most 1
-/// ms before the last one. If there is none, it returns [`Instant::ORIGIN`]. So if a
-/// clock panics at some readings, time decreases by at most 1 ms; if it always panics, time stops.
-/// The payload of
-/// the panic is [discarded](crate::primitive::panics::discard), as is that of a panic in the
+/// ms before the last one. If there is none, it returns [`Instant::ORIGIN`]. So if a clock panics
+/// at some readings, time decreases by at most 1 ms. If it always panics, time stops. The payload
+/// of the panic is [discarded](crate::primitive::panics::discard), as is that of a panic in the
 /// clock's destructor.
 ///
 /// A reading costs, in addition to that of the clock, an indirect call and one load. At most once

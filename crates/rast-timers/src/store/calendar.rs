@@ -1,13 +1,14 @@
 //! A cancellable deadline store with constant costs: a radix calendar.
 //!
 //! Source: the timer trackers of the original RAST design, and the radix heap (Ahuja, Mehlhorn,
-//! Orlin and Tarjan, 1990). The cursor is the time reached. Times are numbers with digits of six
-//! bits. A value is in the list of the highest digit in which its deadline differs from the cursor.
-//! When the cursor comes near a list, the list is split: its entries move to the lane (the sorted
-//! list of the next values) or to lists of lower levels.
+//! Orlin and Tarjan, 1990). The cursor is the time that the store has reached. Times are numbers
+//! with digits of six bits, and each digit has 64 lists. A value is in a list of the highest digit
+//! in which its deadline differs from the cursor. When the cursor comes near a list, the list is
+//! split: its entries move to the lane (the sorted list of the next values) or to lists of lower
+//! levels.
 //!
-//! Changes: a list is split a few entries at a time and ahead of its time, so that no call takes
-//! long. Short lists are never split. Values that were inserted in order move only once.
+//! Changes: a list is split a few entries at a time, before the cursor reaches it, so that no call
+//! takes long. Short lists are never split. Values that were inserted in order move only once.
 //!
 //! ```text
 //!              64 lists per digit of six bits              in order
@@ -24,7 +25,7 @@
 //! | --- | --- |
 //! | `cursor` | no value in the lists of the levels is due before it |
 //! | `drain` | the list X that is being split, `NONE` if there is none |
-//! | `span` | the width of X in time, 0 without X: `at` lies in X if `at ^ cursor < span` |
+//! | `span` | the width of X in time, 0 without X; a deadline `at` lies in X if `at ^ cursor < span` |
 //! | `lane_last` | the greatest deadline that was appended to the lane |
 //! | `late_last` | the greatest deadline in `late` since it was last empty |
 //! | `bar` | every value in `late` is before this time; equals `cursor`, unless the cursor has gone back |
@@ -42,7 +43,7 @@
 //! 4. The lane is sorted. A value in the lane was inserted before the values elsewhere that have
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
-//! 6. A slot is retired when its generations are used up.
+//! 6. The slot of a value is not reused after its last generation.
 //! 7. The cursor goes back to a step's `now` in two cases: `now` is more than `BACK` before the
 //!    cursor, or it is before the cursor while values of `late` still move as described here. Let l
 //!    be the highest digit in which the old and the new cursor differ. First all lists of the
@@ -138,21 +139,21 @@ impl Bucket {
     }
 }
 
-/// A [`DeadlineStore`] with cancellation at constant cost, exact to the nanosecond. Insert, cancel,
-/// reschedule and each expiry step access a few entries, whatever the population and however the
-/// deadlines cluster.
+/// A [`DeadlineStore`] with cancellation at constant cost, exact to the nanosecond. Values wait in
+/// lists, each for a range of deadlines. Insert, cancel, reschedule and each expiry step access a
+/// few entries, whatever the population and however the deadlines cluster.
 ///
 /// | call | maximum number of entries accessed |
 /// | --- | --- |
-/// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 for a deadline that is not before the time reached |
+/// | `insert`, `cancel`, `reschedule` | [`TOUCHES`](Self::TOUCHES); 3 if the deadline is not before the time already reached |
 /// | `clear` | all |
 /// | one [`step`](DeadlineStore::step), which is one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
-/// A value moves at most 11 times before it is due, usually up to 4 times, and once if values of
-/// one timeout are inserted one after the other. When the memory is full it doubles, as that of a
-/// `Vec`, which copies all of it at once; [`with_capacity`](Self::with_capacity) or
-/// [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
+/// A value moves to another list at most 11 times before it is due, usually up to 4 times, and once
+/// if values of one timeout are inserted one after the other. When the memory is full it doubles,
+/// as that of a `Vec` does, which copies all of it at once; [`with_capacity`](Self::with_capacity)
+/// or [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
 /// shrink.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here. It is exact if at most
@@ -161,8 +162,7 @@ impl Bucket {
 ///
 /// [`expire_unordered`](DeadlineStore::expire_unordered) is for timers that do not depend on each
 /// other. For a cluster in random order it takes a thirteenth of the time of
-/// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond. It splits a list
-/// only when the list's time has come, not ahead of it.
+/// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond.
 ///
 /// A call with a `now` far in the future does no lasting harm. The next call whose `now` is more
 /// than 33 ms earlier restores the order. Its first step may access more than

@@ -63,15 +63,14 @@ struct First {
     until: u64,
 }
 
-/// A [`DeadlineStore`] for timeouts of a few durations: in each lane, values arrive in the order of
-/// their deadlines, so they cost as much as in a ring buffer.
+/// A [`DeadlineStore`] for timeouts of a few durations. Timeouts of one duration arrive in the
+/// order of their deadlines, so each duration has a lane, which costs as much as a ring buffer.
 ///
-/// Up to eight lanes open automatically, one for each duration in use. A value that fits none of
-/// them goes to a [`HeapStore`], at the cost of a heap. A cancelled value leaves at once. Its entry
-/// leaves when it reaches the front of its lane, in `expire` or while more values are armed. So a
-/// lane keeps all entries since its oldest waiting value, and some older entries for a while. Its
-/// memory comes in chunks of 64 entries and is kept; when it grows, only a directory of the chunks
-/// is copied.
+/// Up to eight lanes open automatically. A value that fits none of them goes to a [`HeapStore`], at
+/// the cost of a heap. A cancelled value leaves at once. Its entry leaves when it reaches the front
+/// of its lane, in `expire` or while more values are armed. So a lane keeps all entries since its
+/// oldest waiting value, and some older entries for a while. Its memory comes in chunks of 64
+/// entries and is kept; when it grows, only a directory of the chunks is copied.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it may be that of a
 /// cancelled value. `reschedule` returns a new handle.

@@ -6,7 +6,7 @@
 //! | generation | that of its one handle | that of its next handle |
 //! | link | of the store | next free slot |
 //!
-//! A slot is retired when its generations are used up, so no handle ever names a second value.
+//! A slot is not reused after its last generation, so no handle ever names a second value.
 
 use super::Handle;
 use crate::primitive::panics::drop_each;

@@ -8,18 +8,17 @@ use core::fmt;
 /// A [`Guard`] that needs no publisher: the counter without its lower bits.
 ///
 /// If two calls read equal words, they are less than τ apart. δ is the tens of nanoseconds by which
-/// the processor may read the counter out of order. The bound does not depend on other threads, or
-/// on readings of the guard's clock.
+/// the processor may read the counter out of order.
 ///
 /// | call | when | cost | what it checks |
 /// | --- | --- | --- | --- |
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// So the bound assumes that the counter runs at its rate. This is checked:
+/// The bound assumes that the counter runs at its promised rate. This is checked:
 ///
-/// 1. A counter that stops is detected at the second call after it stopped. The word differs at
-///    each call from then on, so the timers read their clock each time. The first call after the
+/// 1. A counter that stops is detected at the second call after it stopped. From then on each call
+///    returns a different word, so the timers read their clock each time. The first call after the
 ///    stop may lag by the time since the call before.
 /// 2. A counter that becomes too slow is detected when a timer reads its clock, that is, when the
 ///    word changes or the timer's batch of calls is over. If no thread reads the guard's clock, a

@@ -1,4 +1,5 @@
-//! Publishes the segments of a clock: one writer at a time, wait-free readers.
+//! Publishes the segments of a clock, which are linear functions of the counter: one writer at a
+//! time, wait-free readers.
 //!
 //! ```text
 //!           word                        ring of four records
@@ -10,7 +11,7 @@
 //!
 //! | bit | meaning | set by |
 //! | --- | --- | --- |
-//! | E, expired | a reader may have found the current record at its end, and have read the time from the reference | a reader; the writer of a dead record; set at the start |
+//! | E, expired | a reader may have found that the current record has ended, and have read the time from the reference clock | a reader; the writer of a dead record; set at the start |
 //! | L, left | the counter is not used any more | the writer of a dead record |
 //! | R, ready | the next record is in its slot and begins where the current one ends | the writer; cleared when a reader moves the word to that record |
 //!

@@ -4,9 +4,8 @@
 //! whose whole time is over is passed on in list order. If `now` lies within the time of a list,
 //! each of its values is passed on or moved to a lower level. So no value is sorted.
 //!
-//! An unordered call splits a list only once the earliest deadline in it has passed, not ahead of
-//! that time; `wake` is set to that time. Ordered and unordered calls keep the rules of the
-//! calendar, so they may be mixed.
+//! An unordered call splits a list only once the earliest deadline in it has passed; `wake` is set
+//! to that time. Ordered and unordered calls keep the rules of the calendar, so they may be mixed.
 
 use super::{CalendarStore, Index, LANE, MOVES, NONE, SHORT};
 use crate::store::{Expired, Step, Swept};

@@ -29,8 +29,7 @@
 //! 3. If there is any place, `front` is the chunk of `head`. If there ever was one, `back` is the
 //!    chunk of the place before `tail`.
 //! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
-//!    after it has left the queue, so that the least acceptable deadline can be read there. Writing
-//!    that deadline to a field for each value would cost more than everything else here.
+//!    after it has left the queue, so that the least acceptable deadline can be read there.
 //!
 //! The back reuses the chunks that the front has left, one cycle of the directory later. Memory is
 //! allocated in chunks of 64 places. Only the directory is copied when it grows, and no memory is
