@@ -14,8 +14,8 @@
 //! 4. If [`FEW`] shards are queued, a wake-up accesses the shard's [`Place`] only. Its note waits
 //!    there until the turn begins, so the lines of the shard are loaded once per turn, not also
 //!    once per wake-up. A place keeps one note. If another note comes, the first one is delivered
-//!    at once. If fewer shards are queued, their lines stay in the cache, and the note is delivered at
-//!    once: then the turn does not wait for the note to come through the place.
+//!    at once. If fewer shards are queued, their lines stay in the cache, and the note is delivered
+//!    at once. Then the turn does not wait for the note to come through the place.
 
 use std::collections::VecDeque;
 use std::vec::Vec;

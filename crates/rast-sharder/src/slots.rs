@@ -23,8 +23,8 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state. If the state is a box, a turn accesses only one cache line. The next line is the
-/// part of the [`Measure`] that each turn accesses.
+/// A shard's state. If the state is a box, a turn accesses only one cache line. The next line is
+/// the part of the [`Measure`] that each turn accesses.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot<S> {
