@@ -1,8 +1,8 @@
 //! The inbox of one receiver of an edge, which all senders of the edge share.
 //!
 //! ```text
-//!   Inbox   [ local: taken │ first, end │ place 0 | 1 | 2 | 3 ]    the receiver's worker alone
-//!           [ ring ─► mpsc::bounded ]                              all senders
+//!   Inbox   [ ring ─► mpsc::bounded | receiver ]                 all senders
+//!           [ taken | first, end, asks │ place 0 | 1 | 2 | 3 ]   the receiver's worker alone
 //! ```
 //!
 //! Most messages come from an instance on the receiver's worker, and find the inbox empty. For them
@@ -14,13 +14,29 @@
 //! 1. Only the thread whose worker holds the receiver's shard accesses the places: the receiver in
 //!    its own calls, and a sender in its own turn, while it has a [`Here`]. The access ends before
 //!    user code runs.
-//! 2. A message enters a place only while the ring is empty, as `taken` shows.
+//! 2. A message enters a place only while `asks` is unset. If its sender has pushed to a ring of
+//!    the edge before, the ring must also be empty, as `taken` shows.
 //! 3. The receiver takes messages of the places before those of the ring.
+//! 4. After each push to the ring its sender sets `asks` and wakes the receiver. If the receiver is
+//!    on another worker, the note has the bit [`RING`], and the wake-up sets `asks`. After a move
+//!    of the receiver's shard, the check of all inputs looks into the ring in any case. The
+//!    receiver accesses the ring only while `asks` is set, and unsets it when it finds the next
+//!    slot unwritten.
 //!
 //! Messages of a pair stay in order, even if its sender or receiver moves to another worker. If the
-//! first of two messages is in the ring, the second cannot enter a place before the first is taken
-//! (rule 2). If the first is in a place, it is taken before any in the ring (rule 3), and the
-//! places move with the receiver's shard. By rule 2 the places do not starve the ring.
+//! first of two messages is in the ring, its sender has pushed to a ring. So the second cannot
+//! enter a place before the first is taken (rule 2). If the first is in a place, it is taken before
+//! any in the ring (rule 3), and the places move with the receiver's shard.
+//!
+//! No message stays in the ring. If the receiver finds the next slot unwritten, the sender that
+//! claimed it sets `asks` after it has written the slot (rule 4).
+//! The places do not starve the ring: while `asks` is set, no message enters a place (rule 2).
+//!
+//! So a message in a place costs its sender and its receiver one cache line of the inbox each, and
+//! neither loads the ring's claim word.
+
+#[cfg(any(rast_loom, rast_shuttle))]
+pub mod model;
 
 use core::marker::PhantomData;
 
@@ -35,13 +51,20 @@ use crate::waiting::Pace;
 /// Messages that an inbox holds beside its ring.
 const PLACES: usize = 4;
 
+/// In the note of a wake-up, beside the input: a ring got something. A note without it is for
+/// messages in places, or in a ring by pair.
+pub(crate) const RING: u32 = 1 << 30;
+
 /// The places, and how far the receiver has emptied the ring.
+#[repr(C)]
 struct Local<T> {
     /// The receiver's index in the ring.
     taken: usize,
     /// The places from `first` to `end` have messages. Both are zero if none has.
     first: u8,
     end: u8,
+    /// Whether the receiver is to look into the ring.
+    asks: bool,
     /// With the tags of their senders.
     places: [Option<(u32, T)>; PLACES],
 }
@@ -66,11 +89,13 @@ impl<T> Local<T> {
     }
 }
 
-/// The inbox of one receiver.
+/// The inbox of one receiver. In this order, so that what a message in the first place accesses is
+/// one cache line.
+#[repr(C)]
 pub(crate) struct Inbox<T> {
-    local: UnsafeCell<Local<T>>,
     ring: bounded::Producer<T>,
     receiver: ShardId,
+    local: UnsafeCell<Local<T>>,
 }
 
 // SAFETY: by rule 1 one thread at a time accesses the places. The sharder passes a shard on with
@@ -96,6 +121,7 @@ pub(crate) fn inboxes<T>(
                     taken: consumer.index(),
                     first: 0,
                     end: 0,
+                    asks: false,
                     places: [const { None }; PLACES],
                 }),
                 ring,
@@ -116,20 +142,33 @@ pub(crate) fn inboxes<T>(
 }
 
 impl<T> Inbox<T> {
-    /// Wakes the receiver, if it is on this worker, for the messages that the caller then passes
-    /// on. Returns `None`, and does nothing, if it is not, or if the worker's vector of wake-ups is
-    /// full.
+    /// Returns the right to access the places, if the receiver is on this worker.
     #[inline]
-    pub(crate) fn here<'a>(&'a self, cx: &'a mut WorkerCx<'_>, note: u32) -> Option<Here<'a, T>> {
-        cx.wake_local(self.receiver, note).then_some(Here {
+    pub(crate) fn here<'a>(&'a self, cx: &'a WorkerCx<'_>) -> Option<Here<'a, T>> {
+        cx.is_local(self.receiver).then_some(Here {
             inbox: self,
             worker: PhantomData,
         })
     }
 
-    /// Wakes the receiver. Returns `true` if it is on this worker.
+    /// Wakes the receiver on this worker after messages were put into places.
+    #[inline]
+    pub(crate) fn wake_here(&self, cx: &mut WorkerCx<'_>, note: u32) {
+        if !cx.wake_local(self.receiver, note) {
+            cx.wake(self.receiver, note);
+        }
+    }
+
+    /// Wakes the receiver after a push to the ring (rule 4). Returns `true` if it is on this
+    /// worker.
     pub(crate) fn wake(&self, cx: &mut WorkerCx<'_>, note: u32) -> bool {
-        cx.wake(self.receiver, note)
+        let here = self.here(cx);
+        let is_here = here.is_some();
+        if let Some(mut here) = here {
+            here.with(|local| local.asks = true);
+        }
+        cx.wake(self.receiver, if is_here { note } else { note | RING });
+        is_here
     }
 
     /// Pushes a message to the ring, if there is room.
@@ -174,15 +213,19 @@ impl<T> Here<'_, T> {
         })
     }
 
-    /// Returns the number of free places; 0 while the ring has messages.
+    /// Returns the number of free places; 0 if the message is to go to the ring, by rule 2.
+    /// `has_pushed`: the sender has pushed to a ring of the edge before.
     #[inline]
-    pub(crate) fn room(&mut self) -> usize {
-        // The sender's earlier pushes happen before: it made them in this turn or in an earlier
-        // one. So `index` counts them. [rule 2]
-        let pushed = self.inbox.ring.index();
-        self.with(|local| match local.taken == pushed {
-            true => PLACES - local.end as usize,
-            false => 0,
+    pub(crate) fn room(&mut self, has_pushed: bool) -> usize {
+        let ring = &self.inbox.ring;
+        self.with(|local| {
+            // The sender's earlier pushes happen before: it made them in this turn or in an earlier
+            // one. So `index` counts them.
+            let is_closed = local.asks || (has_pushed && local.taken != ring.index());
+            match is_closed {
+                true => 0,
+                false => PLACES - local.end as usize,
+            }
         })
     }
 
@@ -213,31 +256,36 @@ impl<T> Receiver<T> {
     /// returned and the senders that wait for room are to be woken.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<(u32, T, bool)> {
-        let inbox = &self.inboxes[self.index];
-        let message = inbox.local.with_mut(|local| {
-            // SAFETY: the receiver is part of an instance, or of the stub of one. The thread that
-            // has it, holds its shard, or is the only one left. So rule 1 allows the access, and
-            // no access of a sender is open: each ends within its call.
-            unsafe { &mut *local }.take()
-        });
+        let (message, asks) = self.with(|local| (local.take(), local.asks));
         match message {
             Some((tag, message)) => Some((tag, message, false)),
-            // Another message of a ring that is empty wakes the receiver again.
-            None if inbox.ring.index() == self.ring.index() => None,
-            None => self.take_from_ring(),
+            None if asks => self.take_from_ring(),
+            None => None,
         }
     }
 
     #[inline(never)]
     fn take_from_ring(&mut self) -> Option<(u32, T, bool)> {
         let taken = self.ring.take();
-        let index = self.ring.index();
-        self.inboxes[self.index].local.with_mut(|local| {
-            // SAFETY: as in `take`.
-            unsafe { (*local).taken = index };
-        });
+        let (index, asks) = (self.ring.index(), taken.is_some());
+        self.with(|local| (local.taken, local.asks) = (index, asks));
         let (tag, message) = taken?;
         Some((tag, message, self.pace.take() && self.release()))
+    }
+
+    /// Has the next `take` look into the ring. [rule 4]
+    pub(crate) fn ask(&self) {
+        self.with(|local| local.asks = true);
+    }
+
+    #[inline]
+    fn with<R>(&self, access: impl FnOnce(&mut Local<T>) -> R) -> R {
+        self.inboxes[self.index].local.with_mut(|local| {
+            // SAFETY: the receiver is part of an instance, or of the stub of one. The thread that
+            // has it, holds its shard, or is the only one left. So rule 1 allows the access, and no
+            // other access is open: each ends within its call, and none calls another one.
+            access(unsafe { &mut *local })
+        })
     }
 
     /// Returns the slots that are held, at the end of a batch. Returns `true` if the senders that
@@ -252,15 +300,13 @@ impl<T> Receiver<T> {
         self.pace.release()
     }
 
-    /// Returns `true` if there is no message.
+    /// Returns `true` if there is no message, except those whose senders will wake the receiver.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        let inbox = &self.inboxes[self.index];
-        let has_none = inbox.local.with(|local| {
-            // SAFETY: as in `take`; this access only reads.
-            unsafe { &*local }.is_empty()
-        });
-        has_none && (inbox.ring.index() == self.ring.index() || self.ring.is_empty())
+        self.with(|local| {
+            local.asks = local.asks && !self.ring.is_empty();
+            local.is_empty() && !local.asks
+        })
     }
 }
 
@@ -268,6 +314,7 @@ impl<T> Drop for Receiver<T> {
     /// Drops the messages that are left. If a destructor panics, the others are dropped all the
     /// same.
     fn drop(&mut self) {
+        self.ask();
         drop_each(|| self.take().map(|(_, message, _)| message));
     }
 }

@@ -16,7 +16,7 @@ use crate::door::Door;
 use crate::graph::{Edge, Graph, Node};
 use crate::inbox::Receiver;
 use crate::instance_core::Core;
-use crate::load::Input;
+use crate::load::{self, Load};
 use crate::outlet::ROOM;
 use crate::own::OwnVec;
 use crate::primitive::panics::contain;
@@ -35,8 +35,11 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
     /// Returns how many inputs there are: one per instance of the sender, if
     /// each has a ring.
     fn inputs(&self) -> usize;
-    /// Returns whether something is in an input.
+    /// Looks whether something is in an input.
     fn has_any(&self, input: usize) -> bool;
+    /// Has its inbox look into its ring, because a wake-up had the bit
+    /// [`RING`](crate::inbox::RING).
+    fn ask(&self);
     /// Returns whether its messages go before those of other inlets.
     fn is_high(&self) -> bool;
     /// Returns the outlet of the requests that this inlet has the answers to.
@@ -49,7 +52,7 @@ pub(crate) trait Inlet<G: Graph, P>: Send {
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
-        load: Option<&mut Input>,
+        load: Option<&mut Load>,
     ) -> Delivered;
     /// Takes out all there is and gives it up, without a worker at the end.
     fn give_up(&mut self, core: &mut Core, cx: Option<&mut WorkerCx<'_>>) -> Delivered;
@@ -174,16 +177,27 @@ impl<M> Ring<M> {
 }
 
 /// The part of the receiving half of an edge that depends only on the message's type. It is
-/// compiled once for all edges with that message.
+/// compiled once for all edges with that message. Most batches access only the first cache line.
+#[repr(C)]
 pub(crate) struct Intake<M> {
     source: Source<M>,
+    /// The number of its first input among those of the instance.
+    first_input: u32,
+    /// Whether `measured` has anything.
+    is_measured: bool,
+    /// Of the message in hand, if it is measured.
+    timing: Option<Timing>,
     place: Place,
     /// On an edge that is marked `keep`: a clone of the message in hand.
     kept: Option<M>,
     measured: Measured,
-    /// Of the message in hand, if it is measured.
-    timing: Option<Timing>,
 }
+
+#[cfg(not(rast_loom))]
+const _: () = assert!(
+    core::mem::offset_of!(Intake<u64>, timing) < 64,
+    "most batches access one line of the inlet"
+);
 
 /// The receiving half of one edge, on cache lines of its own.
 #[repr(align(128))]
@@ -210,6 +224,8 @@ pub(crate) struct Place {
     pub(crate) first: usize,
     /// The outlet of the edge at its senders.
     pub(crate) outlet: usize,
+    /// The number of its first input among those of the instance.
+    pub(crate) first_input: usize,
 }
 
 impl Place {
@@ -242,18 +258,26 @@ impl<M: Send + 'static> Intake<M> {
     pub(crate) fn new(place: Place, source: Source<M>, measured: Measured) -> Self {
         Self {
             source,
+            first_input: u32::try_from(place.first_input).expect("a processor has fewer inputs"),
+            is_measured: !measured.arrivals.is_empty() || measured.marks.is_some(),
+            timing: None,
             place,
             kept: None,
             measured,
-            timing: None,
         }
+    }
+
+    /// Returns `true` if the senders share an inbox.
+    #[inline]
+    fn is_shared(&self) -> bool {
+        matches!(self.source, Source::Inbox(_) | Source::AnswerInbox(_))
     }
 
     /// Limits a batch of a ring to the messages before the next one that is measured. If that one
     /// is the next, it is the batch, and its measurement begins.
     #[inline]
     fn limit(&mut self, input: usize, max: &mut u32, core: &Core) {
-        if !self.measured.arrivals.is_empty() {
+        if self.is_measured && !self.measured.arrivals.is_empty() {
             self.limit_measured(input, max, core);
         }
     }
@@ -414,7 +438,17 @@ impl<M: Send + 'static> Intake<M> {
         }
     }
 
-    /// Returns whether something is in an input.
+    /// Has an inbox look into its ring.
+    fn ask(&self) {
+        match &self.source {
+            Source::Inbox(inbox) => inbox.ask(),
+            Source::AnswerInbox(inbox) => inbox.ask(),
+            _ => {}
+        }
+    }
+
+    /// Returns whether something is in an input, except messages of an inbox whose senders will
+    /// wake the instance.
     fn holds_any(&self, input: usize) -> bool {
         match &self.source {
             Source::Rings(rings) => !rings[input].ring.is_empty(),
@@ -429,6 +463,7 @@ impl<M: Send + 'static> Intake<M> {
     /// Takes all there is and gives it up, without a worker at the end.
     fn give_up(&mut self, core: &mut Core, mut cx: Option<&mut WorkerCx<'_>>) -> Delivered {
         let mut all = Delivered::default();
+        self.ask();
         for input in 0..self.len() {
             while let Some(message) = self.take(input, core, cx.as_deref_mut()) {
                 self.timing = None;
@@ -503,17 +538,20 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
-        mut load: Option<&mut Input>,
+        mut load: Option<&mut Load>,
         all: &mut Delivered,
     ) where
         G: Node<F> + Node<P>,
         M: Edge<G, F, P>,
     {
         let intake = &mut self.intake;
+        if !intake.is_shared() {
+            load = None;
+        }
         loop {
             let taken = match &mut intake.source {
                 // Most often, so without a call.
-                Source::Inbox(inbox) if intake.measured.marks.is_none() => {
+                Source::Inbox(inbox) if !intake.is_measured => {
                     inbox.take().map(|(sender, message, wakes)| {
                         core.sender = sender as usize;
                         if wakes {
@@ -529,8 +567,10 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                 break;
             };
             all.take();
-            if let Some(load) = &mut load {
-                load.add_from(core.sender as u32);
+            if let Some(load) = &mut load
+                && load::is_counted(core.invocation)
+            {
+                load.inputs[intake.first_input as usize].add_from(core.sender as u32);
             }
             if intake.timing.is_some() {
                 max = all.taken();
@@ -600,6 +640,7 @@ impl<M: Send + 'static> Tap for Intake<M> {
     }
 
     fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Tapped> {
+        self.ask();
         let message = Intake::take(self, input, core, Some(cx))?;
         self.timing = None;
         Some(message.map(|message| Box::new(message) as Box<dyn Any + Send>))
@@ -624,7 +665,12 @@ where
     }
 
     fn has_any(&self, input: usize) -> bool {
+        self.intake.ask();
         self.intake.holds_any(input)
+    }
+
+    fn ask(&self) {
+        self.intake.ask();
     }
 
     fn is_high(&self) -> bool {
@@ -642,7 +688,7 @@ where
         processor: &mut P,
         core: &mut Core,
         cx: &mut WorkerCx<'_>,
-        mut load: Option<&mut Input>,
+        mut load: Option<&mut Load>,
     ) -> Delivered {
         self.intake.limit(input, &mut max, core);
         let mut all = Delivered::default();
@@ -700,8 +746,11 @@ where
         if const { OfEnd::<G, P>::IS_RESTRICTED } {
             core.handling = None;
         }
-        if let Some(load) = load {
-            load.add(u64::from(all.taken()));
+        if let Some(load) = load
+            && !self.intake.is_shared()
+        {
+            let number = self.intake.first_input as usize + input;
+            load.inputs[number].add(u64::from(all.taken()));
         }
         all
     }

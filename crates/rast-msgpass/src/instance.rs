@@ -33,6 +33,7 @@ use std::any::Any;
 use crate::batch::{Batch, Watch};
 use crate::cx::Cx;
 use crate::graph::Graph;
+use crate::inbox::RING;
 use crate::inlet::Inlet;
 use crate::instance_core::{Answering, Core};
 use crate::load::Load;
@@ -101,9 +102,9 @@ enum Left {
     Skipped,
 }
 
-/// An inlet and its state in the turn.
-struct Receiving<G, P> {
-    inlet: Box<dyn Inlet<G, P>>,
+/// The state of an inlet in a turn of several batches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
     /// Number of messages taken in this turn.
     taken: u32,
     /// Number of messages that were handled and not counted yet.
@@ -123,7 +124,7 @@ struct Rhythm {
     /// Whether each message is published at once: a handler may block.
     is_prompt: bool,
     /// Messages of the turn.
-    messages: u64,
+    messages: u32,
 }
 
 impl Rhythm {
@@ -152,7 +153,7 @@ impl Rhythm {
     /// Counts messages; returns `true` if a publication is due.
     #[inline]
     fn count(&mut self, messages: u32) -> bool {
-        self.messages += u64::from(messages);
+        self.messages = self.messages.saturating_add(messages);
         self.left = self.left.saturating_sub(messages);
         if self.left > 0 {
             return false;
@@ -166,7 +167,7 @@ impl Rhythm {
 
     /// Records the duration of the turn.
     fn measured(&mut self, turn: Nanos) {
-        let is_slow = turn.as_nanos() > SLOW.as_nanos() * self.messages.max(1);
+        let is_slow = turn.as_nanos() > SLOW.as_nanos() * u64::from(self.messages.max(1));
         self.is_slow = self.is_prompt || is_slow;
     }
 }
@@ -195,12 +196,11 @@ fn inputs_of(inlets: &[(usize, bool)]) -> (OwnSlice<Input>, Box<[u32]>) {
 /// accesses only the fields up to the first ones of `core`, and the processor.
 #[repr(C, align(128))]
 pub(crate) struct Instance<G, P> {
-    ins: OwnSlice<Receiving<G, P>>,
-    inputs: OwnSlice<Input>,
     /// Inputs that may have messages; it has room for all.
     ready: Stack,
+    inputs: OwnSlice<Input>,
+    ins: OwnSlice<Box<dyn Inlet<G, P>>>,
     rhythm: Rhythm,
-    batch: Batch,
     /// Whether the last turn left nothing to do except the messages that its notes name: see
     /// [`turn_of_one`](Self::turn_of_one).
     is_calm: bool,
@@ -216,8 +216,11 @@ pub(crate) struct Instance<G, P> {
     is_called: bool,
     /// Whether `on_start` was called and `on_stop` was not.
     has_begun: bool,
-    next: Next,
+    batch: Batch,
     core: Core,
+    next: Next,
+    /// Per inlet.
+    shares: OwnSlice<Share>,
     /// The inputs of `high` edges.
     high: Box<[u32]>,
     /// Inputs that had a share of the current turn; it has room for all.
@@ -250,11 +253,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 unreachable!("an inlet is made for its processor");
             };
             shapes.push((inlet.inputs(), inlet.is_high()));
-            ins.push(Receiving {
-                inlet: *inlet,
-                taken: 0,
-                uncounted: 0,
-            });
+            ins.push(*inlet);
         }
         let (inputs, high) = inputs_of(&shapes);
         let is_prompt = core.shared.blocking[core.node];
@@ -266,6 +265,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             inputs,
             high,
             touched: Stack::new(ins.len()),
+            shares: own_slice(ins.iter().map(|_| Share::default())),
             ins: own_slice(ins),
             rhythm: Rhythm {
                 left: 1,
@@ -298,6 +298,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
+    /// Makes an input ready whose inbox got something in its ring.
+    #[inline(never)]
+    fn make_ready_by_ring(&mut self, input: u32) {
+        let inlet = self.inputs[input as usize].inlet;
+        self.ins[inlet as usize].ask();
+        self.make_ready(input);
+    }
+
     /// Clears the lists of a turn.
     #[cold]
     fn forget_turn(&mut self) {
@@ -308,7 +316,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.inputs
             .iter_mut()
             .for_each(|input| input.is_ready = false);
-        self.ins.iter_mut().for_each(|ins| ins.taken = 0);
+        self.shares.iter_mut().for_each(|share| share.taken = 0);
         self.is_new = true;
     }
 
@@ -322,7 +330,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.look_for_deaths();
         for input in 0..self.inputs.len() as u32 {
             let Input { inlet, at, .. } = self.inputs[input as usize];
-            if self.ins[inlet as usize].inlet.has_any(at as usize) {
+            if self.ins[inlet as usize].has_any(at as usize) {
                 self.make_ready(input);
             }
         }
@@ -451,7 +459,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             self.rhythm.is_local = !self.core.flush(cx);
         }
         for &inlet in &*self.touched {
-            let uncounted = core::mem::take(&mut self.ins[inlet as usize].uncounted);
+            let uncounted = core::mem::take(&mut self.shares[inlet as usize].uncounted);
             self.core.stats.received[inlet as usize].add_after(uncounted);
         }
     }
@@ -460,7 +468,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     #[cold]
     fn admitted(&self, input: u32) -> u32 {
         let Input { inlet, at, .. } = self.inputs[input as usize];
-        let answering = self.ins[inlet as usize].inlet.answering();
+        let answering = self.ins[inlet as usize].answering();
         let target = at as usize;
         let answering = answering.map(|out| Answering { out, target });
         self.core.admits(inlet as usize, answering)
@@ -478,7 +486,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let (inlet, at) = (inlet as usize, at as usize);
         let mut left = Left::Skipped;
         loop {
-            let mut max = self.batch.messages - self.ins[inlet].taken;
+            let mut max = self.batch.messages - self.shares[inlet].taken;
             if max == 0 {
                 return left;
             }
@@ -492,21 +500,20 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 max = max.min(admitted);
                 self.core.is_gated = false;
             }
-            let load = load.as_mut().map(|load| &mut load.inputs[input as usize]);
-            let ins = &mut self.ins[inlet];
+            let load = load.as_deref_mut();
+            let inbound = &mut *self.ins[inlet];
             let Some(processor) = &mut self.processor else {
                 return left;
             };
-            let all = ins
-                .inlet
-                .deliver(at, max, processor, &mut self.core, cx, load);
+            let all = inbound.deliver(at, max, processor, &mut self.core, cx, load);
             let taken = all.taken();
-            if ins.taken == 0 && taken > 0 {
+            let share = &mut self.shares[inlet];
+            if share.taken == 0 && taken > 0 {
                 self.touched.push(inlet as u32);
             }
-            ins.taken += taken;
+            share.taken += taken;
             limit -= taken;
-            ins.uncounted += all.handled();
+            share.uncounted += all.handled();
             if self.rhythm.count(taken) || !self.core.is_running() {
                 self.flush(cx);
                 if self.batch.time < Nanos::MAX {
@@ -589,7 +596,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn flush_processor(&mut self) -> bool {
         let has_input = self.ready.iter().any(|&input| {
             let Input { inlet, at, .. } = self.inputs[input as usize];
-            self.ins[inlet as usize].inlet.has_any(at as usize)
+            self.ins[inlet as usize].has_any(at as usize)
         });
         if has_input {
             return false;
@@ -612,7 +619,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     fn end(&mut self, cx: &mut WorkerCx<'_>) {
         self.flush(cx);
         while let Some(inlet) = self.touched.pop() {
-            self.ins[inlet as usize].taken = 0;
+            self.shares[inlet as usize].taken = 0;
         }
     }
 }
@@ -623,6 +630,7 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
         match note {
             // A gated thread checks its room in any case.
             Some(note) if note & ROOM != 0 => {}
+            Some(note) if note & RING != 0 => self.make_ready_by_ring(note & !RING),
             Some(input) => self.make_ready(input),
             None => {
                 (self.is_calm, self.is_pinging) = (false, false);
@@ -640,8 +648,8 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     }
 
     fn finish(&mut self) {
-        for (inlet, ins) in self.ins.iter_mut().enumerate() {
-            let given_up = ins.inlet.give_up(&mut self.core, None);
+        for (inlet, inbound) in self.ins.iter_mut().enumerate() {
+            let given_up = inbound.give_up(&mut self.core, None);
             self.core.stats.received[inlet].add_after(given_up.handled());
         }
         for out in self.core.outs.iter_mut() {

@@ -47,7 +47,6 @@ pub(crate) struct Core {
     pub(crate) invocation: u64,
     /// The replica that sent the current message.
     pub(crate) sender: usize,
-    pub(crate) replica: usize,
     /// The instant of a ping that was requested by `Cx::wake_at`.
     pub(crate) wake_at: Option<Instant>,
     /// Whether an outlet gated the instance at the last check.
@@ -59,6 +58,7 @@ pub(crate) struct Core {
     /// Whether an instance may have retired that this one watches.
     pub(crate) has_deaths: bool,
     pub(crate) timers: Timers,
+    pub(crate) replica: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) node: usize,
     /// Per inlet: the outlets for whose room it waits.

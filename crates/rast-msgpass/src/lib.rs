@@ -308,6 +308,8 @@ pub mod __private {
     pub use crate::egress::{EgressReceiver, Lane, Wake};
     pub use crate::emit::{Spec, edge_info, exactly, processor_info};
     pub use crate::graph::{SendsTo, connecting, incoming, outgoing};
+    #[cfg(any(rast_loom, rast_shuttle))]
+    pub use crate::inbox::model as inbox;
     pub use crate::picture::{dot, mermaid};
     pub use crate::waiting::{Pace, Waiting};
     pub use crate::wiring::{Given, Wiring};

@@ -9,10 +9,11 @@
 //!                └──── next ───┘
 //! ```
 //!
-//! A sender has no memory per receiver. If `state` is 0, the first message is stored in `only`;
-//! most turns send no second one. Further messages are stored in entries, chained by target. The
-//! flush after each part of a turn moves the chains to their inboxes. A chain is pushed to the ring
-//! of its inbox earlier if there are many entries, or if two targets have the same low bits.
+//! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
+//! first message is stored in `only`; most turns send no second one. Further messages are stored in
+//! entries, chained by target. The flush after each part of a turn moves the chains to their
+//! inboxes. A chain is pushed to the ring of its inbox earlier if there are many entries, or if two
+//! targets have the same low bits.
 //!
 //! What a chain needs is in its first entry, and a place has one byte. So a message touches one
 //! line of the table, its own entry, and the first and the last entry of its chain.
@@ -81,6 +82,8 @@ const SAMPLED: u8 = 4;
 const CHAINED: u8 = 8;
 /// The ring of an inbox got something since the last flush, and its receiver is to be woken.
 const PUSHED: u8 = 16;
+/// The ring of an inbox got something at some time. It stays set: see rule 2 of `inbox.rs`.
+const HAS_PUSHED: u8 = 32;
 
 /// Minimum number of messages to one target, behind those that found no room, that go straight to
 /// the inbox. Fewer are chained with others of their target.
@@ -123,15 +126,17 @@ pub(crate) struct Measured {
     pub(crate) marks: Arc<Box<[Marks]>>,
 }
 
-/// The sender's end of an edge with inboxes.
+/// The sender's end of an edge with inboxes. In this order, so that short messages are on the same
+/// cache line as what is before them.
+#[repr(C)]
 pub(crate) struct Outbox<T> {
     inboxes: Inboxes<T>,
-    /// The only message, with its target. While it is here, `state` is 0.
-    only: Option<(u32, T)>,
     /// The sender's number, which goes with each message.
     tag: u32,
     /// Bits: see above.
     state: u8,
+    /// The only message, with its target. While it is here, no other bit than `HAS_PUSHED` is set.
+    only: Option<(u32, T)>,
     /// What a turn with one message does not access.
     rest: Box<Rest<T>>,
 }
@@ -188,7 +193,7 @@ impl<T> Outbox<T> {
     #[inline]
     pub(crate) fn put(&mut self, index: usize, message: T) {
         assert!(index < self.inboxes.len(), "there is no such replica");
-        if self.state == 0 && self.only.is_none() {
+        if self.state & !HAS_PUSHED == 0 && self.only.is_none() {
             self.only = Some((index as u32, message));
             return;
         }
@@ -206,7 +211,7 @@ impl<T> Outbox<T> {
                 message,
             });
         }
-        if self.state & !(CHAINED | PUSHED) == 0 {
+        if self.state & !(CHAINED | PUSHED | HAS_PUSHED) == 0 {
             return self.chain(target, message);
         }
         let sent = (self.rest.measured.as_mut()).map(|measured| measured.draw.draw());
@@ -326,7 +331,7 @@ impl<T> Outbox<T> {
         if self.rest.written.last() != Some(&target) {
             self.rest.written.push(target);
         }
-        self.state |= PUSHED;
+        self.state |= PUSHED | HAS_PUSHED;
     }
 
     fn send_all(&mut self) {
@@ -359,14 +364,14 @@ impl<T> Outbox<T> {
     #[inline]
     fn flush_only(&mut self, target: u32, message: T, cx: &mut WorkerCx<'_>, note: u32) -> bool {
         let inbox = &self.inboxes[target as usize];
-        let Some(mut here) = inbox.here(cx, note) else {
-            return self.push_only(target, message) && !self.wake(target, cx, note);
-        };
-        match here.room() {
-            0 => _ = self.push_only(target, message),
-            _ => here.put(self.tag, message),
+        if let Some(mut here) = inbox.here(cx)
+            && here.room(self.state & HAS_PUSHED != 0) > 0
+        {
+            here.put(self.tag, message);
+            inbox.wake_here(cx, note);
+            return false;
         }
-        false
+        self.push_only(target, message) && !self.wake(target, cx, note)
     }
 
     fn wake(&self, target: u32, cx: &mut WorkerCx<'_>, note: u32) -> bool {
@@ -377,7 +382,10 @@ impl<T> Outbox<T> {
     #[inline(never)]
     fn push_only(&mut self, target: u32, message: T) -> bool {
         match self.inboxes[target as usize].push(self.tag, message) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.state |= HAS_PUSHED;
+                true
+            }
             Err(message) => {
                 self.chain(target, message);
                 self.state |= STUCK;
@@ -409,15 +417,19 @@ impl<T> Outbox<T> {
     fn send_here(&mut self, place: usize, cx: &mut WorkerCx<'_>, note: u32) {
         let target = self.rest.first(place).target;
         let inbox = &self.inboxes[target as usize];
-        if let Some(mut here) = inbox.here(cx, note) {
+        if let Some(mut here) = inbox.here(cx) {
             let (mut messages, last) = self.rest.messages(place);
-            for _ in 0..here.room().min(messages.len()) {
+            let room = here.room(self.state & HAS_PUSHED != 0);
+            for _ in 0..room.min(messages.len()) {
                 if let Some(message) = messages.next() {
                     here.put(self.tag, message);
                 }
             }
             let Messages { first, left, .. } = messages;
             self.rest.cut(place, first, last, left);
+            if room > 0 {
+                inbox.wake_here(cx, note);
+            }
             if left == 0 {
                 return;
             }
@@ -647,6 +659,7 @@ mod tests {
     }
 
     fn taken(inbox: &mut Receiver<u32>) -> Vec<u32> {
+        inbox.ask();
         let taken = core::iter::from_fn(|| inbox.take().map(|(_, message, _)| message)).collect();
         inbox.settle();
         taken
@@ -720,6 +733,7 @@ mod tests {
         outbox.publish();
         while outbox.is_stuck() {
             for (all, inbox) in all.iter_mut().zip(&mut inboxes) {
+                inbox.ask();
                 // Part of it, so that a run finds room for a part of it.
                 all.extend(
                     (0..5)

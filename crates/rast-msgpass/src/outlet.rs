@@ -117,36 +117,48 @@ pub(crate) enum Way<M> {
 /// The receivers at the other end.
 pub(crate) enum Receivers {
     /// The shards from `first` on; `note` names their input.
-    Shards { first: usize, note: u32 },
-    /// The lanes; `slot` is the sender's ring there.
-    Lanes { lanes: Vec<Arc<Lane>>, slot: usize },
+    Shards {
+        first: u32,
+        note: u32,
+    },
+    Lanes(Box<Lanes>),
 }
 
-/// The sending half of one edge, on cache lines of its own. A send and a flush by rings access only
-/// the fields up to `way`.
+/// The receivers of an edge to egress; `slot` is the sender's ring there.
+pub(crate) struct Lanes {
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    pub(crate) slot: usize,
+}
+
+/// The sending half of one edge, on cache lines of its own. A send and a flush of one message
+/// access two lines, of which `way` begins the second.
 #[repr(C, align(128))]
 pub(crate) struct Out<M> {
     is_bounded: bool,
     /// It has rings, and neither carries nor expects answers.
     is_plain: bool,
+    /// It has inboxes, and neither carries nor expects answers.
+    is_shared: bool,
+    /// It expects answers.
+    has_credit: bool,
     /// It is plain and bounded, and has one target.
     grants: bool,
     /// Room at one target is enough.
     any: bool,
     /// It was reported as written since the last flush.
     is_noted: bool,
+    used: u32,
+    /// The index among the outlets of the processor.
+    index: u32,
     invocation: u64,
-    used: usize,
-    /// Sent and not counted yet.
-    uncounted: u64,
     /// Messages that the invocation may send to the only target without another look. They are
     /// in `used` and `uncounted` already.
-    granted: usize,
-    /// The most messages of an invocation; no bound on an edge that has none.
-    burst: usize,
+    granted: u32,
+    /// The most messages of an invocation; `u32::MAX` on an edge without a bound.
+    burst: u32,
+    /// Sent and not counted yet.
+    uncounted: u64,
     stats: Arc<Stats>,
-    /// The index among the outlets of the processor.
-    index: usize,
     receivers: Receivers,
     way: Way<M>,
     /// The most messages without room; `usize::MAX` on an edge that has no such bound.
@@ -168,6 +180,9 @@ pub(crate) struct Out<M> {
     waits_at: usize,
     cursor: usize,
 }
+
+#[cfg(not(rast_loom))]
+const _: () = assert!(core::mem::offset_of!(Out<u64>, way) == 64);
 
 /// The parts of an outlet, beside its queues.
 pub(crate) struct Parts {
@@ -191,12 +206,14 @@ impl<M: Send + 'static> Out<M> {
         Self {
             is_bounded,
             is_plain,
+            is_shared: matches!(way, Way::Inboxes(_)) && parts.credit.is_none(),
+            has_credit: parts.credit.is_some(),
             grants: is_plain && is_bounded && is_single,
             any: info.any,
             is_noted: false,
             burst: match info.kind {
-                EdgeKind::Bounded => info.burst,
-                _ => usize::MAX,
+                EdgeKind::Bounded => u32::try_from(info.burst).unwrap_or(u32::MAX),
+                _ => u32::MAX,
             },
             ceiling: info.ceiling,
             invocation: 0,
@@ -207,7 +224,7 @@ impl<M: Send + 'static> Out<M> {
             kept: parts.kept,
             info,
             edge: parts.edge,
-            index: parts.index,
+            index: u32::try_from(parts.index).expect("a processor has fewer edges"),
             shard: parts.shard,
             stats: Arc::clone(&parts.shared.stats[parts.shard]),
             shared: parts.shared,
@@ -314,9 +331,10 @@ impl<M: Send + 'static> Out<M> {
     #[inline(never)]
     fn grant(&mut self) -> News {
         if let Way::Rings(rings) = &mut self.way {
-            self.granted = rings.spare().min(self.burst - self.used);
+            let left = self.burst - self.used;
+            self.granted = u32::try_from(rings.spare()).map_or(left, |spare| spare.min(left));
             self.used += self.granted;
-            self.uncounted += self.granted as u64;
+            self.uncounted += u64::from(self.granted);
         }
         0
     }
@@ -337,7 +355,7 @@ impl<M: Send + 'static> Out<M> {
                 Err(unsent) => message = unsent,
             }
         }
-        if matches!(self.way, Way::Inboxes(_)) && self.credit.is_none() {
+        if self.is_shared {
             return self.send_to_inbox(index, message, invocation);
         }
         if self.is_bounded && !self.has_burst(invocation) {
@@ -360,16 +378,16 @@ impl<M: Send + 'static> Out<M> {
         let Way::Inboxes(outbox) = &mut self.way else {
             unreachable!("the caller has checked it");
         };
-        if index >= outbox.targets() || outbox.late() >= self.ceiling {
+        let was_stuck = outbox.is_stuck();
+        if index >= outbox.targets() || (was_stuck && outbox.late() >= self.ceiling) {
             let news = self.put(index, message);
-            self.used += usize::from(self.is_bounded);
+            self.used += u32::from(self.is_bounded);
             return news;
         }
         // An outbox may publish at once, so it is counted before.
-        self.stats.sent[self.index].add(1);
-        let was_stuck = outbox.is_stuck();
+        self.stats.sent[self.index as usize].add(1);
         outbox.put(index, message);
-        self.used += usize::from(self.is_bounded);
+        self.used += u32::from(self.is_bounded);
         match self.is_noted && (was_stuck || !outbox.is_stuck()) {
             true => 0,
             false => self.news(),
@@ -434,9 +452,9 @@ impl<M: Send + 'static> Out<M> {
             }
             if let Way::Inboxes(outbox) = &mut self.way {
                 // Others may take the room meanwhile.
-                self.stats.sent[self.index].add(1);
+                self.stats.sent[self.index as usize].add(1);
                 if let Err(message) = outbox.try_put(index, message) {
-                    self.stats.sent[self.index].add(u64::MAX);
+                    self.stats.sent[self.index as usize].add(u64::MAX);
                     return Err(Full(message));
                 }
                 if promised {
@@ -495,7 +513,7 @@ impl<M: Send + 'static> Out<M> {
             _ => 0,
         };
         // An outbox may publish at once, so it is counted before.
-        self.stats.sent[self.index].add(1);
+        self.stats.sent[self.index as usize].add(1);
         if self.is_at_ceiling(index) {
             return self.lose_at_ceiling(message);
         }
@@ -534,6 +552,7 @@ impl<M: Send + 'static> Out<M> {
         match (lacks, self.is_bounded) {
             (true, true) => GATES,
             (true, false) => KEEPS,
+            (false, _) if !self.has_credit => 0,
             (false, _) => match &self.credit {
                 Some(credit) if credit.is_low() && self.all_lack(credit) => GATES,
                 _ => 0,
@@ -664,7 +683,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
         if self.waiting.is_waiting(self.sender) && self.waits_at != target {
             // A list is left only whole: the others in it look again, and enter again.
             let first = self.shard - self.sender;
-            let note = ROOM | self.index as u32;
+            let note = ROOM | self.index;
             let own = self.sender;
             self.waiting.look(self.waits_at, false, |sender| {
                 if sender != own {
@@ -693,7 +712,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn answered(&mut self, target: usize) {
         if let Some(credit) = &mut self.credit {
-            credit.give_back(target, &self.stats.asked[self.index]);
+            credit.give_back(target, &self.stats.asked[self.index as usize]);
         }
     }
 
@@ -731,7 +750,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
         self.end_grant();
         let (shared, edge) = (&self.shared, self.edge);
         if self.uncounted > 0 {
-            self.stats.sent[self.index].add(self.uncounted);
+            self.stats.sent[self.index as usize].add(self.uncounted);
             self.uncounted = 0;
         }
         let lost = |message| shared.abandon(edge, message);

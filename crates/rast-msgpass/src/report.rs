@@ -107,6 +107,8 @@ pub struct InstanceMetrics {
     /// Whether it is retired.
     pub is_retired: bool,
     /// The measured time of its turns. Turns are not measured while the balancer reads the figures.
+    /// Published about once per millisecond in which it runs. In a graph of more than 64 instances
+    /// the time is longer in proportion, up to 16 ms.
     pub busy: Nanos,
 }
 

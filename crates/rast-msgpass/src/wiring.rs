@@ -293,7 +293,7 @@ impl Wiring {
         for (sender, way) in ways.into_iter().enumerate() {
             let note = base + if layout.by_pair { sender } else { 0 };
             let receivers = Receivers::Shards {
-                first: receivers.start,
+                first: u32::try_from(receivers.start).expect("a graph has fewer instances"),
                 note: u32::try_from(note).expect("a processor has fewer inputs"),
             };
             self.add_out(id, senders.start + sender, sender, way, receivers, &waiting);
@@ -426,6 +426,7 @@ impl Wiring {
         for ((receiver, shard), source) in shards.enumerate().zip(sources) {
             let parts = &mut self.parts[shard];
             parts.waits.push(Waits::of(self.shared.edges, id));
+            let first_input = parts.routes.len();
             match &source {
                 Source::Door(..) => parts.routes.push(Route::Outside),
                 Source::Rings(_) | Source::AnswerRings(_) | Source::Buffers(_) => {
@@ -446,6 +447,7 @@ impl Wiring {
                 receiver: if info.any { 0 } else { receiver },
                 first: senders.start,
                 outlet: before(&self.shared, id),
+                first_input,
             };
             let measured = measured.next().unwrap_or_default();
             #[cfg(feature = "testing")]
@@ -567,10 +569,10 @@ impl Wiring {
             })));
         }
         for (slot, rings) in ways.into_iter().enumerate() {
-            let receivers = Receivers::Lanes {
+            let receivers = Receivers::Lanes(Box::new(outlet::Lanes {
                 lanes: lanes.clone(),
                 slot,
-            };
+            }));
             let departures = departures.next().unwrap_or_default();
             let way = Way::Rings(Rings::new(rings, burst, false, departures));
             self.add_out(id, senders.start + slot, slot, way, receivers, &waiting);

@@ -6,6 +6,8 @@
 //! fences and looks once more, the waker writes, fences and looks for sleepers.
 #![cfg(any(rast_loom, rast_shuttle))]
 
+#[path = "loom/inbox.rs"]
+mod inbox;
 #[path = "loom/outside.rs"]
 mod outside;
 

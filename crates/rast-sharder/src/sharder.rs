@@ -184,7 +184,7 @@ impl<C: Controller> Outcome<C> {
             contained(shard, contain(|| drop(measure)));
             ShardExit {
                 state: slot.state,
-                retired: slot.retired,
+                retired: slot.retired.map(|record| *record),
             }
         });
         let shards = shards.collect();

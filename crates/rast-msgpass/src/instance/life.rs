@@ -147,8 +147,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.forget_turn();
         self.core.look();
         for inlet in 0..self.ins.len() {
-            let given_up = self.ins[inlet].inlet.give_up(&mut self.core, Some(cx));
-            self.ins[inlet].uncounted += given_up.handled();
+            let given_up = self.ins[inlet].give_up(&mut self.core, Some(cx));
+            self.shares[inlet].uncounted += given_up.handled();
             self.touched.push(inlet as u32);
         }
         for out in 0..self.core.outs.len() {

@@ -45,13 +45,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                     }),
                 };
                 let inlet = self.inputs[input as usize].inlet as usize;
-                let before = self.ins[inlet].taken;
+                let before = self.shares[inlet].taken;
                 let left = match limit == 0 || self.watch.is_over || !self.core.is_running() {
                     true => Left::Skipped,
                     false => self.run_input(input, limit, cx, load),
                 };
                 if let Some(low) = &mut low {
-                    *low -= self.ins[inlet].taken - before;
+                    *low -= self.shares[inlet].taken - before;
                 }
                 skipped = self.put_back(input, left, skipped);
             }
@@ -76,16 +76,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
 
     fn holds_any(&self, input: u32) -> bool {
         let entry = self.inputs[input as usize];
-        self.ins[entry.inlet as usize]
-            .inlet
-            .has_any(entry.at as usize)
+        self.ins[entry.inlet as usize].has_any(entry.at as usize)
     }
 
     /// Returns `true` if a high edge has used up its batch and has more messages.
     fn is_high_busy(&self) -> bool {
         self.high.iter().any(|&input| {
             let inlet = self.inputs[input as usize].inlet as usize;
-            self.ins[inlet].taken >= self.batch.messages && self.holds_any(input)
+            self.shares[inlet].taken >= self.batch.messages && self.holds_any(input)
         })
     }
 }

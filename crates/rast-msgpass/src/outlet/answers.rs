@@ -28,7 +28,7 @@ impl<M: Send + 'static> Out<M> {
     /// Publishes the arrival time of the oldest request that is held by a token.
     pub(super) fn note_oldest(&self) {
         let oldest = self.kept.as_ref().and_then(Kept::oldest);
-        set_oldest(&self.stats.since[self.index], oldest);
+        set_oldest(&self.stats.since[self.index as usize], oldest);
     }
 
     /// Answers a request of a client. The caller handles it, or has its token.
@@ -44,7 +44,7 @@ impl<M: Send + 'static> Out<M> {
             }
             Way::AnswerInboxes(outbox) => {
                 // An outbox may publish at once, so the answer is counted before.
-                self.stats.sent[self.index].add(1);
+                self.stats.sent[self.index as usize].add(1);
                 outbox.put(client, Some(message));
             }
             _ => unreachable!("answers have a way of their own"),
@@ -54,7 +54,7 @@ impl<M: Send + 'static> Out<M> {
 
     /// Returns the credit of one request of a client.
     pub(super) fn give_back(&mut self, client: usize) -> News {
-        self.stats.waived[self.index].add(1);
+        self.stats.waived[self.index as usize].add(1);
         match &mut self.way {
             Way::AnswerRings(rings) => {
                 let kept = rings.put(client, None);
@@ -69,7 +69,7 @@ impl<M: Send + 'static> Out<M> {
     /// Records the time at which requests are published.
     #[inline(never)]
     pub(super) fn note_asked(&mut self, now: Instant) {
-        let since = &self.stats.asked[self.index];
+        let since = &self.stats.asked[self.index as usize];
         if let Some(credit) = &mut self.credit {
             match &self.way {
                 Way::Rings(rings) => rings

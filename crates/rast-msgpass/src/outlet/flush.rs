@@ -1,6 +1,6 @@
 //! How an outlet publishes its messages.
 
-use super::{News, Out, REMOTE, Receivers, Way};
+use super::{Lanes, News, Out, REMOTE, Receivers, Way};
 use crate::primitive::panics::contain;
 use crate::sharder::{ShardId, WorkerCx};
 
@@ -16,11 +16,11 @@ impl<M: Send + 'static> Out<M> {
             && self.is_plain
             && self.granted == 0
             && let Some(target) = rings.only_written()
-            && cx.wake_local(ShardId::from_index(first + target), note)
+            && cx.wake_local(ShardId::from_index(first as usize + target), note)
         {
             self.is_noted = false;
             // Before it can be received.
-            self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
+            self.stats.sent[self.index as usize].add(core::mem::take(&mut self.uncounted));
             rings.publish_only(target);
             return true;
         }
@@ -31,7 +31,7 @@ impl<M: Send + 'static> Out<M> {
     #[inline(never)]
     pub(super) fn flush_outbox(&mut self, cx: &mut WorkerCx<'_>) -> News {
         self.is_noted = false;
-        if self.credit.is_some() {
+        if self.has_credit {
             self.note_asked(cx.now());
         }
         let &Receivers::Shards { note, .. } = &self.receivers else {
@@ -52,15 +52,15 @@ impl<M: Send + 'static> Out<M> {
         self.is_noted = false;
         self.end_grant();
         // Before it can be received.
-        self.stats.sent[self.index].add(core::mem::take(&mut self.uncounted));
-        if self.credit.is_some() {
+        self.stats.sent[self.index as usize].add(core::mem::take(&mut self.uncounted));
+        if self.has_credit {
             self.note_asked(cx.now());
         }
         match (&mut self.way, &self.receivers) {
             (Way::Rings(rings), &Receivers::Shards { first, note }) => {
                 let mut news = 0;
                 rings.flush(|target| {
-                    if !cx.wake(ShardId::from_index(first + target), note) {
+                    if !cx.wake(ShardId::from_index(first as usize + target), note) {
                         news = REMOTE;
                     }
                 });
@@ -82,7 +82,7 @@ impl<M: Send + 'static> Out<M> {
             &Receivers::Shards { first, note } => {
                 let mut news = 0;
                 let wake = |target: usize| {
-                    if !cx.wake(ShardId::from_index(first + target), note) {
+                    if !cx.wake(ShardId::from_index(first as usize + target), note) {
                         news = REMOTE;
                     }
                 };
@@ -96,7 +96,8 @@ impl<M: Send + 'static> Out<M> {
                 }
                 news
             }
-            Receivers::Lanes { lanes, slot } => {
+            Receivers::Lanes(lanes) => {
+                let Lanes { lanes, slot } = &**lanes;
                 if let Way::Rings(rings) = &mut self.way {
                     rings.note_closed();
                     let shared = &self.shared;
@@ -115,7 +116,7 @@ impl<M: Send + 'static> Out<M> {
     /// Counts what waits beside the instance for room in a lane.
     #[inline]
     pub(super) fn count_kept(&mut self) {
-        if let (Receivers::Lanes { .. }, Way::Rings(rings)) = (&self.receivers, &self.way) {
+        if let (Receivers::Lanes(_), Way::Rings(rings)) = (&self.receivers, &self.way) {
             let kept = rings.spilled();
             if kept != self.spilled {
                 let change = (kept as u64).wrapping_sub(self.spilled as u64);

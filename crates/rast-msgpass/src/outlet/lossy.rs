@@ -26,7 +26,7 @@ impl<M: Send + 'static> Out<M> {
             }
             Way::Inboxes(outbox) => {
                 // It may be received at once, so it is counted before.
-                let sent = &self.stats.sent[self.index];
+                let sent = &self.stats.sent[self.index as usize];
                 sent.add(1);
                 if let Err(message) = outbox.try_put(index, message) {
                     sent.add(u64::MAX);
@@ -35,7 +35,7 @@ impl<M: Send + 'static> Out<M> {
             }
             Way::Buffers(buffers) => {
                 let weight = buffers.weigh(&message);
-                let sent = &self.stats.sent[self.index];
+                let sent = &self.stats.sent[self.index as usize];
                 sent.add(1);
                 if let Err(message) = buffers.try_put(index, weight, message) {
                     sent.add(u64::MAX);
@@ -56,7 +56,7 @@ impl<M: Send + 'static> Out<M> {
             false => self.offer(index, message),
         };
         sent.unwrap_or_else(|Full(message)| {
-            self.stats.dropped[self.index].add(1);
+            self.stats.dropped[self.index as usize].add(1);
             self.shared.drop_message(self.edge, message);
             0
         })
@@ -70,7 +70,7 @@ impl<M: Send + 'static> Out<M> {
         };
         let weight = buffers.weigh(&message);
         let (stats, shared) = (&self.stats, &self.shared);
-        let (out, edge) = (self.index, self.edge);
+        let (out, edge) = (self.index as usize, self.edge);
         stats.sent[out].add(1);
         buffers.put_evicting(index, weight, message, |oldest| {
             stats.sent[out].add(u64::MAX);

@@ -8,7 +8,7 @@ impl<M: Send + 'static> Out<M> {
     #[inline]
     pub(super) fn count_burst(&mut self, invocation: u64) -> bool {
         self.begin(invocation);
-        self.used += 1;
+        self.used = self.used.saturating_add(1);
         self.used <= self.burst
     }
 
@@ -34,7 +34,7 @@ impl<M: Send + 'static> Out<M> {
         if self.granted > 0 {
             let granted = core::mem::take(&mut self.granted);
             self.used -= granted;
-            self.uncounted -= granted as u64;
+            self.uncounted -= u64::from(granted);
         }
     }
 
@@ -150,10 +150,10 @@ impl<M: Send + 'static> Out<M> {
     }
 
     fn unused(&self, invocation: u64) -> usize {
-        if self.invocation == invocation {
-            (self.burst + self.granted).saturating_sub(self.used)
-        } else {
-            self.burst
-        }
+        let unused = match self.invocation == invocation {
+            true => (self.burst - self.used.min(self.burst)).saturating_add(self.granted),
+            false => self.burst,
+        };
+        unused as usize
     }
 }
