@@ -317,6 +317,8 @@ impl<'s, C: Controller> Worker<'s, C> {
     }
 
     fn release_leaving(&mut self) {
+        // They may be those of a shard that leaves. The next turn sets them again.
+        self.local.lines = [0; 2];
         while let Some(&shard) = self.local.member.leaving().last() {
             self.hook(shard, Hook::OnRelease, |controller, cx, state| {
                 controller.on_release(cx, shard, state);

@@ -7,7 +7,7 @@
 //! | program | parameters | scaled from | ours on two workers |
 //! | --- | --- | --- | --- |
 //! | ping-pong | 40,000 pings | | all on one |
-//! | counting | 1,000,000 increments | | all on one |
+//! | counting | 1,000,000 increments | | one on each |
 //! | thread ring | 100 actors, 100,000 hops | | all on one |
 //! | fork-join throughput | 60 actors, 10,000 messages each | | actors in turn |
 //! | big | 120 actors, 2,000 pings each | 20,000 | all on one |
@@ -21,13 +21,13 @@
 //! | trapezoid | 100 workers, 1,000,000 pieces | 10,000,000 | workers in turn |
 //!
 //! The programs follow the actors for Akka in the repository. Edges of a graph are bounded where
-//! their senders may wait, and its sources send in bursts. Mailboxes of rivals have no bound.
+//! their senders may wait, and sources on bounded edges send in bursts. Mailboxes of rivals have no bound.
 //!
 //! Where an actor of Savina sends a message to itself to begin its next round, it begins the
 //! round at once here, in every contender. An actor that has ended keeps its thread until the end.
 //! Before the first message all threads sleep.
 //!
-//! The actors of actix have the same places as the processors of the graph. In fork-join,
+//! The actors of actix have the same places as the processors of the graph. In counting, fork-join,
 //! radix sort and banking they have the places with which actix is fastest. The runtime of ractor,
 //! kameo and tokio moves tasks between its threads by itself.
 //!

@@ -216,6 +216,7 @@ mod tests {
     use crate::controller::{Controller, Progress};
     use crate::cx::WorkerCx;
     use crate::primitive::sync::Mutex;
+    use crate::{Assignment, Balancer, Decision, LoadView, Move};
 
     /// Shard 0 wakes shard 1 in each turn, and those from 2 on are always busy.
     #[derive(Default)]
@@ -307,5 +308,51 @@ mod tests {
         let turns = steps.shared.controller.turns.lock();
         assert!(turns.len() > 2);
         assert!(turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+    }
+
+    /// Expects a message at some lines after each turn.
+    struct Expects;
+
+    impl Controller for Expects {
+        type Shard = ();
+        type Load = ();
+
+        fn process(
+            &self,
+            cx: &mut WorkerCx<'_>,
+            _: ShardId,
+            (): &mut (),
+            _: Option<&mut ()>,
+        ) -> Progress {
+            cx.expect_at([core::ptr::without_provenance::<u8>(64); 2]);
+            Progress::Idle
+        }
+
+        fn new_load(&self, _: ShardId) {}
+    }
+
+    struct ToWorkerOne;
+
+    impl Balancer for ToWorkerOne {
+        fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+        fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
+            let (shard, to) = (ShardId(0), WorkerId::from_index(1));
+            Decision::Move(vec![Move { shard, to }])
+        }
+    }
+
+    #[test]
+    fn a_worker_forgets_the_lines_of_a_shard_that_left() {
+        let builder = Sharder::builder(Expects).shards(vec![(); 2]).workers(2);
+        let sharder = builder.balancer(ToWorkerOne).build().expect("it builds");
+        let mut steps = sharder.stepper();
+        assert_eq!(steps.holder(ShardId(0)), Some(WorkerId::from_index(0)));
+        assert!(steps.turn(ShardId(0)));
+        assert_ne!(steps.workers[0].local.lines, [0; 2]);
+        steps.handle().reshard();
+        steps.look();
+        assert_eq!(steps.holder(ShardId(0)), Some(WorkerId::from_index(1)));
+        assert_eq!(steps.workers[0].local.lines, [0; 2]);
     }
 }

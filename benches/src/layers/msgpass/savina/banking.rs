@@ -16,9 +16,6 @@ pub(super) struct Banking;
 const ACCOUNTS: usize = 1000;
 const BALANCE: u64 = 1 << 40;
 
-/// Transfers of a ping of the graph.
-const BURST: u64 = 64;
-
 pub(super) enum Member {
     Teller(Teller),
     Account(Box<Account>),
@@ -208,7 +205,7 @@ graph! {
     graph Bank {
         processors { teller: Teller [source], account: [Account; ACCOUNTS] }
         edges {
-            teller -> account: Transfer [burst = BURST as usize, cap = 65];
+            teller -> account: Transfer [unbounded, cap = 128];
             account -> account: Between [unbounded, cap = 128];
             account -> teller: Done [unbounded];
         }
@@ -217,14 +214,11 @@ graph! {
 
 impl Process<Bank> for Teller {
     fn ping(&mut self, cx: &mut Cx<'_, Bank, Self>) -> Next {
-        for _ in 0..self.left.min(BURST) {
+        while self.left > 0 {
             let (account, transfer) = self.next();
             cx.to::<Account>().at(account).send(transfer);
         }
-        match self.left {
-            0 => Next::Idle,
-            _ => Next::Again,
-        }
+        Next::Idle
     }
 }
 impl Receive<Bank, Account, Done> for Teller {

@@ -142,6 +142,15 @@ impl Program for Counting {
         vec![(0, Note::Start)]
     }
 
+    fn home(actor: usize, threads: usize) -> usize {
+        actor % threads
+    }
+
+    /// Both on one, where actix is faster.
+    fn arbiter(_: usize, _: usize) -> usize {
+        0
+    }
+
     fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
         let producer = Producer {
             left: size,
