@@ -130,9 +130,9 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (shard, load, out);
     }
 
-    /// Passes the note of a [`WorkerCx::wake`] to the state of `shard`: called before the turn that
-    /// the wake-up causes. Notes of one worker come in the order of its calls, while the shard
-    /// stays with its holder. Equal notes in a row before a turn may come once.
+    /// Passes the note of a wake-up to the state of `shard`: called before the turn that the
+    /// wake-up causes, once for each [`WorkerCx::wake`]. Notes of one worker come in the order of
+    /// its calls, while the shard stays with its holder.
     ///
     /// `None` means any number of notes: the wake-up came by [`Handle::wake`], or more wake-ups
     /// were on their way to the worker than there is room for. Then the turn must check everything.

@@ -184,7 +184,7 @@ impl<C: Controller> Outcome<C> {
             contained(shard, contain(|| drop(measure)));
             ShardExit {
                 state: slot.state,
-                retired: slot.retired.map(|record| *record),
+                retired: slot.retired,
             }
         });
         let shards = shards.collect();

@@ -23,27 +23,25 @@ use crate::ready::Alarm;
 use crate::timers::{Instant, Nanos};
 use crate::windows::{Number, Window};
 
-/// A shard's state. If the state is a box, a turn accesses only one cache line. The next line is
-/// the part of the [`Measure`] that each turn accesses.
+/// A shard's state. If the state is a box, a turn accesses only the first two cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot<S> {
+    /// Since when it is ready or in its turn.
+    pub(crate) ready_since: Option<Instant>,
     /// Set from an acquisition until the next turn.
     pub(crate) is_fresh: bool,
     /// Number of turns in a row that ended by a panic.
     pub(crate) panics_in_row: u32,
     /// Set once the shard is retired.
-    pub(crate) retired: Option<Box<PanicRecord>>,
-    pub(crate) state: S,
+    pub(crate) retired: Option<PanicRecord>,
     /// Its deadline at the worker that holds it.
     pub(crate) alarm: Alarm,
+    pub(crate) state: S,
 }
 
-#[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Slot<Box<dyn core::fmt::Debug>>>() == 64);
-
-/// A shard's figures in the last window that it was used in. Each turn reads the number, adds a
-/// time and changes the load, so these are first.
+/// A shard's figures in the last window that it was used in. Each turn reads the number and changes
+/// the load, so these are first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measure<L> {
@@ -52,9 +50,9 @@ pub(crate) struct Measure<L> {
     since: Instant,
     /// Time in which the shard was ready or in a turn.
     ready: Nanos,
-    pub(crate) load: L,
     /// Whether the load may be one of an earlier window: it was not emptied.
     is_stale: bool,
+    pub(crate) load: L,
 }
 
 impl<L> Measure<L> {
@@ -168,8 +166,9 @@ impl<S: Send, L: Send> Slots<S, L> {
                 slot: UnsafeCell::new(Slot {
                     state,
                     retired: None,
-                    alarm: Alarm::new(),
+                    alarm: Alarm::default(),
                     is_fresh: true,
+                    ready_since: None,
                     panics_in_row: 0,
                 }),
                 measure: UnsafeCell::new(Measure {

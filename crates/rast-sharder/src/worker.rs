@@ -229,10 +229,10 @@ impl<'s, C: Controller> Worker<'s, C> {
         let mut progressed = self.begin_round();
         let mut turns = 0;
         while turns < self.turns && !self.local.member.is_stopping() {
-            let Some((shard, wake)) = self.ready.pop() else {
+            let Some(shard) = self.ready.pop() else {
                 break;
             };
-            self.process(shard, wake);
+            self.process(shard);
             turns += 1;
             self.receive(RINGS);
         }
@@ -310,8 +310,8 @@ impl<'s, C: Controller> Worker<'s, C> {
             // SAFETY: the shard is held, and no other borrow of its slot is live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             slot.is_fresh = true;
+            slot.ready_since = Some(self.local.now);
             self.ready.push(shard);
-            self.ready.start_time(shard, self.local.now);
         }
         self.count_shards();
     }
@@ -327,6 +327,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             // is live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             self.ready.remove(shard, &mut slot.alarm);
+            slot.ready_since = None;
             self.local.member.release_next();
         }
         self.count_shards();

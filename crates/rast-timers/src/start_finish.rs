@@ -62,8 +62,7 @@ enum Pair {
 /// assert_eq!(timer.error(), Nanos::ZERO);
 /// ```
 #[derive(Clone, Debug)]
-// In this order, because a pair without a reading accesses the fields up to `count`, and `sum` the
-// two after it.
+// In this order, because a pair without a reading, and `sum`, access the fields up to `settled`.
 #[repr(C)]
 pub struct StartFinishTimer<C> {
     /// Tick word loaded before the last reading; for a measured pair, before the reading of its
@@ -76,10 +75,10 @@ pub struct StartFinishTimer<C> {
     step: u64,
     /// Total that such pairs may still count until the next reading, in 2^-8 ns.
     cap: u64,
-    /// Number of finished pairs.
-    count: u64,
     /// Value of `cap` right after a reading: P.
     cap_full: u64,
+    /// Number of finished pairs.
+    count: u64,
     /// Sum up to the last reading.
     settled: Nanos,
     /// Number of pairs that the current batch allows without a reading.

@@ -21,7 +21,8 @@
 //! | trapezoid | 100 workers, 1,000,000 pieces | 10,000,000 | workers in turn |
 //!
 //! The programs follow the actors for Akka in the repository. Edges of a graph are bounded where
-//! their senders may wait, and sources on bounded edges send in bursts. Mailboxes of rivals have no bound.
+//! their senders may wait, and sources on bounded edges send in bursts. Mailboxes of rivals have no
+//! bound.
 //!
 //! Where an actor of Savina sends a message to itself to begin its next round, it begins the
 //! round at once here, in every contender. An actor that has ended keeps its thread until the end.

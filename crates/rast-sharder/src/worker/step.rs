@@ -13,7 +13,6 @@ use crate::controller::Controller;
 use crate::handle::Handle;
 use crate::ids::{ShardId, WorkerId};
 use crate::primitive::sync::Arc;
-use crate::ready::Wake;
 use crate::sharder::{Outcome, Sharder};
 use crate::timers::Instant;
 
@@ -82,7 +81,6 @@ impl<C: Controller> Sharder<C> {
         let lent: &'static Shared<C> = unsafe { &*Arc::as_ptr(&shared) };
         let worker = |member| {
             let mut worker = Worker::new(lent, member);
-            worker.ready.deliver_at_once();
             worker.start();
             worker
         };
@@ -125,8 +123,7 @@ impl<C: Controller> Stepper<C> {
         let Some(worker) = queued.next() else {
             return false;
         };
-        // Wake-ups of a stepper are delivered at once.
-        worker.process(shard, Wake::NONE);
+        worker.process(shard);
         worker.local.member.flush();
         worker.tally().turns.add(1);
         self.look();

@@ -1,14 +1,11 @@
 //! The calls of user code: turns, hooks, and what becomes of their panics.
 
-use std::boxed::Box;
-
 use super::{Worker, pause};
 use crate::controller::{Controller, PanicPayload, PanicPolicy, Progress};
 use crate::cx::WorkerCx;
 use crate::ids::ShardId;
 use crate::panics::{Hook, message};
 use crate::primitive::panics::{contain, discard};
-use crate::ready::Wake;
 
 impl<C: Controller> Worker<'_, C> {
     pub(super) fn before_turn(&mut self) {
@@ -28,9 +25,9 @@ impl<C: Controller> Worker<'_, C> {
         }
     }
 
-    /// Runs one turn of a shard, before which `wake` is to be delivered.
+    /// Runs one turn of a shard.
     #[inline]
-    pub(super) fn process(&mut self, shard: ShardId, mut wake: Wake) {
+    pub(super) fn process(&mut self, shard: ShardId) {
         let shared = self.shared;
         let is_open = self.local.member.is_open();
         let cells = shared.slots.cells(shard);
@@ -41,7 +38,7 @@ impl<C: Controller> Worker<'_, C> {
         // borrow of its slot is live, because user code cannot reach slots.
         let slot = unsafe { cells.slot() };
         if slot.retired.is_some() {
-            self.ready.take_time(shard);
+            slot.ready_since = None;
             return;
         }
         self.is_used |= !core::mem::take(&mut slot.is_fresh);
@@ -57,14 +54,7 @@ impl<C: Controller> Worker<'_, C> {
         };
         let state = &mut slot.state;
         let mut cx = self.cx();
-        let result = contain(|| {
-            if let Some(note) = wake.note() {
-                shared.controller.on_wake(shard, state, note);
-                wake = Wake::NONE;
-            }
-            shared.controller.process(&mut cx, shard, state, load)
-        });
-        match result {
+        match contain(|| shared.controller.process(&mut cx, shard, state, load)) {
             Ok(progress) => {
                 slot.panics_in_row = 0;
                 match progress {
@@ -79,8 +69,10 @@ impl<C: Controller> Worker<'_, C> {
                     Progress::At(at) if at <= self.local.now => self.ready.push(shard),
                     Progress::Idle | Progress::At(_) => {
                         // Most turns begin and end between two readings of the clock.
-                        let since = self.ready.take_time(shard);
-                        if since < self.local.now && is_open {
+                        if let Some(since) = slot.ready_since.take()
+                            && since < self.local.now
+                            && is_open
+                        {
                             // SAFETY: as above; the borrow of the call has ended.
                             let measure = unsafe { cells.measure() };
                             measure.add_ready(since, self.local.now);
@@ -90,11 +82,6 @@ impl<C: Controller> Worker<'_, C> {
                         }
                     }
                 }
-            }
-            Err(payload) if wake != Wake::NONE => {
-                self.panicked(shard, Hook::OnWake, payload);
-                // Its turn is still to come.
-                self.ready.push(shard);
             }
             Err(payload) => self.turn_panicked(shard, payload),
         }
@@ -113,7 +100,7 @@ impl<C: Controller> Worker<'_, C> {
             Some(doublings) => {
                 let at = self.local.now.saturating_add(pause(doublings));
                 self.ready.set_alarm(shard, &mut slot.alarm, at);
-                self.ready.take_time(shard);
+                slot.ready_since = None;
             }
         }
         slot.panics_in_row = slot.panics_in_row.saturating_add(1);
@@ -164,9 +151,9 @@ impl<C: Controller> Worker<'_, C> {
         };
         match policy {
             PanicPolicy::Continue => {}
-            PanicPolicy::Retire => slot.retired = Some(Box::new(record)),
+            PanicPolicy::Retire => slot.retired = Some(record),
             PanicPolicy::Stop => {
-                slot.retired = Some(Box::new(record));
+                slot.retired = Some(record);
                 shared.core.baton.stop();
             }
         }

@@ -37,7 +37,7 @@ impl<C: Controller> Worker<'_, C> {
         self.ready.prefer(false);
     }
 
-    /// Makes the shards of the notes ready that a call left, or that arrived.
+    /// Delivers the notes that a call left, or that arrived.
     #[inline(always)]
     pub(super) fn hand_over(&mut self) {
         if !self.local.notes.is_empty() {
@@ -58,9 +58,7 @@ impl<C: Controller> Worker<'_, C> {
         self.local.notes.clear();
     }
 
-    /// Makes the shards of the notes after the first `done` ready, and increments `done` for each.
-    /// If many shards are ready, a note is kept until the turn, so that the lines of its shard are
-    /// not accessed here.
+    /// Delivers the notes after the first `done`, and increments `done` for each.
     #[inline]
     fn hand_over_from(&mut self, done: &mut usize) {
         let shared = self.shared;
@@ -70,12 +68,11 @@ impl<C: Controller> Worker<'_, C> {
                 self.local.member.is_local(shard),
                 "a note is handed over before its shard can leave"
             );
-            let Some(note) = self.ready.wake(shard, note, self.local.now) else {
-                continue;
-            };
-            // SAFETY: `shard` is held, because nothing was released since the note was written, and
-            // no other borrow of its slot is live.
+            self.ready.push(shard);
+            // SAFETY: `shard` is held, because nothing was released since the note was
+            // written, and no other borrow of its slot is live.
             let slot = unsafe { shared.slots.slot(shard) };
+            slot.ready_since.get_or_insert(self.local.now);
             if slot.retired.is_none() {
                 shared.controller.on_wake(shard, &mut slot.state, note);
             }
@@ -99,7 +96,10 @@ impl<C: Controller> Worker<'_, C> {
             // live.
             let slot = unsafe { self.shared.slots.slot(shard) };
             let is_due = self.ready.ring(shard, &mut slot.alarm, self.local.now);
-            rung += u32::from(is_due);
+            if is_due {
+                slot.ready_since.get_or_insert(self.local.now);
+                rung += 1;
+            }
         }
     }
 

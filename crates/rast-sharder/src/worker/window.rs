@@ -147,8 +147,11 @@ impl<C: Controller> Worker<'_, C> {
         // SAFETY: the shard is held, as are all shards in the queue, and the promise is still to
         // come; no other borrow of the measure is live.
         let measure = unsafe { self.shared.slots.measure(shard) };
-        let since = self.ready.restart_time(shard, now);
-        measure.add_ready(since, now);
+        // SAFETY: the shard is held, and no other borrow of its slot is live.
+        let slot = unsafe { self.shared.slots.slot(shard) };
+        if let Some(since) = slot.ready_since.replace(now) {
+            measure.add_ready(since, now);
+        }
     }
 
     /// Works on the decision if this worker leads; returns whether it does.
