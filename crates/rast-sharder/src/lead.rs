@@ -16,8 +16,8 @@
 //!
 //! The cost of the first four stages grows with the number of used shards, and includes the
 //! balancer's own time. A balancer that keeps the assignment whatever the figures are, as on one
-//! worker, skips all stages. Check and Copy are for decisions that move shards; Copy makes the table
-//! for readers outside.
+//! worker, skips all stages. Check and Copy are for decisions that move shards; Copy makes the
+//! table for readers outside.
 
 mod changes;
 
