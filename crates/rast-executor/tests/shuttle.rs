@@ -19,7 +19,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use program::{Size, Subject, run};
-use rast_executor::primitive::model::{draw, model};
+use rast_executor::primitive::model::{draw, faulty, model};
 use rast_executor::primitive::sync::Mutex;
 use rast_executor::primitive::thread;
 use rast_executor::timers::{Clock, ManualClock, Nanos};
@@ -38,18 +38,17 @@ fn runtime(workers: usize) -> Runtime {
     builder.build().expect("a model has threads")
 }
 
-fn program<S: Subject>(size: Size, subject: impl Fn() -> S + Send + Sync + 'static) {
-    model(move || {
-        let seed = draw();
-        if let Err(broken) = run(seed, size, subject()) {
-            panic!("{broken}, program {seed}");
-        }
-    });
+/// The scenario: a random program over such a subject keeps the rules.
+fn program<S: Subject>(size: Size, subject: impl Fn() -> S) {
+    let seed = draw();
+    if let Err(broken) = run(seed, size, subject()) {
+        panic!("{broken}, program {seed}");
+    }
 }
 
 #[test]
 fn tasks_keep_the_rules() {
-    program(SIZE, Tasks::new);
+    model(|| program(SIZE, Tasks::new));
 }
 
 #[test]
@@ -60,19 +59,19 @@ fn a_runtime_keeps_the_rules() {
         tasks: 2,
         steps: 2,
     };
-    program(size, || Workers::new(runtime(2)));
+    model(move || program(size, || Workers::new(runtime(2))));
 }
 
 #[test]
 #[should_panic(expected = "rule 2: a wake-up was lost")]
 fn a_wake_up_that_is_lost_is_caught() {
-    program(SIZE, || Plain::new(Some(Fault::WakeDuringPoll)));
+    faulty(|| program(SIZE, || Plain::new(Some(Fault::WakeDuringPoll))));
 }
 
 #[test]
 #[should_panic(expected = "rule 4: an abort was lost")]
 fn an_abort_that_is_lost_is_caught() {
-    program(SIZE, || Plain::new(Some(Fault::LostAbort)));
+    faulty(|| program(SIZE, || Plain::new(Some(Fault::LostAbort))));
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub fn draw() -> u64 {
 }
 
 #[cfg(rast_shuttle)]
-pub use self::random::model;
+pub use self::random::{faulty, model};
 
 #[cfg(rast_shuttle)]
 mod random {
@@ -130,6 +130,9 @@ mod random {
 
     /// Default number of schedules per scenario.
     const RUNS: usize = 10_000;
+
+    /// By how much [`faulty`] multiplies the number of schedules.
+    const TIMES_FAULTY: usize = 20;
 
     /// Number of switch points of a PCT schedule, plus one.
     const DEPTH: usize = 3;
@@ -154,6 +157,27 @@ mod random {
     where
         F: Fn() + Send + Sync + 'static,
     {
+        explore(f, 1);
+    }
+
+    /// As [`model`], for a scenario with a fault that some schedule is expected to show. It runs in
+    /// up to 20 times as many schedules, because it ends at the first one that fails.
+    ///
+    /// # Panics
+    ///
+    /// As [`model`].
+    pub fn faulty<F>(f: F)
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        explore(f, TIMES_FAULTY);
+    }
+
+    /// Runs a scenario in so many times the usual number of schedules.
+    fn explore<F>(f: F, times: usize)
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
         let name = std::thread::current().name().unwrap_or("main").to_string();
         let f = std::sync::Arc::new(f);
         let scenario = move || {
@@ -165,7 +189,7 @@ mod random {
             Runner::new(schedule, config()).run(scenario);
             return;
         }
-        let runs = number("RAST_SHUTTLE_RUNS").map_or(RUNS, |runs| runs.max(2) as usize);
+        let runs = number("RAST_SHUTTLE_RUNS").map_or(RUNS, |runs| runs.max(2) as usize) * times;
         // shuttle itself reads this variable, and it takes precedence.
         let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
         let failing = Failing { name, seed, runs };

@@ -2,7 +2,7 @@
 
 use crate::history::assert_sound;
 use crate::history::program::{Fifo, Program, Size};
-use rast_queue::primitive::model::{draw, model};
+use rast_queue::primitive::model::{draw, faulty, model};
 use rast_queue::primitive::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Release},
@@ -91,11 +91,16 @@ fn run(fault: Fault, closes: bool) {
         batch: 2,
         closes,
     };
-    model(move || {
+    let is_sound = matches!(fault, Fault::LateClose) && !closes;
+    let scenario = move || {
         let seed = draw();
         let history = Program::random(seed, size).run(Tickets::new(fault));
         assert_sound(&format!("program {seed}"), &history);
-    });
+    };
+    match is_sound {
+        true => model(scenario),
+        false => faulty(scenario),
+    }
 }
 
 #[test]
