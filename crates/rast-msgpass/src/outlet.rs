@@ -344,6 +344,7 @@ impl<M: Send + 'static> Out<M> {
         if let Way::Rings(rings) = &mut self.way
             && self.is_noted
             && self.is_plain
+            && !self.is_bounded
             && rings.spilled() < self.ceiling
         {
             // That this outlet keeps messages was reported when the first of them found no room.

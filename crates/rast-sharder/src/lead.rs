@@ -174,13 +174,15 @@ impl Lead {
                         collect(Cursor::default(), desk, member, core, controller, slots)
                     })
                 }
-                Ok(false) => {
+                unneeded => {
                     // SAFETY: the obligations of this function.
                     let used = unsafe { count_used(desk, slots) };
                     core.totals.last_used.set(used);
-                    Then::Keep
+                    match unneeded {
+                        Ok(_) => Then::Keep,
+                        Err(why) => Then::Reject(why),
+                    }
                 }
-                Err(why) => Then::Reject(why),
             },
             Stage::Collect(cursor) => {
                 // SAFETY: the obligations of this function.
