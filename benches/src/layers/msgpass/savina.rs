@@ -29,8 +29,8 @@
 //! Before the first message all threads sleep.
 //!
 //! The actors of actix have the same places as the processors of the graph. In counting, fork-join
-//! and radix sort they have the places with which actix is fastest. The runtime of ractor, kameo and
-//! tokio moves tasks between its threads by itself.
+//! and radix sort they have the places with which actix is fastest. The runtime of ractor, kameo
+//! and tokio moves tasks between its threads by itself.
 //!
 //! Each program is a [`Program`]. What an actor does with a message is one function, which the
 //! processor of the graph calls too. What a run counts are the messages that every run needs: a
