@@ -86,6 +86,20 @@ impl Ready {
         }
     }
 
+    /// Reserves the place of a held shard, until [`push_held`](Self::push_held) queues it: no push
+    /// queues it earlier. The shard is not queued.
+    #[inline]
+    pub(crate) fn hold(&mut self, shard: ShardId) {
+        self.queued[shard.index()] = true;
+    }
+
+    /// Queues a shard that was [held back](Self::hold).
+    #[inline]
+    pub(crate) fn push_held(&mut self, shard: ShardId) {
+        debug_assert!(self.queued[shard.index()], "it was held back");
+        self.queue.push_back(shard);
+    }
+
     #[inline(never)]
     fn push_woken(&mut self, shard: ShardId) {
         self.woken.push_back(shard);

@@ -269,9 +269,9 @@ mod tests {
         assert_eq!(turns[0], ShardId(1));
     }
 
-    /// Shard 0 wakes shard 1 in each turn, and wants another turn.
-    #[derive(Default)]
+    /// Shard 0 wakes itself and shard 1 in each turn, and wants another turn.
     struct Source {
+        wants: Progress,
         turns: Mutex<Vec<usize>>,
     }
 
@@ -290,8 +290,9 @@ mod tests {
             if shard.index() == 1 {
                 return Progress::Idle;
             }
+            cx.wake(ShardId(0), 0);
             cx.wake(ShardId(1), 0);
-            Progress::Again
+            self.wants
         }
 
         fn new_load(&self, _: ShardId) {}
@@ -299,12 +300,20 @@ mod tests {
 
     #[test]
     fn a_shard_that_wants_another_turn_is_behind_those_that_it_woke() {
-        let builder = Sharder::builder(Source::default()).shards(vec![(); 2]);
-        let mut steps = builder.workers(1).build().expect("it builds").stepper();
-        steps.workers[0].round();
-        let turns = steps.shared.controller.turns.lock();
-        assert!(turns.len() > 2);
-        assert!(turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+        // An instant in the past counts as `Again`.
+        for wants in [Progress::Again, Progress::At(Instant::ORIGIN)] {
+            let source = Source {
+                wants,
+                turns: Mutex::default(),
+            };
+            let builder = Sharder::builder(source).shards(vec![(); 2]);
+            let mut steps = builder.workers(1).build().expect("it builds").stepper();
+            steps.workers[0].round();
+            let turns = steps.shared.controller.turns.lock();
+            assert!(turns.len() > 2);
+            let alternate = turns.windows(2).all(|pair| pair[0] != pair[1]);
+            assert!(alternate, "{wants:?}: {turns:?}");
+        }
     }
 
     /// Expects a message at some lines after each turn.

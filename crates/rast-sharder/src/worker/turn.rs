@@ -57,30 +57,31 @@ impl<C: Controller> Worker<'_, C> {
         match contain(|| shared.controller.process(&mut cx, shard, state, load)) {
             Ok(progress) => {
                 slot.panics_in_row = 0;
-                match progress {
-                    Progress::Again => {
-                        self.is_used = true;
-                        // The shards that this turn woke have their turns before its next one, so
-                        // their messages do not wait for a second batch.
-                        self.hand_over();
-                        self.ready.push(shard);
-                        return;
-                    }
-                    Progress::At(at) if at <= self.local.now => self.ready.push(shard),
-                    Progress::Idle | Progress::At(_) => {
-                        // Most turns begin and end between two readings of the clock.
-                        if let Some(since) = slot.ready_since.take()
-                            && since < self.local.now
-                            && is_open
-                        {
-                            // SAFETY: as above; the borrow of the call has ended.
-                            let measure = unsafe { cells.measure() };
-                            measure.add_ready(since, self.local.now);
-                        }
-                        if let Progress::At(at) = progress {
-                            self.ready.set_alarm(shard, &mut slot.alarm, at);
-                        }
-                    }
+                let goes_on = match progress {
+                    Progress::Again => true,
+                    Progress::At(at) => at <= self.local.now,
+                    Progress::Idle => false,
+                };
+                if goes_on {
+                    self.is_used = true;
+                    // The shards that this turn woke have their turns before its next one, so their
+                    // messages do not wait for a second batch.
+                    self.ready.hold(shard);
+                    self.hand_over();
+                    self.ready.push_held(shard);
+                    return;
+                }
+                // Most turns begin and end between two readings of the clock.
+                if let Some(since) = slot.ready_since.take()
+                    && since < self.local.now
+                    && is_open
+                {
+                    // SAFETY: as above; the borrow of the call has ended.
+                    let measure = unsafe { cells.measure() };
+                    measure.add_ready(since, self.local.now);
+                }
+                if let Progress::At(at) = progress {
+                    self.ready.set_alarm(shard, &mut slot.alarm, at);
                 }
             }
             Err(payload) => self.turn_panicked(shard, payload),
