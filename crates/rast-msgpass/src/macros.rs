@@ -76,7 +76,8 @@
 /// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
 /// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and
 /// checks the `high` edges after every 8 messages. Otherwise it handles a sixteenth of a batch of
-/// the others. Processors without such an edge pay nothing for it.
+/// the others, or one message if the `high` edges have used up the [time](crate::Batch::time) of
+/// the turn. Processors without such an edge pay nothing for it.
 ///
 /// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
 /// `[source]`. A processor to which no edges lead from ingress or a source does not compile.
