@@ -40,11 +40,13 @@ pub(crate) struct Rings<T> {
     /// that room has some.
     needs: NonZeroUsize,
     written: Stack,
-    /// The targets that lack room. With `any` it is empty until all do.
+    /// The targets that lack room. With `any` it is empty until all do, or while a message waits
+    /// for room.
     low: Vec<u32>,
     /// The room that every target of a bounded edge needs; zero if none.
     burst: usize,
-    /// Per target: what found no room, in order. On an unbounded edge alone.
+    /// Per target: what found no room, in order. On a bounded edge these are messages of handlers
+    /// that run without room, such as `on_start`.
     spills: Box<[VecDeque<T>]>,
     /// The messages in all spills.
     spilled: usize,
@@ -313,7 +315,8 @@ impl<T> Rings<T> {
             }
             target.state & LOW != 0
         });
-        if self.any && self.low.len() < self.targets.len() {
+        // A message that waits at one target gates until it has left: no other check finds it.
+        if self.any && self.spilled == 0 && self.low.len() < self.targets.len() {
             self.aside.append(&mut self.low);
         }
     }

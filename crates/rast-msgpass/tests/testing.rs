@@ -22,6 +22,8 @@ mod leftover;
 mod messages;
 #[path = "testing/ranks.rs"]
 mod ranks;
+#[path = "testing/rooms.rs"]
+mod rooms;
 #[path = "support/rotate.rs"]
 mod rotate;
 #[path = "testing/sizes.rs"]

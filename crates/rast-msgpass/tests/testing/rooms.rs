@@ -1,0 +1,72 @@
+//! Messages that wait at one of several receivers, and room that earlier messages will take.
+
+use std::panic::resume_unwind;
+use std::time::Duration;
+
+use rast_msgpass::testing::for_each_seed;
+use rast_msgpass::{Cx, Ingress, Process, Receive, Restart, graph};
+
+/// Sends each number on, panics after the last one, and sends once more as it starts again.
+struct Router;
+#[derive(Default)]
+struct Worker(u64);
+struct Job;
+
+const LAST: u64 = 1;
+
+graph! {
+    graph Jobs {
+        processors { router: Router, worker: [Worker; 2] }
+        edges {
+            ingress -> router: u64 [cap = 4];
+            router -> worker: Job [cap = 1, route = any];
+        }
+    }
+}
+
+impl Process<Jobs> for Router {
+    fn on_start(&mut self, cx: &mut Cx<'_, Jobs, Self>) {
+        if cx.restarts() > 0 {
+            cx.to::<Worker>().any().send(Job);
+        }
+    }
+}
+impl Receive<Jobs, Ingress, u64> for Router {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Jobs, Self>) {
+        cx.to::<Worker>().any().send(Job);
+        if number == LAST {
+            resume_unwind(Box::new("by order"));
+        }
+    }
+}
+impl Process<Jobs> for Worker {}
+impl Receive<Jobs, Router, Job> for Worker {
+    fn receive(&mut self, _: Job, _: &mut Cx<'_, Jobs, Self>) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn what_waits_at_one_replica_goes_on_although_another_had_room_first() {
+    for_each_seed(0..20, |seed| {
+        let restart = Restart::new().delay(Duration::ZERO, Duration::ZERO);
+        let builder = Jobs::builder(Router, [Worker::default(), Worker::default()]);
+        let mut app = builder
+            .restart::<Router>(restart, |_| Router)
+            .test(seed)
+            .unwrap();
+        (0..2).for_each(|replica| app.pause::<Worker>(replica));
+        // Both replicas are full when the next router starts, so its message waits.
+        (0..=LAST).for_each(|number| app.send::<Router, u64>(number).unwrap());
+        app.run_until_idle();
+        assert_eq!(app.metrics().edges[1].sent, 3);
+        for replica in [seed as usize % 2, 1 - seed as usize % 2] {
+            app.resume::<Worker>(replica);
+            app.run_until_idle();
+        }
+        let handled = [0, 1].map(|replica| app.processor::<Worker>(replica).0);
+        assert_eq!(handled.iter().sum::<u64>(), 3, "{handled:?}");
+        let report = app.drain().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(report.metrics.edges[1].depth, 0);
+    });
+}
