@@ -565,11 +565,30 @@ impl<T> Outbox<T> {
         Ok(())
     }
 
-    /// The room of an inbox, by a fresh look; others may take it.
+    /// The room of an inbox behind the messages that are kept for it, by a fresh look; others may
+    /// take it.
     pub(crate) fn room(&self, index: usize) -> usize {
         match self.is_stuck() {
             true => 0,
-            false => self.inboxes[index].room(),
+            false => self.inboxes[index]
+                .room()
+                .saturating_sub(self.kept_for(index)),
+        }
+    }
+
+    /// Returns how many messages are kept for an inbox, while nothing found no room.
+    fn kept_for(&self, index: usize) -> usize {
+        if let Some((target, _)) = &self.only {
+            return usize::from(*target as usize == index);
+        }
+        let place = index % PLACES;
+        if self.rest.used >> place & 1 == 0 {
+            return 0;
+        }
+        let first = self.rest.first(place);
+        match first.target as usize == index {
+            true => first.len as usize,
+            false => 0,
         }
     }
 

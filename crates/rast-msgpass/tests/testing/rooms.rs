@@ -70,3 +70,54 @@ fn what_waits_at_one_replica_goes_on_although_another_had_room_first() {
         assert_eq!(report.metrics.edges[1].depth, 0);
     });
 }
+
+/// Asks for room behind a message that has not left yet.
+struct Spread;
+struct Leaf;
+
+const LEAVES: usize = 300;
+const CAP: usize = 8;
+
+graph! {
+    graph Fan {
+        processors { spread: Spread, leaf: [Leaf; LEAVES] }
+        edges {
+            ingress -> spread: usize;
+            spread -> leaf: usize [cap = CAP, burst = 2];
+        }
+    }
+}
+
+impl Process<Fan> for Spread {}
+impl Receive<Fan, Ingress, usize> for Spread {
+    fn receive(&mut self, second: usize, cx: &mut Cx<'_, Fan, Self>) {
+        // To one replica, or to two that share a place in the outbox.
+        cx.to::<Leaf>().at(3).send(0);
+        cx.to::<Leaf>().at(second).send(1);
+        let before = 1 + usize::from(second == 3);
+        let room = cx.to::<Leaf>().at(3).room::<usize>();
+        assert_eq!(room, CAP - before);
+        assert!(cx.to::<Leaf>().at(3).has_room::<usize>(room));
+        assert!(!cx.to::<Leaf>().at(3).has_room::<usize>(room + 1));
+        assert_eq!(cx.to::<Leaf>().at(4).room::<usize>(), CAP);
+        let sent = (0..2 * CAP).take_while(|&at| cx.to::<Leaf>().at(3).try_send(at).is_ok());
+        assert_eq!(sent.count(), room);
+    }
+}
+impl Process<Fan> for Leaf {}
+impl Receive<Fan, Spread, usize> for Leaf {
+    fn receive(&mut self, _: usize, _: &mut Cx<'_, Fan, Self>) {}
+}
+
+#[test]
+fn room_in_an_inbox_leaves_out_what_earlier_messages_will_take() {
+    assert!(!Fan::EDGES[1].by_pair);
+    for second in [3, 3 + 64, 5] {
+        let mut app = Fan::builder(Spread, (0..LEAVES).map(|_| Leaf))
+            .test(1)
+            .unwrap();
+        app.send::<Spread, usize>(second).unwrap();
+        let report = app.drain().unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.panics.is_empty(), "{report}");
+    }
+}
