@@ -332,7 +332,8 @@ impl Closing {
         found.states.put(states);
         found.shared = Some(Arc::clone(&self.shared));
         let by = self.shared.ending.cause().unwrap_or(EndedBy::Fault);
-        self.shared.trace.ended(self.shared.graph, &by);
+        let shared = &self.shared;
+        shared.traced(|| shared.trace.ended(shared.graph, &by));
         found
     }
 }

@@ -50,9 +50,8 @@ impl Controller for Runtime {
 
     fn on_acquire(&self, cx: &mut WorkerCx<'_>, shard: ShardId, instance: &mut Self::Shard) {
         self.shared.enter_thread();
-        self.shared
-            .trace
-            .acquired(shard.index(), cx.worker().index());
+        let shared = &self.shared;
+        shared.traced(|| shared.trace.acquired(shard.index(), cx.worker().index()));
         instance.on_wake(None);
     }
 

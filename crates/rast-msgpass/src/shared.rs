@@ -410,6 +410,14 @@ impl Shared {
         self.panics.lock().clone()
     }
 
+    /// Passes an event to the subscriber of the program, whose panic is contained: the event comes
+    /// while a message is in hand, or between two states of an instance.
+    pub(crate) fn traced(&self, event: impl FnOnce()) {
+        if let Err(payload) = contain(event) {
+            self.record_fault("a subscriber", payload);
+        }
+    }
+
     /// Counts a message that could not be delivered, and passes it to the hook.
     #[cold]
     pub(crate) fn give_up<M: Send + 'static>(&self, edge: usize, message: M) {

@@ -94,7 +94,7 @@ impl Core {
             then,
         };
         let record = failure.record();
-        shared.trace.panicked(&record, &failure.then);
+        shared.traced(|| shared.trace.panicked(&record, &failure.then));
         shared.record_panic(record);
         let told = match &shared.on_failure {
             Some(hook) => contain(|| hook(failure)).map_err(|payload| ("on_failure", payload)),

@@ -124,3 +124,55 @@ fn what_happens_to_a_processor_is_in_its_span() {
         1
     );
 }
+
+/// Panics at each event of the crate.
+struct Faulty;
+
+impl Subscriber for Faulty {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        if event.metadata().target().starts_with("rast_msgpass") {
+            std::panic::resume_unwind(Box::new("no event"));
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_subscriber_that_panics_costs_no_message_and_no_state() {
+    let restart = Restart::new().limit(1, Duration::from_secs(9));
+    for (restart, restarts) in [(None, 0), (Some(restart), 1)] {
+        let report = tracing::subscriber::with_default(Faulty, || {
+            let mut builder = Traced::builder([Sum, Sum]);
+            if let Some(restart) = restart {
+                builder = builder.restart(restart, |_| Sum);
+            }
+            let mut app = builder.test(1).unwrap();
+            let numbers = app.handle().ingress::<Sum, u64>();
+            for number in [700, 7] {
+                numbers.at(0).send(number).unwrap();
+            }
+            app.run_for(Duration::from_secs(1));
+            app.drain().unwrap_or_else(|error| panic!("{error}"))
+        });
+        assert_eq!(report.received_total(), 2, "{report}");
+        assert_eq!(report.panics.len(), 1, "{report}");
+        assert_eq!(report.metrics.instances[0].restarts, restarts);
+        assert_eq!(report.take_states::<Traced, Sum>().len(), 2);
+        assert!(report.faults.iter().any(|fault| fault.contains("no event")));
+    }
+}

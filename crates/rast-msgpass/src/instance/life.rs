@@ -107,7 +107,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Ok(processor) => {
                 self.core.stats.restarts.add(1);
                 let restarts = self.core.stats.restarts.get();
-                self.core.shared.trace.restarted(restarts);
+                let shared = &self.core.shared;
+                shared.traced(|| shared.trace.restarted(restarts));
                 self.processor = Some(processor);
                 self.core.life = Life::New;
                 (self.next, self.is_called) = (Next::Again, false);
