@@ -114,6 +114,9 @@ pub(crate) struct Reserved {
     view: LoadView,
     /// The assignment as the other balancer sees it.
     shown: Assignment,
+    /// Whether `shown` is known to be the current assignment. It is not at the start, nor after a
+    /// decision that moves shards, which the sharder makes or refuses.
+    is_current: bool,
 }
 
 impl Reserved {
@@ -139,6 +142,7 @@ impl Reserved {
             stage: Stage::Loads(0),
             view,
             shown,
+            is_current: false,
         }
     }
 
@@ -198,8 +202,11 @@ impl Reserved {
 
 impl Balancer for Reserved {
     fn needs_figures(&self, _: &LoadView, _: &Assignment) -> bool {
-        // What the other balancer sees has its shape from the start.
-        self.places.shared > 0 && self.inner.needs_figures(&self.view, &self.shown)
+        if self.places.shared == 0 {
+            return false;
+        }
+        // A step shows the owners, and needs figures. The shapes are right from the start.
+        !self.is_current || self.inner.needs_figures(&self.view, &self.shown)
     }
 
     fn begin(&mut self, view: &LoadView, _: &Assignment) {
@@ -250,7 +257,14 @@ impl Balancer for Reserved {
                     self.inner.begin(&self.view, &self.shown);
                 }
             }
-            Stage::Decide => return self.decide(budget),
+            Stage::Decide => {
+                let decision = self.decide(budget);
+                if decision != Decision::Pending {
+                    self.is_current = decision == Decision::Keep;
+                    self.view.clear();
+                }
+                return decision;
+            }
         }
         Decision::Pending
     }
@@ -367,6 +381,51 @@ mod tests {
         let mut balancer = Reserved::new(Box::new(Greedy::new()), places, &[]);
         assert!(!balancer.needs_figures(&view, &current));
         assert_eq!(decide(&mut balancer, &view, &current), Decision::Keep);
+    }
+
+    /// Moves each shard to worker 0, and needs figures as long as one is elsewhere.
+    struct Pack;
+
+    impl Balancer for Pack {
+        fn needs_figures(&self, view: &LoadView, current: &Assignment) -> bool {
+            assert!(
+                view.used().is_empty(),
+                "it is asked before there are figures"
+            );
+            current.owners().iter().any(|&owner| owner != WorkerId(0))
+        }
+
+        fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+        fn step(&mut self, view: &LoadView, current: &Assignment, _: usize) -> Decision {
+            assert_eq!(view.used().len(), 1);
+            let shards = (0..current.shards() as u32).map(|shard| moved(shard, 0));
+            match current.owners().iter().all(|&owner| owner == WorkerId(0)) {
+                true => Decision::Keep,
+                false => Decision::Move(shards.collect()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_balancer_is_asked_for_the_current_assignment_whether_it_needs_figures() {
+        let places = Places::new(&[3, 1], &[(1, 1)], 2);
+        let first = places.first();
+        let mut view = LoadView::new(3, 4);
+        view.set(ShardId(0), 0.5, Nanos::from_millis(100));
+        let mut balancer = Reserved::new(Box::new(Pack), places, &[]);
+        let next = |balancer: &mut Reserved, current: &Assignment| {
+            assert!(balancer.needs_figures(&LoadView::new(3, 4), current));
+            let next = decide(balancer, &view, current).next(current);
+            next.expect("it fits")
+        };
+        // The sharder may refuse a decision.
+        let packed = [0; 2].map(|_| next(&mut balancer, &first));
+        let packed = packed.map(|packed| packed.expect("it moves a shard"));
+        assert_eq!(numbers(&packed[0]), [0, 0, 0, 2]);
+        assert_eq!(packed[0], packed[1]);
+        assert_eq!(next(&mut balancer, &packed[0]), None);
+        assert!(!balancer.needs_figures(&LoadView::new(3, 4), &packed[0]));
     }
 
     /// Notes which assignment it sees, and moves nothing.
