@@ -115,7 +115,8 @@ impl Credit {
     pub(crate) fn sent(&mut self, target: usize, now: Instant, since: &Counters) {
         let place = self.place(target);
         let (mark, since) = (&mut self.marks[place], &since[place]);
-        if mark.left == 0 {
+        // Without a debt no request was sent: after a panic every outlet is flushed.
+        if mark.left == 0 && self.debts[place] > 0 {
             set_oldest(since, Some(oldest(since).map_or(now, |_| mark.at)));
             *mark = Mark {
                 left: self.debts[place],
@@ -314,5 +315,9 @@ mod tests {
         (0..3).for_each(|_| credit.give_back(0, &since));
         assert_eq!(oldest(&since[0]), None, "all are answered");
         assert_eq!(ask(&mut credit, 1, 50), Some(at(50)));
+        credit.give_back(0, &since);
+        // A flush without a request, as after a panic.
+        assert_eq!(ask(&mut credit, 0, 60), None);
+        assert_eq!(ask(&mut credit, 1, 70), Some(at(70)));
     }
 }
