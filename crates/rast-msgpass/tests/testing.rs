@@ -18,6 +18,8 @@ mod faults;
 mod invariant;
 #[path = "testing/leftover.rs"]
 mod leftover;
+#[path = "testing/maze.rs"]
+mod maze;
 #[path = "testing/messages.rs"]
 mod messages;
 #[path = "testing/ranks.rs"]
