@@ -384,9 +384,10 @@ impl<M, A> IngressPort<'_, Ask<M, A>> {
     }
 }
 
+// The bound `Single` is at the methods: there the compiler says what to write if it is missing.
 impl<G, P, M, A> IngressSender<G, P, Ask<M, A>>
 where
-    G: Node<Ingress> + Single<P>,
+    G: Node<Ingress> + Node<P>,
     Ask<M, A>: Edge<G, Ingress, P>,
 {
     /// As [`IngressPort::ask`], for a processor without replicas.
@@ -394,7 +395,10 @@ where
     /// # Errors
     ///
     /// As [`IngressPort::ask`].
-    pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>> {
+    pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>>
+    where
+        G: Single<P>,
+    {
         self.only().ask(request, timeout)
     }
 
@@ -403,7 +407,10 @@ where
     /// # Errors
     ///
     /// As [`ask`](Self::ask), except for `Full` and `Elapsed`.
-    pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>> {
+    pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>>
+    where
+        G: Single<P>,
+    {
         self.only().ask_async(request).await
     }
 }
