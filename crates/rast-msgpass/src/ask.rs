@@ -137,6 +137,19 @@ impl<M, A> Ask<M, A> {
         &self.request
     }
 
+    /// Answers, as [`Reply::send`].
+    ///
+    /// # Errors
+    ///
+    /// The answer, if the asking side does not wait any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`Reply::send`].
+    pub fn answer(self, answer: A) -> Result<(), A> {
+        self.reply.send(answer)
+    }
+
     /// Returns the request, and the right to answer it.
     pub fn into_parts(self) -> (M, Reply<A>) {
         (self.request, self.reply)
@@ -317,6 +330,15 @@ pub enum AskError<M> {
 }
 
 impl<M> AskError<M> {
+    /// Returns the request if it was not accepted.
+    pub fn into_inner(self) -> Option<M> {
+        match self {
+            Self::Full(request) => Some(request),
+            Self::Closed(closed) => Some(closed.into_inner()),
+            Self::Elapsed | Self::Dropped => None,
+        }
+    }
+
     fn refused<A>(error: TrySendError<Ask<M, A>>) -> Self {
         match error {
             TrySendError::Full(ask) => Self::Full(ask.request),
