@@ -17,7 +17,10 @@ impl<C: Controller> Worker<'_, C> {
     /// Enters a new epoch: releases the leaving shards, and opens a window for the others.
     #[cold]
     pub(super) fn switch(&mut self) {
-        self.read_clock();
+        // Often the round before ended with the promise, which read the clock.
+        if self.since_reading > 0 {
+            self.read_clock();
+        }
         self.release_leaving();
         self.meter
             .restart(self.local.now, self.shared.core.thread_time());
