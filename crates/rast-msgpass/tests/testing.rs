@@ -20,6 +20,8 @@ mod invariant;
 mod leftover;
 #[path = "testing/messages.rs"]
 mod messages;
+#[path = "testing/ranks.rs"]
+mod ranks;
 #[path = "support/rotate.rs"]
 mod rotate;
 #[path = "testing/sizes.rs"]

@@ -9,6 +9,7 @@
 //! 1. A high message waits for at most a chunk of low ones, even if it arrives during the turn.
 //! 2. While high edges are never empty, low inputs have a share of each turn, so they make
 //!    progress.
+//! 3. If the time of the batch is over, a turn still handles one high and one low message.
 
 use super::{Input, Instance, Left};
 use crate::graph::Graph;
@@ -28,13 +29,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Handles the shares of the ready inputs, high ones first.
     #[inline(never)]
     pub(super) fn run_by_rank(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) {
+        // By rank, low and high: whether a message was handled in this turn.
+        let mut served = [false; 2];
         loop {
             self.look_at_high();
             raise_high(&self.inputs, &mut self.ready, &mut self.served);
             let (mut low, mut is_busy, mut skipped) = (None, false, 0);
             for at in 0..self.ready.len() {
                 let input = self.ready.at(at);
-                let limit = match self.inputs[input as usize].is_high {
+                let is_high = self.inputs[input as usize].is_high;
+                let limit = match is_high {
                     true => u32::MAX,
                     false => *low.get_or_insert_with(|| {
                         is_busy = self.is_high_busy();
@@ -46,12 +50,17 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
                 };
                 let inlet = self.inputs[input as usize].inlet as usize;
                 let before = self.shares[inlet].taken;
-                let left = match limit == 0 || self.watch.is_over || !self.core.is_running() {
+                let is_served = &mut served[usize::from(is_high)];
+                let is_over = self.watch.is_over && *is_served;
+                let left = match limit == 0 || is_over || !self.core.is_running() {
                     true => Left::Skipped,
+                    // After the time it handles one message: see `look_at_time`.
                     false => self.run_input(input, limit, cx, load),
                 };
+                let taken = self.shares[inlet].taken - before;
+                *is_served |= taken > 0;
                 if let Some(low) = &mut low {
-                    *low -= self.shares[inlet].taken - before;
+                    *low -= taken;
                 }
                 skipped = self.put_back(input, left, skipped);
             }
