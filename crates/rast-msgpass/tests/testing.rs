@@ -14,6 +14,8 @@ mod edges;
 mod exports;
 #[path = "testing/faults.rs"]
 mod faults;
+#[path = "testing/flushes.rs"]
+mod flushes;
 #[path = "testing/invariant.rs"]
 mod invariant;
 #[path = "testing/leftover.rs"]
