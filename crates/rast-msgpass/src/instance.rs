@@ -336,7 +336,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Returns `true` if a ping is due; `false` while the graph drains.
+    /// Returns `true` if the processor may be pinged: the graph neither drains nor stops.
+    #[inline]
+    fn may_ping(&self) -> bool {
+        !self.core.shared.calm.is_asked() && !self.core.ending.is_stopping()
+    }
+
+    /// Returns `true` if a ping is due; `false` while the graph drains or stops.
     #[inline]
     fn is_ping_due(&self, now: Instant) -> bool {
         let is_due = match self.next {
@@ -345,7 +351,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Next::At(at) => at <= now,
         };
         let is_due = is_due || self.core.wake_at.is_some_and(|at| at <= now);
-        is_due && !self.core.shared.calm.is_asked()
+        is_due && self.may_ping()
     }
 
     fn ping(&mut self) {

@@ -30,6 +30,8 @@ mod rotate;
 mod sizes;
 #[path = "testing/steps.rs"]
 mod steps;
+#[path = "testing/stops.rs"]
+mod stops;
 #[path = "support/storm.rs"]
 mod storm;
 #[path = "testing/storm.rs"]
