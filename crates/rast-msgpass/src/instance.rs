@@ -354,12 +354,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         is_due && self.may_ping()
     }
 
-    fn ping(&mut self) {
+    /// Calls the processor's ping. That answers a request of `Cx::wake_at` for `now` or earlier.
+    fn ping(&mut self, now: Instant) {
         self.core.invocation += 1;
         self.core.sender = 0;
         self.core.stats.pings.add(1);
         self.is_called = false;
-        self.core.wake_at = None;
+        self.core.wake_at.take_if(|at| *at <= now);
         let (Some(processor), core) = (&mut self.processor, &mut self.core) else {
             return;
         };
@@ -432,7 +433,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     fn ping_and_look(&mut self, cx: &mut WorkerCx<'_>) {
-        self.ping();
+        self.ping(cx.now());
         self.publish_early(cx);
     }
 

@@ -1,6 +1,8 @@
 //! Graphs on the thread of a test.
 #![cfg(all(feature = "testing", not(rast_loom)))]
 
+#[path = "testing/alarms.rs"]
+mod alarms;
 #[path = "testing/alone.rs"]
 mod alone;
 #[path = "testing/attack.rs"]

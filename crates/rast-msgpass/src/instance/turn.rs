@@ -83,7 +83,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if let Some(load) = load {
             load.timer.start(cx.tick());
         }
-        self.ping();
+        self.ping(cx.now());
         let core = &mut self.core;
         if !core.written.is_empty() {
             self.rhythm.is_local = !core.flush(cx);
