@@ -44,3 +44,5 @@ mod supervision;
 mod timings;
 #[path = "testing/ward.rs"]
 mod ward;
+#[path = "testing/weights.rs"]
+mod weights;
