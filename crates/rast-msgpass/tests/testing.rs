@@ -28,6 +28,8 @@ mod messages;
 mod ranks;
 #[path = "support/rotate.rs"]
 mod rotate;
+#[path = "testing/seeds.rs"]
+mod seeds;
 #[path = "testing/sizes.rs"]
 mod sizes;
 #[path = "testing/steps.rs"]
