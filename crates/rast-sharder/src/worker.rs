@@ -72,6 +72,9 @@ fn pause(doublings: u32) -> Nanos {
     Nanos::from_nanos(PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS))
 }
 
+/// The user's hook for the start of a worker.
+pub(crate) type OnWorkerStart = Box<dyn Fn(WorkerId) + Send + Sync>;
+
 /// State shared by the workers of one sharder.
 pub(crate) struct Shared<C: Controller> {
     pub(crate) controller: C,
@@ -79,7 +82,7 @@ pub(crate) struct Shared<C: Controller> {
     pub(crate) core: Arc<Core>,
     pub(crate) desk: UnsafeCell<Desk>,
     pub(crate) settings: Settings,
-    pub(crate) on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
+    pub(crate) on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]
     pub(crate) pins_threads: bool,
 }
@@ -191,6 +194,7 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     fn run(mut self) {
         self.start();
+        self.place();
         while !self.local.member.is_stopping() {
             let progressed = self.round();
             self.tally().rounds.add(1);
@@ -217,10 +221,22 @@ impl<'s, C: Controller> Worker<'s, C> {
         {
             core_affinity::set_for_current(core);
         }
-        if let Err(payload) = contain(|| (shared.on_worker_start)(worker)) {
+        if let Some(hook) = &shared.on_worker_start
+            && let Err(payload) = contain(|| hook(worker))
+        {
             let text = message(&*payload);
             discard(payload);
             shared.core.panicked(worker, None, Hook::WorkerStart, text);
+        }
+    }
+
+    /// Places the thread again if the start hook may have slept.
+    fn place(&self) {
+        let (shared, member) = (self.shared, &self.local.member);
+        if shared.on_worker_start.is_some()
+            && let Some(places) = shared.places(shared.core.tallies.len())
+        {
+            places.move_to(member.worker().index());
         }
     }
 
