@@ -268,8 +268,9 @@ impl<C: Controller> Builder<C> {
 
     /// Sets the clock that tells how long the calling thread has run, at the pace of
     /// [`clock`](Self::clock). It is read twice in a window, so that time in which the system ran
-    /// another thread does not count as load. Default: `ThreadClock` of [`timers`](crate::timers),
-    /// where the system has it.
+    /// another thread does not count as load. It is not read after a decision that [needed no
+    /// figures](crate::Balancer::needs_figures). Default: `ThreadClock` of
+    /// [`timers`](crate::timers), where the system has it.
     #[must_use]
     pub fn thread_clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.thread_clock = Some(Box::new(clock));

@@ -106,11 +106,6 @@ impl<C: Controller> Shared<C> {
         let allowed = Processors::of_this_thread()?;
         (2..=workers).contains(&allowed.count()).then_some(allowed)
     }
-
-    /// Returns how long the calling thread has run, if the system can tell.
-    fn ran(&self) -> Option<Instant> {
-        self.core.thread_clock.as_ref().map(|clock| clock.now())
-    }
 }
 
 /// Runs one worker to its end. A panic of this crate's own code stops all workers.
@@ -179,7 +174,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             window: (0, now),
             window_end: Instant::MAX,
             is_used: false,
-            meter: Meter::new(now, shared.ran()),
+            meter: Meter::new(now, shared.core.thread_time()),
             lead: None,
             calls_before_turn: true,
             looks: 0,
@@ -319,12 +314,13 @@ impl<'s, C: Controller> Worker<'s, C> {
         let first = self.local.member.held().len() - taken;
         for at in first..self.local.member.held().len() {
             let shard = self.local.member.held()[at];
-            self.enter_slow(shard, self.local.now);
+            let cells = self.shared.slots.cells(shard);
+            self.enter_slow(shard, cells, self.local.now);
             self.hook(shard, Hook::OnAcquire, |controller, cx, state| {
                 controller.on_acquire(cx, shard, state);
             });
             // SAFETY: the shard is held, and no other borrow of its slot is live.
-            let slot = unsafe { self.shared.slots.slot(shard) };
+            let slot = unsafe { cells.slot() };
             slot.is_fresh = true;
             slot.ready_since = Some(self.local.now);
             self.ready.push(shard);
