@@ -8,8 +8,8 @@
 //! ```
 //!
 //! 1. A queue has room while its messages are fewer than its capacity and its bytes fewer than
-//!    their bound. So a message of any weight gets in, and the bytes exceed their bound by at most
-//!    one message.
+//!    their bound. So a message of any weight gets in. The bytes exceed their bound by less than
+//!    one burst of the sender, or one message if the edge does not gate it.
 //! 2. A sender that must wait sets `is_waited` in the critical section in which it finds too little
 //!    room. The take that makes enough room clears it and wakes the sender. Both are under the
 //!    lock.

@@ -390,8 +390,8 @@ impl<G: Graph> Builder<G> {
     /// Starts the graph on threads of its own.
     ///
     /// Allocates every ring and inbox. From here on a message allocates only at ingress, on an
-    /// unbounded edge, and, as the first of its pair of instances, on an edge with `drop_oldest`,
-    /// `latest` or `bytes`.
+    /// unbounded edge, where the list of a sender to inboxes grows, and, as the first of its pair
+    /// of instances, on an edge with `drop_oldest`, `latest` or `bytes`.
     ///
     /// # Errors
     ///

@@ -207,7 +207,9 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
     }
 
     /// Returns how many messages [`try_send`](Self::try_send) would accept now. On a `reply` edge
-    /// that is one if a request of the receiver is being handled.
+    /// that is one if a request of the receiver is being handled. On an edge with `bytes` it is one
+    /// or the rest of the burst while there is room; more may be accepted, depending on their
+    /// weights.
     #[must_use]
     pub fn room<M>(self) -> usize
     where

@@ -521,8 +521,9 @@ impl<G: Graph> Handle<G> {
     /// handler because their processor was retired. The error says why, and its report says what
     /// was lost. If a handler of the same graph calls `drain`, the error is returned at once.
     ///
-    /// With `Ok` each message reached its handler. The report says which handlers panicked, and how
-    /// many messages went to a lane without a receiver.
+    /// With `Ok` each message reached its handler, unless its `clone` panicked on a `keep` edge.
+    /// The report says which handlers and clones panicked, and how many messages went to a lane
+    /// without a receiver.
     pub fn drain(mut self, deadline: Duration) -> Result<Report, DrainError> {
         self.run.drain(deadline)
     }

@@ -336,7 +336,13 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Returns `true` if a ping is due; `false` while the graph drains.
+    /// Returns `true` if the processor may be pinged: the graph neither drains nor stops.
+    #[inline]
+    fn may_ping(&self) -> bool {
+        !self.core.shared.calm.is_asked() && !self.core.ending.is_stopping()
+    }
+
+    /// Returns `true` if a ping is due; `false` while the graph drains or stops.
     #[inline]
     fn is_ping_due(&self, now: Instant) -> bool {
         let is_due = match self.next {
@@ -345,15 +351,16 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             Next::At(at) => at <= now,
         };
         let is_due = is_due || self.core.wake_at.is_some_and(|at| at <= now);
-        is_due && !self.core.shared.calm.is_asked()
+        is_due && self.may_ping()
     }
 
-    fn ping(&mut self) {
+    /// Calls the processor's ping. That answers a request of `Cx::wake_at` for `now` or earlier.
+    fn ping(&mut self, now: Instant) {
         self.core.invocation += 1;
         self.core.sender = 0;
         self.core.stats.pings.add(1);
         self.is_called = false;
-        self.core.wake_at = None;
+        self.core.wake_at.take_if(|at| *at <= now);
         let (Some(processor), core) = (&mut self.processor, &mut self.core) else {
             return;
         };
@@ -426,7 +433,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     }
 
     fn ping_and_look(&mut self, cx: &mut WorkerCx<'_>) {
-        self.ping();
+        self.ping(cx.now());
         self.publish_early(cx);
     }
 

@@ -117,9 +117,11 @@
 //!   [`Builder::on_undelivered`].
 //! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
 //!   on another thread.
-//! - After [`Builder::start`] a message allocates nothing, with three exceptions: unbounded edges,
-//!   ingress, and edges with `drop_oldest`, `latest` or `bytes`. The edges of the third group have
-//!   a locked queue for each pair of instances. The first message of a pair allocates the queue's
+//! - After [`Builder::start`] a message allocates nothing, with four exceptions: unbounded edges,
+//!   ingress, the lists of senders to inboxes, and edges with `drop_oldest`, `latest` or `bytes`.
+//!   The list of a sender to inboxes grows if one turn sends to more than 64 receivers, or if more
+//!   messages than before find no room. The edges of the last group have a locked queue for each
+//!   pair of instances. The first message of a pair allocates the queue's
 //!   `cap` slots, and the lock is held while one message is moved. On other edges with up to
 //!   [`PAIRS_MAX`] pairs, each pair has a single-producer ring, which needs no lock and no atomic
 //!   read-modify-write. Other edges with more pairs have one inbox per receiver, which takes at

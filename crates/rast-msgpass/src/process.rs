@@ -71,8 +71,11 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
     ///
     /// Called when the graph starts, and then when the returned [`Next`], or
     /// [`Cx::wake_at`](crate::Cx::wake_at), requests it. It is not called while there is no room in
-    /// the edges that leave the processor, nor once the graph drains. It should return soon,
-    /// because everything else on the worker waits.
+    /// the edges that leave the processor, nor once the graph drains or stops. It should return
+    /// soon, because everything else on the worker waits.
+    ///
+    /// If a ping panics and the processor [continues](crate::OnPanic::Continue), that counts as
+    /// [`Next::Idle`].
     fn ping(&mut self, cx: &mut Cx<'_, G, Self>) -> Next {
         let _ = cx;
         Next::Idle

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Processors that reach each other are one component. The flush of one member may give another
-//! member something to flush, so a component flushes repeatedly, until a pass sends nothing. The
-//! stage of a component is the length of the longest path to it, so all processors of a stage flush
-//! at once.
+//! member something to flush, so a component flushes repeatedly, until a pass sends nothing. So it
+//! is a stage of its own: the flush of another processor may send something in each pass. The other
+//! processors are ordered by the length of the longest path to each. Those with an equal length are
+//! one stage, and flush at once.
 
 use crate::graph::{EdgeInfo, End};
 
@@ -62,15 +63,25 @@ fn of(count: usize, edges: &[(usize, usize)]) -> Vec<Stage> {
             break;
         }
     }
-    let last = depth.iter().copied().max();
-    let stage = |at: usize| Stage {
-        processors: (0..count).filter(|&node| depth[node] == at).collect(),
-        is_cyclic: (0..count).any(|node| depth[node] == at && reach[node][node]),
-    };
-    last.into_iter()
-        .flat_map(|last| 0..=last)
-        .map(stage)
-        .collect()
+    let mut stages = Vec::new();
+    for at in 0..=depth.iter().copied().max().unwrap_or(0) {
+        let nodes = (0..count).filter(|&node| depth[node] == at);
+        let (mut cyclic, others): (Vec<_>, Vec<_>) = nodes.partition(|&node| reach[node][node]);
+        if !others.is_empty() {
+            stages.push(Stage {
+                processors: others,
+                is_cyclic: false,
+            });
+        }
+        while let Some(&first) = cyclic.first() {
+            let component = cyclic.extract_if(.., |node| is_one(first, *node));
+            stages.push(Stage {
+                processors: component.collect(),
+                is_cyclic: true,
+            });
+        }
+    }
+    stages
 }
 
 #[cfg(all(test, not(rast_loom)))]
@@ -79,12 +90,30 @@ mod tests {
 
     #[test]
     fn stages_go_downstream_and_a_cycle_is_one() {
-        let found = of(5, &[(0, 1), (1, 2), (2, 1), (1, 3), (0, 3), (4, 4)]);
+        let edges = [
+            (0, 1),
+            (1, 2),
+            (2, 1),
+            (1, 3),
+            (0, 3),
+            (4, 4),
+            (5, 5),
+            (0, 6),
+        ];
+        let found = of(7, &edges);
         let found: Vec<_> = found
             .iter()
             .map(|stage| (&*stage.processors, stage.is_cyclic))
             .collect();
-        assert_eq!(found, [(&[0, 4][..], true), (&[1, 2], true), (&[3], false)]);
+        let expected = [
+            (&[0][..], false),
+            (&[4], true),
+            (&[5], true),
+            (&[6], false),
+            (&[1, 2], true),
+            (&[3], false),
+        ];
+        assert_eq!(found, expected);
         assert_eq!(of(0, &[]), []);
         assert_eq!(of(2, &[])[0].processors, [0, 1]);
     }

@@ -162,7 +162,7 @@ impl<G: Graph, P> Cx<'_, G, P> {
 
     /// Requests a call of [`Process::ping`](crate::Process::ping) at `at` or soon after, never
     /// before, independently of what the last ping requested. The earliest of several requests
-    /// counts.
+    /// counts. A ping that comes before `at` by another cause leaves the request as it is.
     pub fn wake_at(&mut self, at: Instant) {
         let wake_at = &mut self.core().wake_at;
         *wake_at = Some(wake_at.map_or(at, |before| before.min(at)));

@@ -2,9 +2,9 @@
 
 /// The weight of a message, in bytes or in any other unit: for edges with `bytes = N`.
 ///
-/// An edge with `bytes` accepts messages while the queued messages of a pair of instances weigh
-/// less than `N`, and while there are fewer than `cap` of them. So a message of any weight is
-/// accepted, and queued messages weigh at most `N` plus one message.
+/// A pair of instances has room while its queued messages weigh less than `N`, and while there are
+/// fewer than `cap` of them. A handler that runs may send its burst, each message of any weight. So
+/// queued messages weigh less than `N` plus one burst, which is one message unless declared.
 ///
 /// ```
 /// use rast_msgpass::{Cx, Ingress, Process, Receive, Weight, graph};

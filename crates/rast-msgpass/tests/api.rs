@@ -15,6 +15,8 @@ mod ceiling;
 mod corners;
 #[path = "api/credit.rs"]
 mod credit;
+#[path = "api/crowd.rs"]
+mod crowd;
 #[path = "api/doors.rs"]
 mod doors;
 #[path = "api/edges.rs"]
@@ -55,6 +57,9 @@ mod rings;
 mod rotate;
 #[path = "api/routing.rs"]
 mod routing;
+#[cfg(feature = "async")]
+#[path = "api/selects.rs"]
+mod selects;
 #[path = "api/shared.rs"]
 mod shared;
 #[cfg(feature = "async")]

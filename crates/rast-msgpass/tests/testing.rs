@@ -1,6 +1,8 @@
 //! Graphs on the thread of a test.
 #![cfg(all(feature = "testing", not(rast_loom)))]
 
+#[path = "testing/alarms.rs"]
+mod alarms;
 #[path = "testing/alone.rs"]
 mod alone;
 #[path = "testing/attack.rs"]
@@ -14,6 +16,8 @@ mod edges;
 mod exports;
 #[path = "testing/faults.rs"]
 mod faults;
+#[path = "testing/flushes.rs"]
+mod flushes;
 #[path = "testing/invariant.rs"]
 mod invariant;
 #[path = "testing/leftover.rs"]
@@ -28,10 +32,14 @@ mod ranks;
 mod rooms;
 #[path = "support/rotate.rs"]
 mod rotate;
+#[path = "testing/seeds.rs"]
+mod seeds;
 #[path = "testing/sizes.rs"]
 mod sizes;
 #[path = "testing/steps.rs"]
 mod steps;
+#[path = "testing/stops.rs"]
+mod stops;
 #[path = "support/storm.rs"]
 mod storm;
 #[path = "testing/storm.rs"]
@@ -42,3 +50,5 @@ mod supervision;
 mod timings;
 #[path = "testing/ward.rs"]
 mod ward;
+#[path = "testing/weights.rs"]
+mod weights;

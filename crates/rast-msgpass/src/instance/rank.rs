@@ -8,9 +8,8 @@
 //!
 //! 1. A high message waits for at most a chunk of low ones, even if it arrives during the turn.
 //! 2. While high edges are never empty, low inputs have a share of each turn, so they make
-//!    progress. If the time of the turn is over before, the share is one message.
-//! 3. If the time of the turn is over at its start, because of its timers, the first input is
-//!    handled all the same, as without `high` edges.
+//!    progress.
+//! 3. If the time of the batch is over, a turn still handles one high and one low message.
 
 use super::{Input, Instance, Left};
 use crate::graph::Graph;
@@ -30,46 +29,45 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Handles the shares of the ready inputs, high ones first.
     #[inline(never)]
     pub(super) fn run_by_rank(&mut self, cx: &mut WorkerCx<'_>, load: &mut Option<&mut Load>) {
-        let mut is_over = false;
+        // By rank, low and high: whether a message was handled in this turn.
+        let mut served = [false; 2];
         loop {
             self.look_at_high();
             raise_high(&self.inputs, &mut self.ready, &mut self.served);
-            let (mut low, mut is_busy, mut is_late, mut skipped) = (None, false, false, 0);
+            let (mut low, mut is_busy, mut skipped) = (None, false, 0);
             for at in 0..self.ready.len() {
                 let input = self.ready.at(at);
                 let is_high = self.inputs[input as usize].is_high;
                 let limit = match is_high {
                     true => u32::MAX,
                     false => *low.get_or_insert_with(|| {
-                        (is_busy, is_late) = (self.is_high_busy(), is_over);
-                        match (is_late, is_busy) {
-                            (true, _) => 1,
-                            (false, true) => (self.batch.messages / SHARE).max(1),
-                            (false, false) => CHUNK,
+                        is_busy = self.is_high_busy();
+                        match is_busy {
+                            true => (self.batch.messages / SHARE).max(1),
+                            false => CHUNK,
                         }
                     }),
                 };
                 let inlet = self.inputs[input as usize].inlet as usize;
                 let before = self.shares[inlet].taken;
-                // Low inputs that are late have their one message.
-                let is_skipped = limit == 0 || (is_over && (is_high || !is_late));
-                let left = match is_skipped || !self.core.is_running() {
+                let is_served = &mut served[usize::from(is_high)];
+                let is_over = self.watch.is_over && *is_served;
+                let left = match limit == 0 || is_over || !self.core.is_running() {
                     true => Left::Skipped,
-                    false => {
-                        let left = self.run_input(input, limit, cx, load);
-                        is_over = self.watch.is_over;
-                        left
-                    }
+                    // After the time it handles one message: see `look_at_time`.
+                    false => self.run_input(input, limit, cx, load),
                 };
+                let taken = self.shares[inlet].taken - before;
+                *is_served |= taken > 0;
                 if let Some(low) = &mut low {
-                    *low -= self.shares[inlet].taken - before;
+                    *low -= taken;
                 }
                 skipped = self.put_back(input, left, skipped);
             }
             self.ready.truncate(skipped);
             self.ready.append(&mut self.served);
             let has_more = low == Some(0) && !is_busy;
-            if !has_more || is_over || !self.core.is_running() {
+            if !has_more || self.watch.is_over || !self.core.is_running() {
                 return;
             }
         }

@@ -83,7 +83,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if let Some(load) = load {
             load.timer.start(cx.tick());
         }
-        self.ping();
+        self.ping(cx.now());
         let core = &mut self.core;
         if !core.written.is_empty() {
             self.rhythm.is_local = !core.flush(cx);
@@ -252,7 +252,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
         if let Next::Woken(at) = self.next
             && self.core.is_running()
-            && !self.core.shared.calm.is_asked()
+            && self.may_ping()
         {
             // It waits while there is no room.
             self.is_called |= worked || at <= cx.now();
@@ -262,8 +262,10 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             }
         }
         worked |= pings;
-        let flushed =
-            self.flushes.0 != self.flushes.1 && self.core.is_running() && self.flush_processor();
+        let flushed = self.flushes.0 != self.flushes.1
+            && self.core.is_running()
+            && !self.core.ending.is_stopping()
+            && self.flush_processor();
         self.end(cx);
         if flushed {
             self.has_flushed();
