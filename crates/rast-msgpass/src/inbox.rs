@@ -55,6 +55,9 @@ const PLACES: usize = 4;
 /// messages in places, or in a ring by pair.
 pub(crate) const RING: u32 = 1 << 30;
 
+/// Maximum number of inputs of an instance: their numbers do not reach the bit [`RING`].
+pub(crate) const INPUTS_MAX: usize = RING as usize;
+
 /// The places, and how far the receiver has emptied the ring.
 #[repr(C)]
 struct Local<T> {
