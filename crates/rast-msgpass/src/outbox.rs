@@ -469,6 +469,16 @@ impl<T> Outbox<T> {
         !self.rest.written.is_empty()
     }
 
+    /// Returns whether the ring of an inbox got something since the last flush.
+    pub(crate) fn is_written_to(&self, index: usize) -> bool {
+        self.rest.written.contains(&(index as u32))
+    }
+
+    /// Returns whether an inbox has room, by a fresh look, whatever waits here for room.
+    pub(crate) fn has_free_slot(&self, index: usize) -> bool {
+        self.inboxes[index].room() > 0
+    }
+
     /// Tries again with what found no room.
     pub(crate) fn look(&mut self) {
         if !self.is_stuck() {
@@ -654,7 +664,7 @@ mod tests {
 
     fn outbox(count: usize, capacity: usize) -> (Outbox<u32>, Vec<Receiver<u32>>) {
         let pace = |capacity| Pace::new(capacity, 1);
-        let (inboxes, receivers) = inboxes(0, count, capacity, pace);
+        let (inboxes, receivers) = inboxes(0, count, capacity, false, pace);
         (Outbox::new(inboxes, 7, false, None), receivers)
     }
 

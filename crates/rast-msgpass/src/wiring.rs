@@ -318,6 +318,15 @@ impl Wiring {
         }
     }
 
+    /// Returns whether an inbox of an edge wakes as many waiting senders as it has room for, and
+    /// not all: see `waiting.rs`.
+    fn wakes_by_room(&self, id: usize) -> bool {
+        let info = &self.shared.edges[id];
+        let from = info.from.processor();
+        let blocks = from.is_some_and(|from| self.shared.blocking[from]);
+        matches!(info.kind, EdgeKind::Unbounded) && !info.any && !blocks
+    }
+
     /// Returns the number of the first input of an edge at its receivers.
     fn first_input(&self, id: usize) -> usize {
         let edges = self.shared.edges;
@@ -377,7 +386,8 @@ impl Wiring {
     ) -> (Vec<Outbox<T>>, Vec<Receiver<T>>, Vec<Measured>) {
         let to = self.shared.edges[id].to.processor();
         let first = to.map_or(0, |to| self.shared.shards_of(to).start);
-        let (inboxes, consumers) = inboxes(first, receivers, capacity, |capacity| {
+        let by_room = self.wakes_by_room(id);
+        let (inboxes, consumers) = inboxes(first, receivers, capacity, by_room, |capacity| {
             self.pace(id, capacity, 1)
         });
         let marks = (0..receivers).map_while(|receiver| {
@@ -488,6 +498,7 @@ impl Wiring {
             sender,
             receivers,
             waiting: Arc::clone(waiting),
+            passes_on: matches!(way, Way::Inboxes(_)) && self.wakes_by_room(id),
             credit,
             kept: matches!(info.kind, EdgeKind::Reply { .. }).then(|| {
                 let wakes = Arc::clone(&self.shared.wakes);

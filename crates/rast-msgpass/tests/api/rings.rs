@@ -81,7 +81,7 @@ fn declared_rings_keep_the_order_while_instances_move() {
     }
 }
 
-/// The number of inputs of an instance is less than this, or equal.
+/// The most inputs of an instance.
 const INPUTS: usize = 1 << 30;
 
 struct Part;
