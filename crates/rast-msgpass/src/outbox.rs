@@ -1,7 +1,7 @@
 //! Sending to one inbox per receiver, which all senders of an edge share.
 //!
 //! ```text
-//!   only      [ message ]
+//!   few       [ to 2 | to 5 | - | - ]             in the order of the sends
 //!
 //!   places    [ - | - | 0 | - | - | 1 | ... ]     at the low bits of a target: its first entry
 //!
@@ -10,10 +10,12 @@
 //! ```
 //!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
-//! first message is stored in `only`; most turns send no second one. Further messages are stored in
-//! entries, chained by target. The flush after each part of a turn moves the chains to their
-//! inboxes. A chain is pushed to the ring of its inbox earlier if there are many entries, or if two
-//! targets have the same low bits.
+//! first messages are stored in `few`; most turns send no more. The flush after each part of a turn
+//! moves them to their inboxes one by one, as long as each finds a place in an inbox of this
+//! worker. If there are more of them, or if one finds no place, they are stored in entries, chained
+//! by target, so that a chunk costs each ring at most one read-modify-write. The flush moves the
+//! chains to their inboxes. A chain is pushed to the ring of its inbox earlier if there are many
+//! entries, or if two targets have the same low bits.
 //!
 //! What a chain needs is in its first entry, and a place has one byte. So a message touches one
 //! line of the table, its own entry, and the first and the last entry of its chain.
@@ -29,6 +31,9 @@ use crate::sampling::{Draw, MARKED, Marks, UNMEASURED};
 use crate::sharder::WorkerCx;
 
 const PLACES: usize = 64;
+
+/// Number of messages that a turn may send without chains: as many as an inbox has places.
+const FEW: usize = 4;
 
 /// Messages that are kept at most before they go to the inboxes.
 const ENTRIES: usize = 64;
@@ -131,14 +136,16 @@ pub(crate) struct Measured {
 #[repr(C)]
 pub(crate) struct Outbox<T> {
     inboxes: Inboxes<T>,
+    /// What a turn with few messages does not access.
+    rest: Box<Rest<T>>,
     /// The sender's number, which goes with each message.
     tag: u32,
     /// Bits: see above.
     state: u8,
-    /// The only message, with its target. While it is here, no other bit than `HAS_PUSHED` is set.
-    only: Option<(u32, T)>,
-    /// What a turn with one message does not access.
-    rest: Box<Rest<T>>,
+    /// Number of messages in `few`. While there are any, no other bit than `HAS_PUSHED` is set.
+    count: u8,
+    /// The first messages, with their targets.
+    few: [Option<(u32, T)>; FEW],
 }
 
 /// The part of an outbox for several messages, and for those without room. It is on cache lines of
@@ -170,9 +177,10 @@ impl<T> Outbox<T> {
         let sampled = if measured.is_some() { SAMPLED } else { 0 };
         Self {
             inboxes,
-            only: None,
             tag: tag as u32,
             state: sampled | if any { ANY } else { 0 },
+            count: 0,
+            few: [const { None }; FEW],
             rest: Box::new(Rest {
                 entries: Vec::with_capacity(ENTRIES),
                 places: [0; PLACES],
@@ -193,23 +201,22 @@ impl<T> Outbox<T> {
     #[inline]
     pub(crate) fn put(&mut self, index: usize, message: T) {
         assert!(index < self.inboxes.len(), "there is no such replica");
-        if self.state & !HAS_PUSHED == 0 && self.only.is_none() {
-            self.only = Some((index as u32, message));
+        if self.state & !HAS_PUSHED == 0
+            && let Some(free) = self.few.get_mut(self.count as usize)
+        {
+            *free = Some((index as u32, message));
+            self.count += 1;
             return;
         }
         self.put_next(index as u32, message);
     }
 
-    /// Keeps a message that is not the only one, or that may be measured.
+    /// Keeps a message that is not among the few, or that may be measured.
     #[inline(never)]
     fn put_next(&mut self, target: u32, message: T) {
-        self.chain_only();
+        self.chain_few();
         if self.is_stuck() && self.state & (ANY | SAMPLED) == 0 {
-            return self.rest.late.push_back(Late {
-                target,
-                sent: UNMEASURED,
-                message,
-            });
+            return self.keep(target, message);
         }
         if self.state & !(CHAINED | PUSHED | HAS_PUSHED) == 0 {
             return self.chain(target, message);
@@ -222,12 +229,31 @@ impl<T> Outbox<T> {
         });
     }
 
-    /// Puts the only message into a chain.
+    /// Puts the few messages into chains.
     #[inline]
-    fn chain_only(&mut self) {
-        if let Some((target, message)) = self.only.take() {
-            self.chain(target, message);
+    fn chain_few(&mut self) {
+        for at in 0..core::mem::take(&mut self.count) as usize {
+            if let Some((target, message)) = self.few[at].take() {
+                self.chain_or_keep(target, message);
+            }
         }
+    }
+
+    /// As [`chain`](Self::chain), or behind those that found no room.
+    fn chain_or_keep(&mut self, target: u32, message: T) {
+        match self.is_stuck() {
+            true => self.keep(target, message),
+            false => self.chain(target, message),
+        }
+    }
+
+    /// Keeps a message behind those that found no room.
+    fn keep(&mut self, target: u32, message: T) {
+        self.rest.late.push_back(Late {
+            target,
+            sent: UNMEASURED,
+            message,
+        });
     }
 
     /// Puts a message at the end of the chain of its target.
@@ -237,12 +263,7 @@ impl<T> Outbox<T> {
         if self.rest.used >> place & 1 != 0 && self.rest.first(place).target != target {
             self.send(place);
             if self.is_stuck() {
-                self.rest.late.push_back(Late {
-                    target,
-                    sent: UNMEASURED,
-                    message,
-                });
-                return;
+                return self.keep(target, message);
             }
         }
         self.state |= CHAINED;
@@ -355,32 +376,52 @@ impl<T> Outbox<T> {
     /// by `note`. Returns `true` if one of them is on another worker.
     #[inline]
     pub(crate) fn flush(&mut self, cx: &mut WorkerCx<'_>, note: u32) -> bool {
-        match self.only.take() {
-            Some((target, message)) => self.flush_only(target, message, cx, note),
-            None => self.flush_all(cx, note),
+        match self.count {
+            0 => self.flush_all(cx, note),
+            _ => self.flush_few(cx, note),
         }
     }
 
     #[inline]
-    fn flush_only(&mut self, target: u32, message: T, cx: &mut WorkerCx<'_>, note: u32) -> bool {
-        let inbox = &self.inboxes[target as usize];
-        if let Some(mut here) = inbox.here(cx)
-            && here.room(self.state & HAS_PUSHED != 0) > 0
-        {
-            here.put(self.tag, message);
-            inbox.wake_here(cx, note);
-            return false;
+    fn flush_few(&mut self, cx: &mut WorkerCx<'_>, note: u32) -> bool {
+        let count = core::mem::take(&mut self.count) as usize;
+        for at in 0..count {
+            let Some((target, message)) = self.few[at].take() else {
+                continue;
+            };
+            let inbox = &self.inboxes[target as usize];
+            if let Some(mut here) = inbox.here(cx)
+                && here.room(self.state & HAS_PUSHED != 0) > 0
+            {
+                here.put(self.tag, message);
+                inbox.wake_here(cx, note);
+                continue;
+            }
+            if at + 1 == count {
+                return self.push_last(target, message) && !self.wake(target, cx, note);
+            }
+            self.few[at] = Some((target, message));
+            self.count = count as u8;
+            return self.flush_chained(cx, note);
         }
-        self.push_only(target, message) && !self.wake(target, cx, note)
+        false
+    }
+
+    /// Flushes the few messages that are left by chains.
+    #[inline(never)]
+    fn flush_chained(&mut self, cx: &mut WorkerCx<'_>, note: u32) -> bool {
+        self.chain_few();
+        self.flush_all(cx, note)
     }
 
     fn wake(&self, target: u32, cx: &mut WorkerCx<'_>, note: u32) -> bool {
         self.inboxes[target as usize].wake(cx, note)
     }
 
-    /// Pushes the only message to the ring of its inbox; returns `true` if there was room.
+    /// Pushes the last of the few messages to the ring of its inbox; returns `true` if there was
+    /// room.
     #[inline(never)]
-    fn push_only(&mut self, target: u32, message: T) -> bool {
+    fn push_last(&mut self, target: u32, message: T) -> bool {
         match self.inboxes[target as usize].push(self.tag, message) {
             Ok(()) => {
                 self.state |= HAS_PUSHED;
@@ -441,7 +482,7 @@ impl<T> Outbox<T> {
     /// something.
     #[cfg(all(test, not(rast_loom)))]
     fn publish(&mut self) -> Vec<u32> {
-        self.chain_only();
+        self.chain_few();
         if !self.is_stuck() {
             self.send_all();
         }
@@ -560,7 +601,7 @@ impl<T> Outbox<T> {
 
     /// Sends at once if there is room, behind what was sent before.
     pub(crate) fn try_put(&mut self, index: usize, message: T) -> Result<(), T> {
-        self.chain_only();
+        self.chain_few();
         if !self.is_stuck() {
             self.send_all();
         }
@@ -585,10 +626,11 @@ impl<T> Outbox<T> {
 
     /// Gives up what is kept, at the end.
     pub(crate) fn abandon(&mut self, mut lost: impl FnMut(T)) {
-        if let Some((_, message)) = self.only.take() {
+        // One by one: a panic of `lost` loses that message and no other.
+        for (_, message) in self.few.iter_mut().filter_map(Option::take) {
             lost(message);
         }
-        // One by one: a panic of `lost` loses that message and no other.
+        self.count = 0;
         while self.rest.used != 0 {
             let place = self.rest.used.trailing_zeros() as usize;
             let (mut messages, last) = self.rest.messages(place);
@@ -657,118 +699,4 @@ impl<T> Rest<T> {
 }
 
 #[cfg(all(test, not(rast_loom)))]
-mod tests {
-    use super::*;
-    use crate::inbox::{Receiver, inboxes};
-    use crate::waiting::Pace;
-
-    fn outbox(count: usize, capacity: usize) -> (Outbox<u32>, Vec<Receiver<u32>>) {
-        let pace = |capacity| Pace::new(capacity, 1);
-        let (inboxes, receivers) = inboxes(0, count, capacity, false, pace);
-        (Outbox::new(inboxes, 7, false, None), receivers)
-    }
-
-    fn taken(inbox: &mut Receiver<u32>) -> Vec<u32> {
-        inbox.ask();
-        let taken = core::iter::from_fn(|| inbox.take().map(|(_, message, _)| message)).collect();
-        inbox.settle();
-        taken
-    }
-
-    #[test]
-    fn targets_that_share_a_place_keep_their_order() {
-        let (mut outbox, mut inboxes) = outbox(2 * PLACES, 256);
-        let targets = [3, 5, PLACES + 3, 3, 5, PLACES + 3, 3];
-        (0..70).for_each(|at| outbox.put(targets[at % targets.len()], at as u32));
-        let announced = outbox.publish();
-        for target in [3, 5, PLACES + 3] {
-            let sent = (0..70).filter(|at| targets[at % targets.len()] == target);
-            let sent: Vec<u32> = sent.map(|at| at as u32).collect();
-            assert!(announced.contains(&(target as u32)));
-            assert_eq!(taken(&mut inboxes[target]), sent);
-        }
-    }
-
-    #[test]
-    fn what_finds_no_room_goes_later_and_in_order() {
-        let (mut outbox, mut inboxes) = outbox(2, 4);
-        (0..10).for_each(|message| outbox.put(message as usize % 2, message));
-        outbox.publish();
-        assert!(outbox.is_stuck() && outbox.first_stuck() == Some(0));
-        outbox.put(1, 11);
-        assert_eq!(taken(&mut inboxes[0]), [0, 2, 4, 6]);
-        outbox.look();
-        // The other inbox is still full.
-        assert!(outbox.is_stuck() && outbox.first_stuck() == Some(1));
-        assert_eq!(taken(&mut inboxes[1]), [1, 3, 5, 7]);
-        outbox.look();
-        outbox.publish();
-        assert!(!outbox.is_stuck());
-        assert_eq!(taken(&mut inboxes[0]), [8]);
-        assert_eq!(taken(&mut inboxes[1]), [9, 11]);
-    }
-
-    #[test]
-    fn an_only_message_goes_before_one_that_is_sent_at_once() {
-        let (mut outbox, mut inboxes) = outbox(1, 4);
-        outbox.put(0, 1);
-        assert_eq!(outbox.try_put(0, 2), Ok(()));
-        outbox.put(0, 3);
-        outbox.publish();
-        assert_eq!(taken(&mut inboxes[0]), [1, 2, 3]);
-        outbox.put(0, 4);
-        let mut lost = Vec::new();
-        outbox.abandon(|message| lost.push(message));
-        assert_eq!(lost, [4]);
-    }
-
-    #[test]
-    fn runs_without_room_keep_their_order() {
-        let (mut outbox, mut inboxes) = outbox(2, 16);
-        // Longer and shorter than a run that goes straight to its inbox.
-        let runs = [
-            (0, 40),
-            (1, 2 * RUN),
-            (0, 3),
-            (1, 1),
-            (0, 1),
-            (1, RUN),
-            (0, RUN),
-        ];
-        let targets = runs.map(|(target, count)| vec![target; count]).concat();
-        for (message, &target) in targets.iter().enumerate() {
-            outbox.put(target, message as u32);
-        }
-        let mut all = [Vec::new(), Vec::new()];
-        outbox.publish();
-        while outbox.is_stuck() {
-            for (all, inbox) in all.iter_mut().zip(&mut inboxes) {
-                inbox.ask();
-                // Part of it, so that a run finds room for a part of it.
-                all.extend(
-                    (0..5)
-                        .map_while(|_| inbox.take())
-                        .map(|(_, message, _)| message),
-                );
-                inbox.settle();
-            }
-            outbox.look();
-            outbox.publish();
-        }
-        for (target, (all, inbox)) in all.iter_mut().zip(&mut inboxes).enumerate() {
-            all.extend(taken(inbox));
-            let sent = (0..targets.len()).filter(|&at| targets[at] == target);
-            assert_eq!(*all, sent.map(|at| at as u32).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn what_is_kept_is_given_up_once() {
-        let (mut outbox, _inboxes) = outbox(3, 4);
-        (0..9).for_each(|message| outbox.put(message as usize % 3, message));
-        let mut lost = Vec::new();
-        outbox.abandon(|message| lost.push(message));
-        lost.sort_unstable();
-        assert_eq!(lost, (0..9).collect::<Vec<_>>());
-    }
-}
+mod tests;

@@ -109,9 +109,10 @@ impl Receive<Party, Member, Ball> for Member {
 
 impl Program for Big {
     const NAME: &'static str = "savina: big";
-    const SIZE: u64 = 2_000;
+    const SIZE: u64 = 20_000;
     const SMOKE: u64 = 20;
     const PARTS: u64 = ACTORS as u64;
+    const THREADS_SHARE: u64 = 100;
     type Actor = Member;
 
     fn messages(size: u64) -> u64 {

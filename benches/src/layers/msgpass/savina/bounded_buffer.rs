@@ -244,7 +244,7 @@ fn consumers() -> impl Iterator<Item = Consumer> {
 
 impl Program for BoundedBuffer {
     const NAME: &'static str = "savina: bounded buffer";
-    const SIZE: u64 = 50;
+    const SIZE: u64 = 1_000;
     const SMOKE: u64 = 2;
     const THREADS_SHARE: u64 = 1;
     type Actor = Member;

@@ -144,7 +144,7 @@ impl Receive<Line, Master, Part> for Worker {
 
 impl Program for Trapezoid {
     const NAME: &'static str = "savina: trapezoid";
-    const SIZE: u64 = 1_000_000;
+    const SIZE: u64 = 10_000_000;
     const SMOKE: u64 = 1000;
     const THREADS_SHARE: u64 = 1;
     type Actor = Member;
