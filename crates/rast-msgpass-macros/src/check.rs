@@ -2,9 +2,9 @@
 //!
 //! Each mistake is replaced by what it most likely means, so that it causes only one error.
 
-use proc_macro::{Ident, TokenStream, TokenTree};
+use proc_macro::{Group, Ident, Punct, Spacing, TokenStream, TokenTree};
 
-use crate::declaration::{Attribute, Declaration, Edge, End, Processor};
+use crate::declaration::{Attribute, Declaration, Edge, End, Form, Processor};
 use crate::fault::Faults;
 use crate::tokens::{is_colon, is_group, is_punct, is_word, span_of, split, text_of};
 
@@ -196,7 +196,8 @@ fn check_rules(edge: &mut Edge, faults: &mut Faults) {
 
 fn check_processors(graph: &mut Declaration, faults: &mut Faults) {
     let mut known: Vec<Processor> = Vec::new();
-    for processor in graph.processors.drain(..) {
+    for mut processor in graph.processors.drain(..) {
+        check_owned(&mut processor, faults);
         let name = processor.name.to_string();
         let text = if ["ingress", "egress"].contains(&name.as_str()) {
             format!("`{name}` is outside of the graph: give the processor another name")
@@ -223,6 +224,49 @@ fn check_processors(graph: &mut Declaration, faults: &mut Faults) {
         faults.at(processor.name.span(), text);
     }
     graph.processors = known;
+}
+
+/// Reports a processor that borrows its data.
+fn check_owned(processor: &mut Processor, faults: &mut Faults) {
+    let written = match &mut processor.form {
+        Form::New(old) => old,
+        Form::One | Form::Many(_) => &mut processor.end,
+    };
+    let tokens: Vec<TokenTree> = written.tokens.clone().into_iter().collect();
+    if is_borrowed(&tokens) {
+        let text = format!(
+            "processors own their data, and `{}` borrows it: write a type without references, or \
+             with `Arc`",
+            written.text
+        );
+        faults.add(written.span, text);
+        written.tokens = with_static(&tokens);
+    }
+}
+
+/// Returns a type with `'static` in place of its lifetimes.
+fn with_static(tokens: &[TokenTree]) -> TokenStream {
+    let mut result: Vec<TokenTree> = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let lifetime = Ident::new("static", token.span());
+        match token {
+            TokenTree::Ident(_) if index > 0 && is_punct(tokens.get(index - 1), '\'') => {
+                result.push(lifetime.into());
+            }
+            TokenTree::Punct(punct)
+                if punct.as_char() == '&' && !is_punct(tokens.get(index + 1), '\'') =>
+            {
+                let quote = Punct::new('\'', Spacing::Joint);
+                result.extend([token.clone(), quote.into(), lifetime.into()]);
+            }
+            TokenTree::Group(group) => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                result.push(Group::new(group.delimiter(), with_static(&inner)).into());
+            }
+            _ => result.push(token.clone()),
+        }
+    }
+    result.into_iter().collect()
 }
 
 /// Returns `second_reader` as `SecondReader`.

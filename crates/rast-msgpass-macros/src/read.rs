@@ -25,6 +25,17 @@ pub(crate) fn read(input: TokenStream, faults: &mut Faults) -> Option<Declaratio
     let tokens: Vec<TokenTree> = tokens.collect();
     let keyword = find(&tokens, 0, |index| is_word(tokens.get(index), "graph"));
     let start = attributes_end(&tokens[..keyword], 0);
+    if is_ident(tokens.get(keyword + 1)) && is_punct(tokens.get(keyword + 2), '<') {
+        let after = &tokens[keyword + 2..];
+        let end = find(after, 0, |at| is_group(after.get(at), Delimiter::Brace));
+        let text = format!(
+            "a graph has no parameters: write `graph {}`, and give its processors and messages \
+             types without parameters of the graph, such as `Vec<u8>`",
+            tokens[keyword + 1],
+        );
+        faults.add(span_of(&after[..end]), text);
+        return None;
+    }
     let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
         (tokens.get(keyword + 1), tokens.get(keyword + 2))
     else {

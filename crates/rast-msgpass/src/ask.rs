@@ -137,6 +137,19 @@ impl<M, A> Ask<M, A> {
         &self.request
     }
 
+    /// Answers, as [`Reply::send`].
+    ///
+    /// # Errors
+    ///
+    /// The answer, if the asking side does not wait any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`Reply::send`].
+    pub fn answer(self, answer: A) -> Result<(), A> {
+        self.reply.send(answer)
+    }
+
     /// Returns the request, and the right to answer it.
     pub fn into_parts(self) -> (M, Reply<A>) {
         (self.request, self.reply)
@@ -317,6 +330,15 @@ pub enum AskError<M> {
 }
 
 impl<M> AskError<M> {
+    /// Returns the request if it was not accepted.
+    pub fn into_inner(self) -> Option<M> {
+        match self {
+            Self::Full(request) => Some(request),
+            Self::Closed(closed) => Some(closed.into_inner()),
+            Self::Elapsed | Self::Dropped => None,
+        }
+    }
+
     fn refused<A>(error: TrySendError<Ask<M, A>>) -> Self {
         match error {
             TrySendError::Full(ask) => Self::Full(ask.request),
@@ -384,9 +406,10 @@ impl<M, A> IngressPort<'_, Ask<M, A>> {
     }
 }
 
+// The bound `Single` is at the methods: there the compiler says what to write if it is missing.
 impl<G, P, M, A> IngressSender<G, P, Ask<M, A>>
 where
-    G: Node<Ingress> + Single<P>,
+    G: Node<Ingress> + Node<P>,
     Ask<M, A>: Edge<G, Ingress, P>,
 {
     /// As [`IngressPort::ask`], for a processor without replicas.
@@ -394,7 +417,10 @@ where
     /// # Errors
     ///
     /// As [`IngressPort::ask`].
-    pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>> {
+    pub fn ask(&self, request: M, timeout: Duration) -> Result<A, AskError<M>>
+    where
+        G: Single<P>,
+    {
         self.only().ask(request, timeout)
     }
 
@@ -403,7 +429,10 @@ where
     /// # Errors
     ///
     /// As [`ask`](Self::ask), except for `Full` and `Elapsed`.
-    pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>> {
+    pub async fn ask_async(&self, request: M) -> Result<A, AskError<M>>
+    where
+        G: Single<P>,
+    {
         self.only().ask_async(request).await
     }
 }

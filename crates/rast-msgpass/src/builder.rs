@@ -91,7 +91,8 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Sets how workers wait for work.
+    /// Sets how workers wait for work. Default:
+    /// [`WaitStrategy::Adaptive`].
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.plan.wait = wait;
@@ -244,7 +245,8 @@ impl<G: Graph> Builder<G> {
     }
 
     /// Sets what becomes of a processor whose handler panicked, where
-    /// [`on_panic_of`](Self::on_panic_of) and [`restart`](Self::restart) say nothing else.
+    /// [`on_panic_of`](Self::on_panic_of) and [`restart`](Self::restart) say nothing else. Default:
+    /// [`OnPanic::Continue`].
     #[must_use]
     pub fn on_panic(mut self, policy: OnPanic) -> Self {
         self.plan.on_panic = policy;

@@ -229,7 +229,8 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
     }
 
     /// Chooses the replica for a key: equal keys get the same one, that of
-    /// [`replica_of`](crate::replica_of).
+    /// [`replica_of`](crate::replica_of). For keys that are not numbers, see
+    /// [`hashed`](Self::hashed).
     pub fn key(self, key: u64) -> Chosen<'a, G, P, To>
     where
         G: Replicated<To>,

@@ -438,6 +438,17 @@ impl<M> Door<M> {
         used(self.count.load(Ordering::Relaxed)) as usize
     }
 
+    /// Returns how many messages the door has room for in total.
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// Returns whether a message would find room now.
+    pub fn has_room(&self) -> bool {
+        // Relaxed: a hint; a place is reserved by the exchange in `reserve`.
+        self.count.load(Ordering::Relaxed) & PLACES < self.capacity
+    }
+
     /// Returns whether the door is closed and everything it accepted was taken.
     pub fn is_spent(&self) -> bool {
         // Acquire: pairs with the Release in release; the counts of what entered are read after

@@ -60,12 +60,20 @@ pub struct Blocked {
     pub lane: Option<usize>,
     /// The number of messages that waited on the edge.
     pub messages: u64,
+    /// Whether the receiver of the lane was never requested by
+    /// [`Handle::egress`](crate::Handle::egress).
+    pub is_unrequested: bool,
 }
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} messages wait on {}", self.messages, self.edge)?;
         match self.lane {
+            Some(lane) if self.is_unrequested => write!(
+                f,
+                ", lane {lane}, whose receiver was never requested: call `Handle::egress` before \
+                 messages are sent"
+            ),
             Some(lane) => write!(f, ", lane {lane}, which its receiver does not empty"),
             None => Ok(()),
         }
@@ -73,7 +81,10 @@ impl fmt::Display for Blocked {
 }
 
 /// A drain lost messages, or ended before the graph was at rest.
-#[derive(Clone, Debug)]
+///
+/// Its `Debug` output, which is what a `main` that returns it prints, has the cause and the losses
+/// instead of the whole report.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct DrainError {
     /// The reason.
@@ -109,6 +120,18 @@ impl fmt::Display for DrainError {
             )?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for DrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocked = self.blocked.map(|blocked| blocked.to_string());
+        f.debug_struct("DrainError")
+            .field("cause", &self.cause)
+            .field("blocked", &blocked)
+            .field("undelivered", &self.report.undelivered_total())
+            .field("panics", &self.report.panics)
+            .finish_non_exhaustive()
     }
 }
 
@@ -191,7 +214,13 @@ impl Drain<'_> {
 
     /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
     /// receiver is furthest downstream.
-    pub(crate) fn blocked(&self, stages: &[Stage]) -> Option<Blocked> {
+    ///
+    /// `is_unrequested`: returns whether the receiver of a lane of an edge was never requested.
+    pub(crate) fn blocked(
+        &self,
+        stages: &[Stage],
+        is_unrequested: impl Fn(usize, usize) -> bool,
+    ) -> Option<Blocked> {
         let metrics = self.view.metrics();
         let waiting = metrics.edges.iter().enumerate();
         let waiting = waiting.filter(|(_, counts)| counts.depth > 0);
@@ -223,6 +252,7 @@ impl Drain<'_> {
                 edge,
                 lane,
                 messages: counts.depth,
+                is_unrequested: lane.is_some_and(|lane| is_unrequested(number, lane)),
             };
             Some((rank, found))
         });

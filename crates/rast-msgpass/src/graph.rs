@@ -368,7 +368,8 @@ pub fn shard_of<G: Node<P>, P>(replica: usize) -> ShardId {
 #[diagnostic::on_unimplemented(
     message = "graph `{Self}` has no single `{P}`: say which replica receives",
     label = "choose a replica",
-    note = "write `.key(k)`, `.any()`, `.all()` or `.at(i)` before the call"
+    note = "write `.key(k)`, `.hashed(&k, &hasher)`, `.any()` or `.at(i)` before the call; a handler \
+            also has `.all()`"
 )]
 pub trait Single<P>: Node<P> {}
 

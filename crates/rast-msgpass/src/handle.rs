@@ -59,9 +59,12 @@ fn drop_states(states: &States, shared: &Shared) {
 
 /// A running graph: its ingress and egress, its metrics, and the calls that end it.
 ///
-/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. A handler of the same
-/// graph may drop it, or end the graph by it. That stops the graph but waits for no other thread,
-/// because the handler has to return first.
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. The drop,
+/// [`stop`](Self::stop), [`drain`](Self::drain) and [`wait`](Self::wait) block, so an async task
+/// moves the handle to a thread that may block, for example by tokio's `spawn_blocking`.
+///
+/// A handler of the same graph may drop it, or end the graph by it. That stops the graph but waits
+/// for no other thread, because the handler has to return first.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
@@ -212,6 +215,11 @@ impl Run {
         stages(self.shared.processors.len(), self.shared.edges)
     }
 
+    /// Returns whether the receiver of a lane was never handed out.
+    pub(crate) fn is_unrequested(&self, edge: usize, lane: usize) -> bool {
+        self.receivers.lock()[edge][lane].is_some()
+    }
+
     /// Waits until every accepted message was handled, then stops the graph.
     fn drain(&mut self, deadline: Duration) -> Result<Report, DrainError> {
         let stages = self.stages();
@@ -233,7 +241,7 @@ impl Run {
             };
             settled = drain.settle(&stages);
             if settled.is_err() {
-                blocked = drain.blocked(&stages);
+                blocked = drain.blocked(&stages, |edge, lane| self.is_unrequested(edge, lane));
             }
         }
         self.stop(EndedBy::Drain);
@@ -379,6 +387,13 @@ impl<G: Graph> Handle<G> {
         G: Node<P> + Node<Egress>,
         M: Edge<G, P, Egress>,
     {
+        let info = <M as Edge<G, P, Egress>>::INFO;
+        assert!(
+            lane < info.lanes,
+            "graph `{}`, edge {info}: there is no lane {lane}, only `lanes = {}`",
+            G::NAME,
+            info.lanes,
+        );
         let mut receivers = self.run.receivers.lock();
         let parts = receivers[<M as Edge<G, P, Egress>>::ID][lane].take()?;
         let parts: Box<dyn Any> = parts;
@@ -522,6 +537,9 @@ impl<G: Graph> fmt::Debug for Handle<G> {
 }
 
 /// Stops a graph from any thread.
+///
+/// To let a graph handle its messages first, send a signal to the thread that has the [`Handle`],
+/// for example by a channel, and call [`Handle::drain`] there.
 #[derive(Clone)]
 pub struct Stopper {
     sharder: sharder::Handle,

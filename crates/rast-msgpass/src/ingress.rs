@@ -11,6 +11,7 @@ use crate::credit::replica_of;
 use crate::door::{Closed, Door, Doors, Task, TrySendError};
 use crate::graph::{Edge, Ingress, Node, Replicated};
 use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 use crate::sharder::{self, ShardId};
 
 /// Sends messages of type `M` into graph `G`, to processor `P`, from any thread.
@@ -54,6 +55,8 @@ use crate::sharder::{self, ShardId};
 pub struct IngressSender<G, P, M> {
     doors: Arc<Doors<M>>,
     handle: sharder::Handle,
+    /// The replica at which the next search of [`any`](Self::any) begins, before the remainder.
+    turn: AtomicUsize,
     types: PhantomData<fn(G, P)>,
 }
 
@@ -62,6 +65,7 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
         Self {
             doors,
             handle,
+            turn: AtomicUsize::new(0),
             types: PhantomData,
         }
     }
@@ -70,6 +74,13 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     #[must_use]
     pub fn replicas(&self) -> usize {
         self.doors.doors.len()
+    }
+
+    /// Returns `true` if the graph drains or has ended, so that every send returns its message.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        // A drain and an end close all doors.
+        self.doors.doors.iter().any(|door| door.closing().is_some())
     }
 
     /// The only instance.
@@ -89,13 +100,58 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     }
 
     /// Chooses the replica for a key: equal keys get the same one, that of
-    /// [`replica_of`](crate::replica_of).
+    /// [`replica_of`](crate::replica_of). For keys that are not numbers, see
+    /// [`hashed`](Self::hashed).
     #[must_use]
     pub fn key(&self, key: u64) -> IngressPort<'_, M>
     where
         G: Replicated<P>,
     {
         self.port(replica_of(key, self.replicas()))
+    }
+
+    /// Chooses the next replica in turn that has room. If none has room, it chooses the next one,
+    /// and `send` waits there. Each clone of the sender has its own turn.
+    ///
+    /// Costs an atomic addition and a load per replica that it looks at. A
+    /// [retired](crate::OnPanic::Retire) replica has room, and messages to it count as undelivered.
+    ///
+    /// ```
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Worker(u64);
+    /// # impl Process<App> for Worker {}
+    /// # impl Receive<App, Ingress, u64> for Worker {
+    /// #     fn receive(&mut self, number: u64, _: &mut Cx<'_, App, Self>) {
+    /// #         self.0 += number;
+    /// #     }
+    /// # }
+    /// graph! {
+    ///     graph App {
+    ///         processors { worker: [Worker; 2] }
+    ///         edges { ingress -> worker: u64; }
+    ///     }
+    /// }
+    /// let app = App::builder([Worker(0), Worker(0)]).start()?;
+    /// let jobs = app.ingress::<Worker, u64>();
+    /// for job in 0..4 {
+    ///     jobs.any().send(job)?;
+    /// }
+    /// let report = app.drain(std::time::Duration::from_secs(10))?;
+    /// let workers = report.take_states::<App, Worker>();
+    /// assert_eq!([workers[0].0, workers[1].0], [2, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn any(&self) -> IngressPort<'_, M>
+    where
+        G: Replicated<P>,
+    {
+        let replicas = self.replicas();
+        // Relaxed: a number alone.
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % replicas;
+        let mut turns = (first..replicas).chain(0..first);
+        let found = turns.find(|&index| self.doors.doors[index].has_room());
+        self.port(found.unwrap_or(first))
     }
 
     /// Chooses the replica with this index.
@@ -108,6 +164,13 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     where
         G: Replicated<P>,
     {
+        let replicas = self.replicas();
+        assert!(
+            index < replicas,
+            "graph `{}`, edge {}: there is no replica {index}, only {replicas}",
+            G::NAME,
+            M::INFO,
+        );
         self.port(index)
     }
 
@@ -166,6 +229,8 @@ impl<G, P, M> Clone for IngressSender<G, P, M> {
         Self {
             doors: Arc::clone(&self.doors),
             handle: self.handle.clone(),
+            // Relaxed: a number alone. Clones that are made before any send begin at one replica.
+            turn: AtomicUsize::new(self.turn.load(Ordering::Relaxed)),
             types: PhantomData,
         }
     }
@@ -177,7 +242,9 @@ impl<G, P, M> fmt::Debug for IngressSender<G, P, M> {
     }
 }
 
-/// A sender to one instance of a processor, from outside.
+/// A sender to one instance of a processor, from outside: chosen by
+/// [`key`](IngressSender::key), [`hashed`](IngressSender::hashed), [`any`](IngressSender::any) or
+/// [`at`](IngressSender::at) of an [`IngressSender`].
 pub struct IngressPort<'a, M> {
     pub(crate) door: &'a Arc<Door<M>>,
     pub(crate) shard: ShardId,
@@ -239,7 +306,7 @@ impl<'a, M> IngressPort<'a, M> {
     /// [`Closed`] with the message when the graph drains or has ended.
     pub fn send_async(&self, message: M) -> Sending<'a, M> {
         Sending {
-            port: IngressPort { ..*self },
+            port: *self,
             message: Some(message),
             task: Task::default(),
         }
@@ -256,7 +323,28 @@ impl<'a, M> IngressPort<'a, M> {
     pub fn is_empty(&self) -> bool {
         self.door.len() == 0
     }
+
+    /// Returns how many messages the instance has room for in total: the `cap` of the edge, or the
+    /// `ceiling` of an `unbounded` one.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.door.capacity()
+    }
+
+    /// Returns `true` if the graph drains or has ended, so that every send returns its message.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.door.closing().is_some()
+    }
 }
+
+impl<M> Clone for IngressPort<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for IngressPort<'_, M> {}
 
 impl<M> fmt::Debug for IngressPort<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -145,7 +145,9 @@
 //! - `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
 //!   `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
 //!   futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
-//!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime.
+//!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime, such as
+//!   tokio. A task calls [`Handle::drain`] on a thread that may block, for example by tokio's
+//!   `spawn_blocking`.
 //! - `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate
 //!   `metrics`, when it is called. It costs workers nothing.
 //! - `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
@@ -204,6 +206,7 @@ mod egress;
 )]
 mod inbox;
 mod ingress;
+mod messages;
 mod outbox;
 mod rings;
 mod shared_receiver;
@@ -271,6 +274,7 @@ pub use graph::{
 };
 pub use handle::{Handle, Stopper};
 pub use ingress::{IngressPort, IngressSender, Sending};
+pub use messages::Messages;
 pub use policy::{Failure, OnPanic, Restart, Stopped, Then};
 pub use process::{Next, Process, Receive};
 pub use queue::Full;

@@ -92,9 +92,10 @@
 ///
 /// Each mistake has its own error, at its tokens, which says what to write. The mistakes are: a
 /// missing sign, a name that is no processor, a type or an edge that is listed twice, a message
-/// that borrows its data, an attribute that is unknown, given twice or without effect, an entry of
-/// `sends` or a `reply` that no edge matches, a burst larger than the capacity. Equal edges whose
-/// types are written in different ways are conflicting implementations.
+/// or a processor that borrows its data, parameters of the graph, an attribute that is unknown,
+/// given twice or without effect, an entry of `sends` or a `reply` that no edge matches, a burst
+/// larger than the capacity. Equal edges whose types are written in different ways are conflicting
+/// implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
 /// send that no edge allows; the compiler's hint shows the edge to declare. (If the crate has

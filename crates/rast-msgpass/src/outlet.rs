@@ -255,7 +255,9 @@ impl<M: Send + 'static> Out<M> {
     /// When there is no such target.
     #[inline]
     pub(crate) fn check_target(&self, index: usize) {
-        assert!(index < self.targets(), "there is no such replica or lane");
+        if index >= self.targets() {
+            self.target_fault(index);
+        }
     }
 
     pub(crate) fn targets(&self) -> usize {

@@ -95,8 +95,9 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
 /// `impl<F> Receive<App, F, M> for P` handles them from every sender.
 #[diagnostic::on_unimplemented(
     message = "processor `{Self}` of graph `{G}` does not receive `{M}` from `{From}`",
-    label = "declared as an edge, but there is no `Receive` impl",
-    note = "write `impl Receive<{G}, {From}, {M}> for {Self}`"
+    label = "no `Receive` impl handles this message",
+    note = "write `impl Receive<{G}, {From}, {M}> for {Self}`",
+    note = "`Ingress` and `Timer` are imported from the module of `graph!`"
 )]
 pub trait Receive<G: Graph, From, M>: Sized {
     /// Handles one message. It must not block: everything else on the worker waits.

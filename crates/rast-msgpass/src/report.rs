@@ -1,9 +1,10 @@
 //! Live metrics of a graph, and the report at its end.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::ending::EndedBy;
-use crate::graph::{EdgeInfo, Node};
+use crate::graph::{Edge, EdgeInfo, Node};
 use crate::sharder::WorkerStats;
 use crate::states::States;
 use crate::timers::Nanos;
@@ -154,6 +155,64 @@ pub struct Metrics {
     pub moves: u64,
 }
 
+impl Metrics {
+    /// Returns the counts of the edge from `From` to `To` with the message `M`.
+    ///
+    /// # Panics
+    ///
+    /// If these are the counts of another graph.
+    ///
+    /// ```
+    /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+    /// # struct Sum(u64);
+    /// # graph! {
+    /// #     graph App {
+    /// #         processors { sum: Sum }
+    /// #         edges { ingress -> sum: u64; }
+    /// #     }
+    /// # }
+    /// # impl Process<App> for Sum {}
+    /// # impl Receive<App, Ingress, u64> for Sum {
+    /// #     fn receive(&mut self, number: u64, _: &mut Cx<'_, App, Self>) {
+    /// #         self.0 += number;
+    /// #     }
+    /// # }
+    /// let app = App::builder(Sum(0)).start()?;
+    /// app.ingress::<Sum, u64>().send(7)?;
+    /// let metrics = app.drain(std::time::Duration::from_secs(10))?.metrics;
+    /// assert_eq!(metrics.edge::<App, Ingress, Sum, u64>().received, 1);
+    /// assert_eq!(metrics.instances_of::<App, Sum>()[0].received, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn edge<G, From, To, M>(&self) -> &EdgeMetrics
+    where
+        G: Node<From> + Node<To>,
+        M: Edge<G, From, To>,
+    {
+        let edge = self.edges.get(<M as Edge<G, From, To>>::ID);
+        let edge = edge.filter(|edge| edge.edge == <M as Edge<G, From, To>>::INFO);
+        edge.unwrap_or_else(|| panic!("these are not the counts of graph `{}`", G::NAME))
+    }
+
+    /// Returns the counts of the instances of `P`, by replica. Empty for
+    /// [`Ingress`](crate::Ingress) and [`Egress`](crate::Egress).
+    #[must_use]
+    pub fn instances_of<G: Node<P>, P>(&self) -> &[InstanceMetrics] {
+        &self.instances[self.range_of::<G, P>()]
+    }
+
+    /// Returns where the instances of `P` are.
+    fn range_of<G: Node<P>, P>(&self) -> Range<usize> {
+        let Some(node) = <G as Node<P>>::END.processor() else {
+            return 0..0;
+        };
+        let first = (self.instances).partition_point(|one| one.processor < node);
+        let end = (self.instances).partition_point(|one| one.processor <= node);
+        first..end
+    }
+}
+
 /// Messages of one edge that were accepted and never handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -226,13 +285,7 @@ impl Report {
     /// ```
     #[must_use]
     pub fn take_states<G: Node<P>, P: 'static>(&self) -> Vec<P> {
-        let Some(node) = <G as Node<P>>::END.processor() else {
-            return Vec::new();
-        };
-        let instances = &self.metrics.instances;
-        let first = instances.partition_point(|one| one.processor < node);
-        let end = instances.partition_point(|one| one.processor <= node);
-        self.states.take(first..end)
+        self.states.take(self.metrics.range_of::<G, P>())
     }
 
     /// Returns how many messages were accepted and never handled.

@@ -160,7 +160,7 @@ impl<M, W: Wake> End<M, W> {
 /// let workers: Vec<_> = (0..3)
 ///     .map(|_| {
 ///         let echoes = echoes.clone();
-///         std::thread::spawn(move || std::iter::from_fn(|| echoes.recv().ok()).sum::<u64>())
+///         std::thread::spawn(move || echoes.into_iter().sum::<u64>())
 ///     })
 ///     .collect();
 /// let numbers = app.ingress::<Echo, u64>();

@@ -73,10 +73,13 @@ pub struct IngressSink<M> {
     task: Task,
 }
 
-impl<G: Node<Ingress> + Single<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
+impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, M> {
     /// Makes a `Sink` of this sender. Needs the feature `async`.
     #[must_use]
-    pub fn sink(&self) -> IngressSink<M> {
+    pub fn sink(&self) -> IngressSink<M>
+    where
+        G: Single<P>,
+    {
         self.only().sink()
     }
 }

@@ -31,6 +31,8 @@ mod inboxes;
 mod lanes;
 #[path = "api/moves.rs"]
 mod moves;
+#[path = "api/outside.rs"]
+mod outside;
 #[path = "api/panics.rs"]
 mod panics;
 #[path = "api/pictures.rs"]

@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::sharder::Sharder;
 use crate::slots::Slots;
 use crate::timers::{Clock, MonotonicClock};
-use crate::worker::Shared;
+use crate::worker::{OnWorkerStart, Shared};
 
 /// The default of [`Builder::period`].
 const PERIOD: Duration = Duration::from_millis(100);
@@ -76,7 +76,7 @@ pub struct Builder<C: Controller> {
     assignment: Option<Assignment>,
     pins: Vec<(ShardId, WorkerId)>,
     dedicated: Vec<WorkerId>,
-    on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
+    on_worker_start: Option<OnWorkerStart>,
     name: String,
     #[cfg(feature = "affinity")]
     pins_threads: bool,
@@ -99,7 +99,7 @@ impl<C: Controller> Sharder<C> {
             assignment: None,
             pins: Vec::new(),
             dedicated: Vec::new(),
-            on_worker_start: Box::new(|_| {}),
+            on_worker_start: None,
             name: "rast-worker".to_string(),
             #[cfg(feature = "affinity")]
             pins_threads: false,
@@ -225,9 +225,14 @@ impl<C: Controller> Builder<C> {
 
     /// Sets a function that is called on the thread of each worker before its first turn, for
     /// example to set the thread's priority. A panic in it is recorded, and the worker continues.
+    ///
+    /// After it the worker is placed once more, as [`run`](Sharder::run) says, because a thread
+    /// that sleeps in the hook may wake up on another processor. If the hook has limited the thread
+    /// to some processors, it is placed among these or, if there are more of them than workers or
+    /// only one, where the system chooses.
     #[must_use]
     pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
-        self.on_worker_start = Box::new(hook);
+        self.on_worker_start = Some(Box::new(hook));
         self
     }
 
@@ -263,8 +268,9 @@ impl<C: Controller> Builder<C> {
 
     /// Sets the clock that tells how long the calling thread has run, at the pace of
     /// [`clock`](Self::clock). It is read twice in a window, so that time in which the system ran
-    /// another thread does not count as load. Default: `ThreadClock` of [`timers`](crate::timers),
-    /// where the system has it.
+    /// another thread does not count as load. It is not read after a decision that [needed no
+    /// figures](crate::Balancer::needs_figures). Default: `ThreadClock` of
+    /// [`timers`](crate::timers), where the system has it.
     #[must_use]
     pub fn thread_clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.thread_clock = Some(Box::new(clock));

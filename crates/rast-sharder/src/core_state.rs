@@ -8,7 +8,7 @@ use std::string::String;
 use crate::assignment::Assignment;
 use crate::ids::{ShardId, WorkerId};
 use crate::panics::{Hook, PanicLog, PanicRecord};
-use crate::primitive::sync::atomic::Ordering;
+use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::primitive::{CachePadded, Snapshot};
 use crate::protocol::Baton;
@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) clock: Box<dyn Clock + Send + Sync>,
     /// Clock of the calling thread's processor time, if the system has one.
     pub(crate) thread_clock: Option<Box<dyn Clock + Send + Sync>>,
+    /// Whether the latest decision needed figures. Written by leaders, before they publish.
+    needs_figures: AtomicBool,
     pub(crate) published: Snapshot<Published>,
     pub(crate) totals: Totals,
     pub(crate) tallies: Box<[CachePadded<Tally>]>,
@@ -52,6 +54,7 @@ impl Core {
             baton,
             clock,
             thread_clock,
+            needs_figures: AtomicBool::new(true),
             published: Snapshot::new(Published {
                 epoch: 0,
                 assignment,
@@ -62,6 +65,25 @@ impl Core {
                 .collect(),
             log: Mutex::new(PanicLog::default()),
             failure: Mutex::new(None),
+        }
+    }
+
+    /// Returns how long the calling thread has run; `None` if the system cannot tell, or if the
+    /// latest decision needed no figures. A call costs a system call otherwise.
+    pub(crate) fn thread_time(&self) -> Option<Instant> {
+        // Relaxed: a worker calls this after the Acquire load that showed it the epoch, and the
+        // leader stored the flag before it published that epoch.
+        let is_needed = self.needs_figures.load(Ordering::Relaxed);
+        let clock = self.thread_clock.as_ref().filter(|_| is_needed);
+        clock.map(|clock| clock.now())
+    }
+
+    /// Records whether the decision of this leader needs figures.
+    pub(crate) fn set_needs_figures(&self, is_needed: bool) {
+        // Relaxed: see `thread_time`. Most often nothing changes, and each worker reads this line
+        // in each round, so it is not written then.
+        if self.needs_figures.load(Ordering::Relaxed) != is_needed {
+            self.needs_figures.store(is_needed, Ordering::Relaxed);
         }
     }
 

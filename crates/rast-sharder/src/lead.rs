@@ -167,7 +167,7 @@ impl Lead {
         let Self { leader, stage } = self;
         desk.timer.start(tick);
         let then = match stage {
-            Stage::Ask => match needs_figures(desk, member, core) {
+            Stage::Ask => match ask(desk, member, core) {
                 Ok(true) => {
                     // SAFETY: the obligations of this function.
                     Then::Go(unsafe {
@@ -237,13 +237,18 @@ impl Lead {
 }
 
 /// Empties the desk, and returns whether the balancer needs figures; an error if it panicked.
-fn needs_figures(desk: &mut Desk, member: &Member, core: &Core) -> Result<bool, String> {
+///
+/// The answer applies to the thread times of the next window too, because reading them costs each
+/// worker two system calls.
+fn ask(desk: &mut Desk, member: &Member, core: &Core) -> Result<bool, String> {
     desk.view.clear();
     desk.turns.fill(0.0);
     let Desk { balancer, view, .. } = desk;
-    member
+    let needs_figures = member
         .with_assignment(|current| contain(|| balancer.needs_figures(view, current)))
-        .map_err(|payload| panicked(core, member, payload))
+        .map_err(|payload| panicked(core, member, payload));
+    core.set_needs_figures(needs_figures != Ok(false));
+    needs_figures
 }
 
 /// Returns the number of used shards.

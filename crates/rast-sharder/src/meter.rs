@@ -37,7 +37,7 @@ const SPARE: f64 = 0.1;
 /// How a worker spent the window that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
-    /// How long the thread ran, if the system can tell.
+    /// How long the thread ran, if that is known.
     pub(crate) ran: Option<Nanos>,
     /// 1 for a worker without idle time, falling to 0 at [`SPARE`].
     pub(crate) fullness: f64,
@@ -65,7 +65,7 @@ impl Spent {
 #[derive(Debug)]
 pub(crate) struct Meter {
     since: Instant,
-    /// How long the thread had run at `since`, if the system can tell.
+    /// How long the thread had run at `since`, if that is known.
     ran: Option<Instant>,
     idle: Nanos,
     /// Since when the worker has had no work.
@@ -104,15 +104,15 @@ impl Meter {
         }
     }
 
-    /// Ends the window.
-    pub(crate) fn spent(&mut self, now: Instant, ran: Option<Instant>) -> Spent {
+    /// Ends the window. `ran` is called if it is known how long the thread had run at its begin.
+    pub(crate) fn spent(&mut self, now: Instant, ran: impl FnOnce() -> Option<Instant>) -> Spent {
         let is_idle = self.idle_since.is_some();
         self.work(now);
         self.idle_since = is_idle.then_some(now);
         let window = now.saturating_since(self.since);
         let idle = self.idle.as_nanos() as f64 / window.as_nanos().max(1) as f64;
         Spent {
-            ran: (self.ran.zip(ran)).map(|(before, now)| now.saturating_since(before)),
+            ran: (self.ran).and_then(|before| Some(ran()?.saturating_since(before))),
             fullness: (1.0 - idle / SPARE).max(0.0),
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         meter.rest(at(50));
         meter.rest(at(60));
         meter.work(at(70));
-        let spent = meter.spent(at(100), None);
+        let spent = meter.spent(at(100), || None);
         assert_eq!((spent.ran, spent.fullness), (None, 0.0));
         assert_eq!(spent.demand(0.3, 0.9, 1e5), (0.3, 0.3));
     }
@@ -140,12 +140,12 @@ mod tests {
     #[test]
     fn a_full_worker_met_none_of_what_waited() {
         let mut meter = Meter::new(at(0), None);
-        let spent = meter.spent(at(100), None);
+        let spent = meter.spent(at(100), || None);
         assert_eq!(spent.demand(0.25, 1.0, 1e5), (0.25, 1.0));
         // A worker that is idle at the end of a window is idle at the start of the next.
         meter.rest(at(100));
         meter.restart(at(100), None);
-        assert_eq!(meter.spent(at(200), None).fullness, 0.0);
+        assert_eq!(meter.spent(at(200), || None).fullness, 0.0);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let mut meter = Meter::new(at(0), Some(at(7)));
         meter.rest(at(10));
         meter.work(at(70));
-        let spent = meter.spent(at(100), Some(at(17)));
+        let spent = meter.spent(at(100), || Some(at(17)));
         assert_eq!(spent.ran, Some(Nanos::from_micros(10)));
         // Of 40 µs of turns the thread ran 10 µs.
         assert_eq!(spent.demand(0.4, 0.4, 4e4), (0.1, 0.1));

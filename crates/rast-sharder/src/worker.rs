@@ -72,6 +72,9 @@ fn pause(doublings: u32) -> Nanos {
     Nanos::from_nanos(PAUSE.as_nanos() << doublings.min(PAUSE_DOUBLINGS))
 }
 
+/// The user's hook for the start of a worker.
+pub(crate) type OnWorkerStart = Box<dyn Fn(WorkerId) + Send + Sync>;
+
 /// State shared by the workers of one sharder.
 pub(crate) struct Shared<C: Controller> {
     pub(crate) controller: C,
@@ -79,7 +82,7 @@ pub(crate) struct Shared<C: Controller> {
     pub(crate) core: Arc<Core>,
     pub(crate) desk: UnsafeCell<Desk>,
     pub(crate) settings: Settings,
-    pub(crate) on_worker_start: Box<dyn Fn(WorkerId) + Send + Sync>,
+    pub(crate) on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]
     pub(crate) pins_threads: bool,
 }
@@ -102,11 +105,6 @@ impl<C: Controller> Shared<C> {
         }
         let allowed = Processors::of_this_thread()?;
         (2..=workers).contains(&allowed.count()).then_some(allowed)
-    }
-
-    /// Returns how long the calling thread has run, if the system can tell.
-    fn ran(&self) -> Option<Instant> {
-        self.core.thread_clock.as_ref().map(|clock| clock.now())
     }
 }
 
@@ -176,7 +174,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             window: (0, now),
             window_end: Instant::MAX,
             is_used: false,
-            meter: Meter::new(now, shared.ran()),
+            meter: Meter::new(now, shared.core.thread_time()),
             lead: None,
             calls_before_turn: true,
             looks: 0,
@@ -191,6 +189,7 @@ impl<'s, C: Controller> Worker<'s, C> {
 
     fn run(mut self) {
         self.start();
+        self.place();
         while !self.local.member.is_stopping() {
             let progressed = self.round();
             self.tally().rounds.add(1);
@@ -217,10 +216,22 @@ impl<'s, C: Controller> Worker<'s, C> {
         {
             core_affinity::set_for_current(core);
         }
-        if let Err(payload) = contain(|| (shared.on_worker_start)(worker)) {
+        if let Some(hook) = &shared.on_worker_start
+            && let Err(payload) = contain(|| hook(worker))
+        {
             let text = message(&*payload);
             discard(payload);
             shared.core.panicked(worker, None, Hook::WorkerStart, text);
+        }
+    }
+
+    /// Places the thread again if the start hook may have slept.
+    fn place(&self) {
+        let (shared, member) = (self.shared, &self.local.member);
+        if shared.on_worker_start.is_some()
+            && let Some(places) = shared.places(shared.core.tallies.len())
+        {
+            places.move_to(member.worker().index());
         }
     }
 
@@ -303,12 +314,13 @@ impl<'s, C: Controller> Worker<'s, C> {
         let first = self.local.member.held().len() - taken;
         for at in first..self.local.member.held().len() {
             let shard = self.local.member.held()[at];
-            self.enter_slow(shard, self.local.now);
+            let cells = self.shared.slots.cells(shard);
+            self.enter_slow(shard, cells, self.local.now);
             self.hook(shard, Hook::OnAcquire, |controller, cx, state| {
                 controller.on_acquire(cx, shard, state);
             });
             // SAFETY: the shard is held, and no other borrow of its slot is live.
-            let slot = unsafe { self.shared.slots.slot(shard) };
+            let slot = unsafe { cells.slot() };
             slot.is_fresh = true;
             slot.ready_since = Some(self.local.now);
             self.ready.push(shard);

@@ -135,11 +135,11 @@ fn run(path: &Path) -> Result<(u64, u64, u64), Box<dyn Error>> {
     )
     .start()?;
     let mut end = app.egress::<Reader, End>(0);
-    let mut table = app.egress::<Count, Row>(0);
+    let table = app.egress::<Count, Row>(0);
     let End(read) = end.recv()?;
     // Rows come while it drains, so a thread reads them.
     let rows = std::thread::spawn(move || {
-        let mut rows: Vec<Row> = std::iter::from_fn(|| table.recv().ok()).collect();
+        let mut rows: Vec<Row> = table.into_iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.hits));
         rows
     });

@@ -80,7 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let report = app.drain(Duration::from_secs(10))?;
-    assert_eq!(report.metrics.edges[1].received, 4_000);
+    let counted = report.metrics.edge::<App, Split, Count, Word>();
+    assert_eq!(counted.received, 4_000);
     // One in each block of eight, of two queues.
     assert!(words.count().abs_diff(500) <= 2);
     Ok(())

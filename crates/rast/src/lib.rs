@@ -155,8 +155,8 @@
 //! | feature | gives | costs |
 //! | --- | --- | --- |
 //! | `io` | sockets of `executor`; sockets and files of `reactor` | `mio`, `socket2`; on Linux with `reactor` also `io-uring`, `libc` |
-//! | `futures-io`, `tokio`, `hyper` | the traits of these crates for the sockets; hyper's executor and timer | the crate |
-//! | `async` | items of a `Queue`, values of a `Conflator` and messages of a graph as streams | `futures-core`; with `msgpass` also `futures-sink` |
+//! | `futures-io`, `tokio`, `hyper` | the traits of these crates for the sockets of `executor` and `reactor`; hyper's executor and timer | the crate |
+//! | `async` | items of a `Queue`, values of a `Conflator` and messages of a graph as streams, and a sink into a graph, on any runtime, such as tokio | `futures-core`; with `msgpass` also `futures-sink` |
 //! | `affinity` | each worker thread bound to its own core | `core_affinity` |
 //! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
 //! | `metrics` | counts and histograms of a graph for the recorder of the crate of that name | `metrics` |

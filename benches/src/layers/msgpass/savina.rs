@@ -15,7 +15,7 @@
 //! | philosophers | 20 philosophers, 10,000 meals each | all on one |
 //! | bounded buffer | 40 producers, 40 consumers, room for 50, cost 25 and 25, 1,000 items each | replicas in turn |
 //! | concurrent dictionary | 20 workers, 10,000 requests each, 10 % writes | all on one |
-//! | banking | 1,000 accounts, 50,000 transfers | half of the accounts on each |
+//! | banking | 1,000 accounts, 50,000 transfers | all on one |
 //! | logistic map | 10 series of 25,000 terms | series in turn |
 //! | radix sort | 100,000 values of 60 bits | four neighbours in turn |
 //! | trapezoid | 100 workers, 10,000,000 pieces | workers in turn |
@@ -28,8 +28,8 @@
 //! round at once here, in every contender. An actor that has ended keeps its thread until the end.
 //! Before the first message all threads sleep.
 //!
-//! The actors of actix have the same places as the processors of the graph. In counting, fork-join,
-//! banking and radix sort they have the places with which actix is fastest. The runtime of ractor, kameo
+//! The actors of actix have the same places as the processors of the graph. In counting, fork-join
+//! and radix sort they have the places with which actix is fastest. The runtime of ractor, kameo
 //! and tokio moves tasks between its threads by itself.
 //!
 //! Each program is a [`Program`]. What an actor does with a message is one function, which the

@@ -1,6 +1,7 @@
 //! Panics of sends that the graph does not declare.
 
 use super::Out;
+use crate::graph::End;
 
 impl<M: Send + 'static> Out<M> {
     #[cold]
@@ -12,6 +13,20 @@ impl<M: Send + 'static> Out<M> {
             self.info,
             self.info.burst,
             self.info.burst + 1,
+        )
+    }
+
+    #[cold]
+    pub(super) fn target_fault(&self, index: usize) -> ! {
+        let what = match self.info.to {
+            End::Egress => "lane",
+            End::Ingress | End::Processor(_) => "replica",
+        };
+        panic!(
+            "graph `{}`, edge {}: there is no {what} {index}, only {}",
+            self.shared.graph,
+            self.info,
+            self.targets(),
         )
     }
 

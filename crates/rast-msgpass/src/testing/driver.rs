@@ -212,7 +212,7 @@ impl Driver {
         let settled = drain.settle(&stages);
         let blocked = match settled {
             Ok(()) => None,
-            Err(_) => drain.blocked(&stages),
+            Err(_) => drain.blocked(&stages, |edge, lane| run.is_unrequested(edge, lane)),
         };
         self.end(run, EndedBy::Drain);
         run.drained(settled, blocked)

@@ -114,7 +114,7 @@ fn a_reply_knows_whether_it_is_wanted() {
     assert_eq!(reply.send(5), Err(5));
 
     let (ask, mut answer) = Ask::<u8, u8>::new(1);
-    assert_eq!(ask.into_parts().1.send(9), Ok(()));
+    assert_eq!(ask.answer(9), Ok(()));
     assert_eq!(answer.try_take(), Ok(9));
     // It was taken.
     assert_eq!(answer.try_take(), Err(AnswerError::Dropped));
@@ -134,6 +134,8 @@ fn the_end_of_a_graph_ends_every_ask() {
     drop(app.stop());
     assert_eq!(asking.join().unwrap(), Err(AskError::Dropped));
     let refused = server.at(0).ask(3, LONG).unwrap_err();
+    assert_eq!(refused.into_inner(), Some(3));
+    assert_eq!(AskError::<u64>::Dropped.into_inner(), None);
     let AskError::Closed(closed) = refused else {
         panic!("the door is closed");
     };

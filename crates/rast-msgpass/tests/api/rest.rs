@@ -225,9 +225,29 @@ fn a_drain_that_cannot_end_names_the_lane() {
     assert_eq!(error.cause, DrainCause::Deadline);
     let blocked = error.blocked.unwrap();
     assert_eq!((blocked.lane, blocked.messages), (Some(0), 100));
+    assert!(!blocked.is_unrequested);
     let text = error.to_string();
     assert!(text.contains("Many -> egress: u64, lane 0"), "{text}");
     assert!(text.lines().count() <= 5, "{text}");
+}
+
+#[test]
+fn a_drain_says_that_the_receiver_of_a_full_lane_was_never_requested() {
+    let app = Spill::builder(Many).workers(1).start().unwrap();
+    let into = app.ingress::<Many, u64>();
+    (0..100).for_each(|number| into.send(number).unwrap());
+    while app.metrics().edges[1].sent < 100 {
+        std::thread::yield_now();
+    }
+    let error = app.drain(Duration::from_millis(5)).unwrap_err();
+    assert!(error.blocked.unwrap().is_unrequested);
+    let text = error.to_string();
+    let hint = "lane 0, whose receiver was never requested: call `Handle::egress`";
+    assert!(text.contains(hint), "{text}");
+    // What a `main` prints that returns the error.
+    let text = format!("{error:?}");
+    assert!(text.contains("Deadline") && text.contains(hint), "{text}");
+    assert!(text.len() < 400, "{text}");
 }
 
 /// Keeps what it gets, and sends it at the end.

@@ -96,7 +96,9 @@ pub trait Balancer: Send + 'static {
     /// [`step`](Self::step) in this epoch. Default: `true`.
     ///
     /// `view` has the workers, the shards and the pins, and no loads. Called once per epoch; it
-    /// should cost the same for any number of shards.
+    /// should cost the same for any number of shards. If the answer changes to `true`, the loads of
+    /// that epoch include time in which the system ran other threads
+    /// ([`thread_clock`](crate::Builder::thread_clock)).
     ///
     /// ```
     /// use rast_sharder::{Assignment, Balancer, Greedy, LoadView, Static};

@@ -32,7 +32,7 @@ impl<C: Controller> Worker<'_, C> {
         let is_open = self.local.member.is_open();
         let cells = shared.slots.cells(shard);
         if is_open {
-            self.enter_in(shard, cells);
+            self.enter(shard, cells);
         }
         // SAFETY: `shard` is held, as are all shards in the queue whose flag is set. No other
         // borrow of its slot is live, because user code cannot reach slots.

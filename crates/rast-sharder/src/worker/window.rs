@@ -17,9 +17,13 @@ impl<C: Controller> Worker<'_, C> {
     /// Enters a new epoch: releases the leaving shards, and opens a window for the others.
     #[cold]
     pub(super) fn switch(&mut self) {
-        self.read_clock();
+        // Often the round before ended with the promise, which read the clock.
+        if self.since_reading > 0 {
+            self.read_clock();
+        }
         self.release_leaving();
-        self.meter.restart(self.local.now, self.shared.ran());
+        self.meter
+            .restart(self.local.now, self.shared.core.thread_time());
         self.is_used = false;
         self.open_window();
     }
@@ -36,47 +40,39 @@ impl<C: Controller> Worker<'_, C> {
         window.open(self.window.0, now);
     }
 
-    /// Adds a held shard to the window, if it is not in it. Only before the promise.
-    pub(super) fn enter(&mut self, shard: ShardId) {
-        self.enter_in(shard, self.shared.slots.cells(shard));
-    }
-
-    /// As [`enter`](Self::enter); `cells` are those of the shard.
+    /// Adds a held shard to the window, if it is not in it. Only before the promise. `cells` are
+    /// those of the shard.
     #[inline]
-    pub(super) fn enter_in(&mut self, shard: ShardId, cells: &Cells<C::Shard, C::Load>) {
+    pub(super) fn enter(&mut self, shard: ShardId, cells: &Cells<C::Shard, C::Load>) {
         debug_assert!(self.local.member.is_open() && self.local.member.is_local(shard));
         // SAFETY: the shard is held, and this worker has not promised; the borrow ends here.
         let measure = unsafe { cells.measure() };
         if measure.number() != self.window.0 {
-            self.enter_slow(shard, self.window.1);
+            self.enter_slow(shard, cells, self.window.1);
         }
     }
 
-    /// Returns whether a held shard has entered the window. Only before the promise.
-    #[inline]
-    fn has_entered(&self, shard: ShardId) -> bool {
-        debug_assert!(self.local.member.is_open() && self.local.member.is_local(shard));
-        // SAFETY: the shard is held, and this worker has not promised; the borrow ends here.
-        let measure = unsafe { self.shared.slots.measure(shard) };
-        measure.number() == self.window.0
-    }
-
     /// Has a held shard enter the window, in which it takes part from `since` on; a retired shard
-    /// does not. Only before the promise.
+    /// does not. Only before the promise. `cells` are those of the shard.
     #[cold]
-    pub(super) fn enter_slow(&mut self, shard: ShardId, since: Instant) {
+    pub(super) fn enter_slow(
+        &mut self,
+        shard: ShardId,
+        cells: &Cells<C::Shard, C::Load>,
+        since: Instant,
+    ) {
         let shared = self.shared;
         let is_retired = || {
             // SAFETY: the shard is held, and no other borrow of its slot is live; this one ends
             // here.
-            unsafe { shared.slots.slot(shard) }.retired.is_some()
+            unsafe { cells.slot() }.retired.is_some()
         };
         if is_retired() {
             return;
         }
         // SAFETY: the shard is held, and this worker has not promised; no other borrow of the
         // measure is live.
-        let measure = unsafe { shared.slots.measure(shard) };
+        let measure = unsafe { cells.measure() };
         measure.enter(self.window.0, since);
         let load = &mut measure.load;
         if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
@@ -121,7 +117,8 @@ impl<C: Controller> Worker<'_, C> {
     fn promise(&mut self) {
         self.read_clock();
         let now = self.local.now;
-        let spent = self.meter.spent(now, self.shared.ran());
+        let core = &self.shared.core;
+        let spent = self.meter.spent(now, || core.thread_time());
         for at in 0..self.ready.entries() {
             if let Some(shard) = self.ready.entry(at) {
                 self.count_ready(shard);
@@ -139,16 +136,18 @@ impl<C: Controller> Worker<'_, C> {
     /// Counts the time for which a shard in the ready queue has waited, up to the promise. Called
     /// again for the same shard, it adds nothing.
     fn count_ready(&mut self, shard: ShardId) {
-        self.enter(shard);
-        if !self.has_entered(shard) {
+        let cells = self.shared.slots.cells(shard);
+        self.enter(shard, cells);
+        // SAFETY: the shard is held, as are all shards in the queue, and the promise is still to
+        // come; no other borrow of the measure is live.
+        let measure = unsafe { cells.measure() };
+        if measure.number() != self.window.0 {
+            // It is retired.
             return;
         }
         let now = self.local.now;
-        // SAFETY: the shard is held, as are all shards in the queue, and the promise is still to
-        // come; no other borrow of the measure is live.
-        let measure = unsafe { self.shared.slots.measure(shard) };
         // SAFETY: the shard is held, and no other borrow of its slot is live.
-        let slot = unsafe { self.shared.slots.slot(shard) };
+        let slot = unsafe { cells.slot() };
         if let Some(since) = slot.ready_since.replace(now) {
             measure.add_ready(since, now);
         }

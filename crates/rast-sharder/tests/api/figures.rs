@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rast_sharder::primitive::{Random, WaitStrategy};
-use rast_sharder::timers::Nanos;
+use rast_sharder::timers::{Clock, Instant, Nanos};
 use rast_sharder::{
     Assignment, Balancer, Controller, Decision, Greedy, Handle, LoadReport, LoadView, Move,
     PanicPayload, PanicPolicy, Progress, ShardId, Sharder, Static, Stats, WorkerCx, WorkerId,
@@ -332,10 +332,42 @@ impl Balancer for Unsure {
     }
 }
 
+/// Needs figures in each decision from the one with this number on, counted from zero.
+struct From(u32, AtomicU32);
+
+impl Balancer for From {
+    fn needs_figures(&self, _: &LoadView, _: &Assignment) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed) >= self.0
+    }
+
+    fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+    fn step(&mut self, _: &LoadView, _: &Assignment, _: usize) -> Decision {
+        Decision::Keep
+    }
+}
+
+/// Counts its readings.
+struct Counted(Arc<AtomicU64>);
+
+impl Clock for Counted {
+    fn now(&self) -> Instant {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Instant::ORIGIN
+    }
+}
+
 /// Ends three windows in which both shards had a turn; returns the number of reports, and the
 /// counts.
 fn reports_for(workers: usize, balancer: impl Balancer) -> (usize, Stats) {
+    let (reports, stats, _) = reports_and_readings_for(workers, balancer);
+    (reports, stats)
+}
+
+/// As [`reports_for`]; returns the number of readings of the thread clock as well.
+fn reports_and_readings_for(workers: usize, balancer: impl Balancer) -> (usize, Stats, u64) {
     let reported = Arc::<Mutex<Vec<_>>>::default();
+    let readings = Arc::<AtomicU64>::default();
     let torn = Torn {
         goes_wrong: Arc::default(),
         reported: Arc::clone(&reported),
@@ -343,6 +375,7 @@ fn reports_for(workers: usize, balancer: impl Balancer) -> (usize, Stats) {
     let sharder = Sharder::builder(torn)
         .shards(vec![(); 2])
         .workers(workers)
+        .thread_clock(Counted(Arc::clone(&readings)))
         .period(Duration::ZERO)
         .balancer(balancer)
         .build();
@@ -357,7 +390,8 @@ fn reports_for(workers: usize, balancer: impl Balancer) -> (usize, Stats) {
         steps.look();
     }
     let reports = reported.lock().unwrap().len();
-    (reports, steps.handle().stats())
+    let readings = readings.load(Ordering::Relaxed);
+    (reports, steps.handle().stats(), readings)
 }
 
 #[test]
@@ -372,6 +406,24 @@ fn figures_are_collected_for_a_balancer_that_needs_them() {
     let (reports, stats) = reports_for(2, Unsure);
     let counts = (reports, stats.epochs, stats.rejected, stats.panics);
     assert_eq!(counts, (0, 3, 3, 3), "the assignment stays");
+}
+
+#[test]
+fn the_thread_clock_is_read_after_a_decision_that_needed_figures() {
+    // Readings per worker: at the start and at the end of each of three windows, and at the start
+    // of the fourth one.
+    for (first, reports, readings) in [(0, 6, 7), (1, 4, 5), (2, 2, 3), (3, 0, 2)] {
+        for workers in [1, 2] {
+            let balancer = From(first, AtomicU32::new(0));
+            let (reported, stats, read) = reports_and_readings_for(workers, balancer);
+            assert_eq!((reported, stats.epochs), (reports, 3));
+            assert_eq!(
+                read,
+                readings * workers as u64,
+                "{first}, {workers} workers"
+            );
+        }
+    }
 }
 
 #[test]

@@ -525,6 +525,37 @@ fn workers_start_with_a_hook_and_a_name() {
     assert_eq!((panics.len(), panics[0].hook), (1, Hook::WorkerStart));
 }
 
+/// A start hook may limit its thread to one processor.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_thread_stays_where_its_start_hook_put_it() {
+    use rast_sharder::primitive::Processors;
+
+    let counts: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let list = counts.clone();
+    let mut script = hooks();
+    script.process = Box::new(move |_, _, _| {
+        let allowed = Processors::of_this_thread().expect("Linux tells them");
+        list.lock().unwrap().push(allowed.count());
+        Progress::Idle
+    });
+    let workers = std::thread::available_parallelism().unwrap().get();
+    let builder = Sharder::builder(script).shards(vec![0; workers]);
+    let builder = builder.workers(workers).on_worker_start(|worker| {
+        let allowed = Processors::of_this_thread().expect("Linux tells them");
+        assert!(allowed.stay_on(worker.index()));
+    });
+    let sharder = builder.balancer(Static).build().expect("it builds");
+    let handle = sharder.handle();
+    let running = running(sharder);
+    while counts.lock().unwrap().len() < workers {
+        std::thread::yield_now();
+    }
+    handle.stop();
+    running.join().expect("it ends");
+    assert!(counts.lock().unwrap().iter().all(|&count| count == 1));
+}
+
 /// Worker `n` runs on the `n`-th core that the process may use, beginning again after the last.
 #[cfg(all(feature = "affinity", target_os = "linux", not(miri)))]
 #[test]

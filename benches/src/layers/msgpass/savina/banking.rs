@@ -273,14 +273,6 @@ impl Program for Banking {
         vec![(0, Note::Start)]
     }
 
-    fn home(actor: usize, threads: usize) -> usize {
-        actor.saturating_sub(1) * threads / ACCOUNTS
-    }
-
-    fn arbiter(_: usize, _: usize) -> usize {
-        0
-    }
-
     fn graph(size: u64, workers: usize, watch: &Watch) -> Box<dyn Any> {
         let accounts = (0..ACCOUNTS).map(Account::new);
         let builder = Bank::builder(Teller::new(size, watch), accounts);
