@@ -4,6 +4,7 @@ use core::fmt;
 use std::io;
 
 use crate::graph::EdgeInfo;
+use crate::inbox::INPUTS_MAX;
 use crate::sharder;
 
 /// The reason why a graph was not started.
@@ -49,6 +50,14 @@ pub enum BuildError {
         edge: &'static EdgeInfo,
         /// The least capacity.
         least: usize,
+    },
+    /// A processor has more than 2³⁰ inputs: one for each pair of instances of an edge with queues
+    /// for pairs, and one for any other edge.
+    Inputs {
+        /// The name of the processor in `graph!`.
+        processor: &'static str,
+        /// The number of its inputs.
+        inputs: usize,
     },
     /// [`Builder::blocking`](crate::Builder::blocking) was given no thread, or more threads than
     /// there are replicas.
@@ -123,6 +132,11 @@ impl fmt::Display for BuildError {
                 "the edge {edge} has an inbox per receiver with room for {}; \
                  its senders need at least {least}: declare `cap = {least}`",
                 edge.capacity
+            ),
+            Self::Inputs { processor, inputs } => write!(
+                f,
+                "processor `{processor}` has {inputs} inputs and may have {INPUTS_MAX}: give fewer \
+                 replicas to its senders, or declare an edge to it without `rings`"
             ),
             Self::Blocking {
                 processor,

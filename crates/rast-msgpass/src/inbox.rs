@@ -55,6 +55,9 @@ const PLACES: usize = 4;
 /// messages in places, or in a ring by pair.
 pub(crate) const RING: u32 = 1 << 30;
 
+/// Maximum number of inputs of an instance: their numbers do not reach the bit [`RING`].
+pub(crate) const INPUTS_MAX: usize = RING as usize;
+
 /// The places, and how far the receiver has emptied the ring.
 #[repr(C)]
 struct Local<T> {
@@ -67,6 +70,8 @@ struct Local<T> {
     asks: bool,
     /// With the tags of their senders.
     places: [Option<(u32, T)>; PLACES],
+    /// The receiver's index in the ring when it last counted the senders to wake.
+    checked: usize,
 }
 
 impl<T> Local<T> {
@@ -95,6 +100,8 @@ impl<T> Local<T> {
 pub(crate) struct Inbox<T> {
     ring: bounded::Producer<T>,
     receiver: ShardId,
+    /// Whether the receiver wakes as many waiting senders as it has room for, and not all.
+    wakes_by_room: bool,
     local: UnsafeCell<Local<T>>,
 }
 
@@ -106,11 +113,13 @@ unsafe impl<T: Send> Sync for Inbox<T> {}
 /// The inboxes of an edge, by receiver.
 pub(crate) type Inboxes<T> = Arc<Box<[CachePadded<Inbox<T>>]>>;
 
-/// Makes the inboxes of receivers whose shards begin at `first`.
+/// Makes the inboxes of receivers whose shards begin at `first`. `wakes_by_room`: a receiver wakes
+/// as many waiting senders as it has room for; these pass a wake-up on that they do not use.
 pub(crate) fn inboxes<T>(
     first: usize,
     receivers: usize,
     capacity: usize,
+    wakes_by_room: bool,
     pace: impl Fn(usize) -> Pace,
 ) -> (Inboxes<T>, Vec<Receiver<T>>) {
     let (inboxes, rings): (Vec<_>, Vec<_>) = (0..receivers)
@@ -123,8 +132,10 @@ pub(crate) fn inboxes<T>(
                     end: 0,
                     asks: false,
                     places: [const { None }; PLACES],
+                    checked: consumer.index(),
                 }),
                 ring,
+                wakes_by_room,
                 receiver: ShardId::from_index(first + receiver),
             });
             (inbox, consumer)
@@ -298,6 +309,26 @@ impl<T> Receiver<T> {
     fn release(&mut self) -> bool {
         self.ring.release();
         self.pace.release()
+    }
+
+    /// Returns how many of the senders that wait are to be woken, after `take` or `settle` has
+    /// returned that slots were returned. See "As many as there is room for" in `waiting.rs`.
+    #[cold]
+    pub(crate) fn to_wake(&self) -> usize {
+        let inbox = &self.inboxes[self.index];
+        if !inbox.wakes_by_room {
+            return usize::MAX;
+        }
+        let (room, index) = (inbox.room(), self.ring.index());
+        let checked = self.with(|local| core::mem::replace(&mut local.checked, index));
+        let returned = index.wrapping_sub(checked);
+        let is_followed = self.ring.capacity() - room >= self.pace.due();
+        let count = if is_followed {
+            room.min(returned)
+        } else {
+            room
+        };
+        count.max(1)
     }
 
     /// Returns `true` if there is no message, except those whose senders will wake the receiver.

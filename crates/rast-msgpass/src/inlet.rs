@@ -232,8 +232,16 @@ impl Place {
     /// Wakes the senders that wait here, and misses none.
     #[inline]
     fn wake_senders(&self, cx: Option<&mut WorkerCx<'_>>) {
-        if let Some(cx) = cx {
-            self.look(true, cx);
+        self.wake_some(|| usize::MAX, cx);
+    }
+
+    /// Wakes senders that wait here, if any do: the first ones, at most `most`.
+    #[inline]
+    fn wake_some(&self, most: impl FnOnce() -> usize, cx: Option<&mut WorkerCx<'_>>) {
+        if let Some(cx) = cx
+            && self.waiting.has_any(self.receiver, true)
+        {
+            self.wake(most(), cx);
         }
     }
 
@@ -242,12 +250,14 @@ impl Place {
     #[inline(never)]
     fn wake_sender(&self, sender: usize, cx: &mut WorkerCx<'_>) {
         let is_local = cx.is_local(ShardId::from_index(self.first + sender));
-        self.look(!is_local, cx);
+        if self.waiting.has_any(self.receiver, !is_local) {
+            self.wake(usize::MAX, cx);
+        }
     }
 
-    #[inline]
-    fn look(&self, fenced: bool, cx: &mut WorkerCx<'_>) {
-        self.waiting.look(self.receiver, fenced, |sender| {
+    #[cold]
+    fn wake(&self, most: usize, cx: &mut WorkerCx<'_>) {
+        self.waiting.wake(self.receiver, most, |sender| {
             let shard = ShardId::from_index(self.first + sender);
             cx.wake(shard, ROOM | self.outlet as u32);
         });
@@ -335,7 +345,7 @@ impl<M: Send + 'static> Intake<M> {
                 let (tag, message, wakes) = inbox.take()?;
                 core.sender = Self::read_tag(&self.measured, &mut self.timing, tag, core);
                 if wakes {
-                    place.wake_senders(cx);
+                    place.wake_some(|| inbox.to_wake(), cx);
                 }
                 Some(Some(message))
             }
@@ -393,7 +403,7 @@ impl<M: Send + 'static> Intake<M> {
             }
             Source::Inbox(inbox) => {
                 if inbox.settle() {
-                    place.wake_senders(cx);
+                    place.wake_some(|| inbox.to_wake(), cx);
                 }
             }
             Source::AnswerInbox(inbox) => {
@@ -555,7 +565,7 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
                     inbox.take().map(|(sender, message, wakes)| {
                         core.sender = sender as usize;
                         if wakes {
-                            intake.place.wake_senders(Some(cx));
+                            intake.place.wake_some(|| inbox.to_wake(), Some(cx));
                         }
                         Some(message)
                     })

@@ -214,6 +214,8 @@ pub(crate) struct Instance<G, P> {
     is_in_turn: bool,
     /// Whether a processor that returned [`Next::Woken`] is to be pinged.
     is_called: bool,
+    /// Whether a receiver may have woken it for room.
+    may_have_room: bool,
     /// Whether `on_start` was called and `on_stop` was not.
     has_begun: bool,
     batch: Batch,
@@ -284,6 +286,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             is_new: true,
             is_in_turn: false,
             is_called: false,
+            may_have_room: false,
             has_begun: false,
             factory,
         }
@@ -635,13 +638,16 @@ impl<G: Graph, P: Process<G>> AnyInstance for Instance<G, P> {
     #[inline]
     fn on_wake(&mut self, note: Option<u32>) {
         match note {
-            // A gated thread checks its room in any case.
-            Some(note) if note & ROOM != 0 => {}
+            Some(note) if note & ROOM != 0 => {
+                (self.is_calm, self.is_pinging) = (false, false);
+                self.may_have_room = true;
+            }
             Some(note) if note & RING != 0 => self.make_ready_by_ring(note & !RING),
             Some(input) => self.make_ready(input),
             None => {
                 (self.is_calm, self.is_pinging) = (false, false);
                 (self.is_new, self.is_called) = (true, true);
+                self.may_have_room = true;
             }
         }
     }

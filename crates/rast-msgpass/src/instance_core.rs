@@ -217,6 +217,15 @@ impl Core {
         }
     }
 
+    /// Uses the room for which receivers have woken the instance, or wakes other senders for it.
+    #[cold]
+    pub(crate) fn use_wake_ups(&mut self, cx: &mut WorkerCx<'_>) {
+        for out in 0..self.outs.len() {
+            let news = self.outs[out].use_wake_up(cx);
+            self.note(out, news);
+        }
+    }
+
     /// Returns `true` if an outlet lacks room at a target in whose wait list the instance is not:
     /// it must enter again.
     #[cold]

@@ -510,6 +510,16 @@ impl<T> Outbox<T> {
         !self.rest.written.is_empty()
     }
 
+    /// Returns whether the ring of an inbox got something since the last flush.
+    pub(crate) fn is_written_to(&self, index: usize) -> bool {
+        self.rest.written.contains(&(index as u32))
+    }
+
+    /// Returns whether an inbox has room, by a fresh look, whatever waits here for room.
+    pub(crate) fn has_free_slot(&self, index: usize) -> bool {
+        self.inboxes[index].room() > 0
+    }
+
     /// Tries again with what found no room.
     pub(crate) fn look(&mut self) {
         if !self.is_stuck() {

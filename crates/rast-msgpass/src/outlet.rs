@@ -34,6 +34,7 @@ mod faults;
 mod flush;
 mod lossy;
 mod room;
+mod waits;
 
 use crate::buffer::Buffers;
 use crate::credit::Credit;
@@ -43,7 +44,7 @@ use crate::outbox::Outbox;
 use crate::primitive::sync::Arc;
 use crate::queue::Full;
 use crate::rings::Rings;
-use crate::sharder::{ShardId, WorkerCx};
+use crate::sharder::WorkerCx;
 use crate::shared::{Shared, Stats};
 use crate::ticket::{Kept, Ticket};
 use crate::timers::Instant;
@@ -82,11 +83,15 @@ pub(crate) trait Outlet: Send {
     fn is_other_at_limit(&self, target: Option<usize>) -> bool;
     /// Checks the targets that lacked room again.
     fn look(&mut self) -> News;
-    /// Enters the wait list of the first target that lacks room; a `look` must follow.
+    /// Enters the wait list of the first target that lacks room; a `look` must follow. Leaves
+    /// another list.
     fn wait(&mut self, cx: &mut WorkerCx<'_>);
     /// Returns `true` if the sender does not wait at the first target that lacks room, so that it
     /// may not be woken.
     fn waits_elsewhere(&self) -> bool;
+    /// Uses the room for which a receiver has woken the sender, if one has, or wakes another sender
+    /// for it.
+    fn use_wake_up(&mut self, cx: &mut WorkerCx<'_>) -> News;
     /// Publishes what was sent, counts it, and wakes the receivers.
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News;
     /// An answer from a target has been taken out.
@@ -178,6 +183,10 @@ pub(crate) struct Out<M> {
     spilled: usize,
     /// The target whose wait list it entered last.
     waits_at: usize,
+    /// Whether it is in that list, or was removed from it and has not seen that.
+    is_listed: bool,
+    /// Whether it has to pass a wake-up on that it does not use: see `waiting.rs`.
+    passes_on: bool,
     cursor: usize,
 }
 
@@ -195,6 +204,7 @@ pub(crate) struct Parts {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) credit: Option<Credit>,
     pub(crate) kept: Option<Kept>,
+    pub(crate) passes_on: bool,
 }
 
 impl<M: Send + 'static> Out<M> {
@@ -233,6 +243,8 @@ impl<M: Send + 'static> Out<M> {
             sender: parts.sender,
             spilled: 0,
             waits_at: 0,
+            is_listed: false,
+            passes_on: parts.passes_on,
             cursor: 0,
             way,
         }
@@ -594,29 +606,6 @@ impl<M: Send + 'static> Out<M> {
         self.shared.stop_at_ceiling(self.edge);
         self.lose(message)
     }
-
-    fn first_lacking(&self) -> Option<usize> {
-        match &self.way {
-            Way::Rings(rings) => rings.first_low(),
-            Way::Inboxes(outbox) => outbox.first_stuck(),
-            Way::AnswerRings(rings) => rings.first_low(),
-            Way::AnswerInboxes(outbox) => outbox.first_stuck(),
-            Way::Buffers(buffers) => buffers.first_low(),
-        }
-    }
-
-    /// Returns the list in which this sender has to wait, if any. If one target is enough, there is
-    /// one list for all.
-    fn list(&self) -> Option<usize> {
-        if !self.any {
-            return self.first_lacking();
-        }
-        let some_low = match &self.way {
-            Way::Rings(rings) => rings.is_some_low(),
-            _ => self.first_lacking().is_some(),
-        };
-        (some_low && self.state() & GATES != 0).then_some(0)
-    }
 }
 
 impl<M: Send + 'static> Outlet for Out<M> {
@@ -680,27 +669,19 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn wait(&mut self, cx: &mut WorkerCx<'_>) {
-        let Some(target) = self.list() else {
-            return;
-        };
-        if self.waiting.is_waiting(self.sender) && self.waits_at != target {
-            // A list is left only whole: the others in it look again, and enter again.
-            let first = self.shard - self.sender;
-            let note = ROOM | self.index;
-            let own = self.sender;
-            self.waiting.look(self.waits_at, false, |sender| {
-                if sender != own {
-                    cx.wake(ShardId::from_index(first + sender), note);
-                }
-            });
-        }
-        self.waiting.enter(self.sender, target);
-        self.waits_at = target;
+        self.enter_list(cx);
     }
 
     fn waits_elsewhere(&self) -> bool {
         let lacking = self.list();
         lacking.is_some_and(|target| target != self.waits_at)
+    }
+
+    fn use_wake_up(&mut self, cx: &mut WorkerCx<'_>) -> News {
+        match self.passes_on && self.is_woken() {
+            true => self.use_room(cx),
+            false => 0,
+        }
     }
 
     fn flush(&mut self, cx: &mut WorkerCx<'_>) -> News {

@@ -10,6 +10,7 @@ use crate::clock::GraphClock;
 use crate::graph::{EdgeKind, End, Tables};
 #[cfg(feature = "testing")]
 use crate::handle::Run;
+use crate::inbox::INPUTS_MAX;
 use crate::policy::{OnPanic, Policy};
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
@@ -202,6 +203,19 @@ impl Plan {
             }
         }
         let layout = Layout::of_all(self.tables.edges, &counts);
+        let mut inputs = vec![0_usize; counts.len()];
+        for (edge, layout) in self.tables.edges.iter().zip(&layout) {
+            if let End::Processor(to) = edge.to {
+                let senders = edge.from.processor().map_or(1, |from| counts[from]);
+                inputs[to] = inputs[to].saturating_add(layout.inputs(senders));
+            }
+        }
+        for (processor, &inputs) in self.tables.processors.iter().zip(&inputs) {
+            if inputs > INPUTS_MAX {
+                let processor = processor.name;
+                return Err(BuildError::Inputs { processor, inputs });
+            }
+        }
         for (edge, layout) in self.tables.edges.iter().zip(&layout) {
             let (EdgeKind::Bounded, false, End::Processor(from)) =
                 (edge.kind, layout.by_pair, edge.from)

@@ -142,6 +142,11 @@ impl Layout {
         };
         edges.iter().map(layout).collect()
     }
+
+    /// Returns how many inputs the edge has at each of its receivers.
+    pub(crate) fn inputs(self, senders: usize) -> usize {
+        if self.by_pair { senders } else { 1 }
+    }
 }
 
 /// A running graph, as every thread sees it.

@@ -1,16 +1,17 @@
 //! Wait lists: which senders of an edge wait for room, and at which receiver.
 //!
 //! ```text
-//!   first[receiver 0] ──► sender 7 ──► sender 2 ──► END
-//!   first[receiver 1] ──► END
-//!   next[sender]       the sender behind it in its list, or ABSENT
+//!   list of receiver 0    first ──► sender 2 ◄──► sender 7 ◄── last
+//!   list of receiver 1    empty
+//!   links[sender]         its neighbours in its list; `next` is ABSENT if it is in none
 //! ```
 //!
-//! A sender waits at one receiver at a time, so the lists take one word per sender and one per
-//! receiver. A list changes only at its head: senders push by compare-exchange, and a swap takes
-//! the whole list. The receiver that takes a list wakes each sender in it. To wait at another
-//! receiver, a sender takes the list that it is in, and wakes the other senders of that list, which
-//! enter again.
+//! A sender waits at one receiver at a time, so the lists take two words per sender. A sender that
+//! enters a list is the last in it. A receiver removes the first ones and wakes them. To wait at
+//! another receiver, a sender leaves its list.
+//!
+//! Each list has a lock, which a thread holds for some instructions. A receiver takes it only if a
+//! sender waits, and a sender only if it lacks room.
 //!
 //! No wake-up is lost:
 //!
@@ -18,7 +19,7 @@
 //!   sender                            receiver
 //!   S1 enter the list                 R1 return slots
 //!   S2 fence [WL1]                    R2 fence [WL2]
-//!   S3 check the room: too little,    R3 check the list: take it, wake each
+//!   S3 check the room: too little,    R3 check the list: remove and wake its senders
 //!      go idle
 //! ```
 //!
@@ -28,9 +29,40 @@
 //!
 //! Only a receiver that had no room wakes the senders in its list. So if S3 finds room at that
 //! receiver, but none at another one, the sender enters the other one's list before it goes idle.
+//!
+//! # As many as there is room for
+//!
+//! On an unbounded edge with inboxes a check wakes as many senders as there is room for, at least
+//! one. Others wait further. Each of the woken senders, in its next turn, does one of these:
+//!
+//! 1. It pushes a message to the inbox.
+//! 2. It finds no room there, after it has seen that it was removed from the list.
+//! 3. It removes and wakes the first sender of the list, which does one of these in its place.
+//!
+//! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
+//! receiver published before F. If the ring has `due` messages or more behind `head`, another check
+//! follows, since the receiver takes them. Otherwise F wakes as many senders as the ring has free
+//! slots.
+//!
+//! Suppose that no check follows F. Then all senders together push fewer than `due` messages behind
+//! `head`, and the ring has room from then on. A sender that was woken by F, or in place of such a
+//! sender, sees `head` or a later one [WL3] [WL4], so it does not do 2. If all did 1, the ring
+//! would be full, because each of these pushes comes after F. So one of them does 3, until W is
+//! removed: no sender finds the list empty, because W is in it.
+//!
+//! W entered before F. Otherwise it would have seen `head` in S3, found room, and not gone idle.
+//!
+//! A list is first in, first out, so W is woken after at most as many checks as there were senders
+//! before it. It does not wait for a woken sender whose worker is busy, as long as another one
+//! pushes: the next check counts the free slots again.
+//!
+//! With other edges a check wakes all. A sender of a bounded edge needs room for a burst, and its
+//! inbox has room for a burst of each sender, so these wake-ups are few. A handler that blocks
+//! would keep a wake-up back, so on an edge whose senders may block a check wakes all, too.
 
 use crate::primitive::CachePadded;
-use crate::primitive::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::primitive::sync::Mutex;
+use crate::primitive::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 const END: u32 = u32::MAX;
 const ABSENT: u32 = u32::MAX - 1;
@@ -39,20 +71,56 @@ const ABSENT: u32 = u32::MAX - 1;
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Waiting {
-    /// By receiver: the sender that entered last.
-    first: Box<[CachePadded<AtomicU32>]>,
-    /// By sender: the sender behind it.
-    next: Box<[AtomicU32]>,
+    /// By receiver.
+    lists: Box<[CachePadded<List>]>,
+    /// By sender. Written under the lock of the list in which the sender is.
+    links: Box<[Link]>,
+}
+
+/// The senders that wait at one receiver.
+#[derive(Debug)]
+struct List {
+    /// Whether there are any. Written under the lock.
+    is_used: AtomicBool,
+    ends: Mutex<Ends>,
+}
+
+/// The ends of a list, and its length.
+#[derive(Debug)]
+struct Ends {
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+/// The neighbours of a sender in its list.
+#[derive(Debug)]
+struct Link {
+    before: AtomicU32,
+    next: AtomicU32,
 }
 
 impl Waiting {
     /// Makes empty lists.
     #[must_use]
     pub fn new(senders: usize, receivers: usize) -> Self {
-        let end = || CachePadded::new(AtomicU32::new(END));
+        let list = || {
+            CachePadded::new(List {
+                is_used: AtomicBool::new(false),
+                ends: Mutex::new(Ends {
+                    first: END,
+                    last: END,
+                    len: 0,
+                }),
+            })
+        };
+        let link = || Link {
+            before: AtomicU32::new(END),
+            next: AtomicU32::new(ABSENT),
+        };
         Self {
-            first: (0..receivers).map(|_| end()).collect(),
-            next: (0..senders).map(|_| AtomicU32::new(ABSENT)).collect(),
+            lists: (0..receivers).map(|_| list()).collect(),
+            links: (0..senders).map(|_| link()).collect(),
         }
     }
 
@@ -62,62 +130,120 @@ impl Waiting {
         if !self.is_waiting(sender) {
             self.push(sender, receiver);
         }
-        // SeqCst: pairs with the fence in look; either that receiver finds the sender, or the
+        // SeqCst: pairs with the fence in has_any; either that receiver finds the sender, or the
         // sender's next check finds the slots. [WL1]
         fence(Ordering::SeqCst);
     }
 
     fn push(&self, sender: usize, receiver: usize) {
         let own = u32::try_from(sender).expect("an edge has fewer senders");
-        let first = &self.first[receiver];
-        // Relaxed: the exchange below checks it. [WL3]
-        let mut head = first.load(Ordering::Relaxed);
-        loop {
-            // Relaxed: published by the exchange below. [WL4]
-            self.next[sender].store(head, Ordering::Relaxed);
-            // Release: pairs with the Acquire in take; publishes the word above. [WL5]
-            match first.compare_exchange_weak(head, own, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
+        let (list, link) = (&self.lists[receiver], &self.links[sender]);
+        let mut ends = list.ends.lock();
+        // Relaxed, here and in `unlink`: the lock orders what is accessed under it.
+        link.before.store(ends.last, Ordering::Relaxed);
+        link.next.store(END, Ordering::Relaxed);
+        match ends.last {
+            END => ends.first = own,
+            last => self.links[last as usize].next.store(own, Ordering::Relaxed),
+        }
+        ends.last = own;
+        ends.len += 1;
+        // Relaxed: the fences order it.
+        list.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Removes a sender from the list whose lock is held.
+    fn unlink(&self, list: &List, ends: &mut Ends, sender: usize) {
+        let link = &self.links[sender];
+        let before = link.before.load(Ordering::Relaxed);
+        let next = link.next.load(Ordering::Relaxed);
+        match before {
+            END => ends.first = next,
+            before => self.links[before as usize]
+                .next
+                .store(next, Ordering::Relaxed),
+        }
+        match next {
+            END => ends.last = before,
+            next => self.links[next as usize]
+                .before
+                .store(before, Ordering::Relaxed),
+        }
+        ends.len -= 1;
+        if ends.len == 0 {
+            list.is_used.store(false, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in is_waiting; a sender that sees it sees the slots that
+        // the receiver has returned. [WL3]
+        link.next.store(ABSENT, Ordering::Release);
+    }
+
+    /// Returns `true` if `sender` is in a list. Otherwise it sees the slots for which it was woken.
+    /// Only the sender calls it.
+    #[must_use]
+    pub fn is_waiting(&self, sender: usize) -> bool {
+        // Acquire: pairs with the Release in unlink; the slots for which the sender was removed are
+        // visible. [WL4]
+        self.links[sender].next.load(Ordering::Acquire) != ABSENT
+    }
+
+    /// Removes `sender` from the list of `receiver`, the last one that it entered. Returns `false`
+    /// if it is not in it: it was removed, and is woken. Only the sender calls it.
+    pub fn leave(&self, sender: usize, receiver: usize) -> bool {
+        if !self.is_waiting(sender) {
+            return false;
+        }
+        let list = &self.lists[receiver];
+        let mut ends = list.ends.lock();
+        // Another thread may have removed it meanwhile.
+        let is_here = self.is_waiting(sender);
+        if is_here {
+            self.unlink(list, &mut ends, sender);
+        }
+        is_here
+    }
+
+    /// Removes all senders that wait for the slots that the receiver has returned, and calls `wake`
+    /// with each. `fenced`: as in [`has_any`](Self::has_any). [`Pace`] determines when a call is
+    /// due.
+    #[inline]
+    pub fn look(&self, receiver: usize, fenced: bool, wake: impl FnMut(usize)) {
+        if self.has_any(receiver, fenced) {
+            self.wake(receiver, usize::MAX, wake);
         }
     }
 
-    /// Returns `true` if `sender` is in a list. Only the sender calls it.
-    #[must_use]
-    pub fn is_waiting(&self, sender: usize) -> bool {
-        // Relaxed: this sender wrote the word, or a receiver that removed it from its list. [WL6]
-        self.next[sender].load(Ordering::Relaxed) != ABSENT
-    }
-
-    /// Calls `wake` with each sender that waits for the slots that the receiver has returned.
-    /// `fenced` must be `true` unless all senders that may wait are on the receiver's worker.
-    /// [`Pace`] determines when a call is due.
+    /// Returns `true` if a sender waits for the slots that the receiver has returned. `fenced` must
+    /// be `true` unless all senders that may wait are on the receiver's worker.
     #[inline]
-    pub fn look(&self, receiver: usize, fenced: bool, wake: impl FnMut(usize)) {
+    #[must_use]
+    pub fn has_any(&self, receiver: usize, fenced: bool) -> bool {
         if fenced {
             // SeqCst: pairs with the fence in enter; either the load below finds the sender, or its
             // check finds the returned slots. [WL2]
             fence(Ordering::SeqCst);
         }
-        // Relaxed: ordered by the fence above; the swap in `take` decides. [WL7]
-        if self.first[receiver].load(Ordering::Relaxed) != END {
-            self.take(receiver, wake);
-        }
+        // Relaxed: ordered by the fence above; the lock decides. [WL5]
+        self.lists[receiver].is_used.load(Ordering::Relaxed)
     }
 
+    /// Removes the first senders of the list of `receiver`, at most `most`, and calls `wake` with
+    /// each. Any thread may call it.
     #[cold]
-    fn take(&self, receiver: usize, mut wake: impl FnMut(usize)) {
-        // Acquire: pairs with the Release in push; the words of the senders in the list are
-        // visible. [WL8]
-        let mut at = self.first[receiver].swap(END, Ordering::Acquire);
-        while at != END {
-            let sender = at as usize;
-            // Relaxed: visible by the swap above; a sender in a list does not write its word. [WL9]
-            at = self.next[sender].load(Ordering::Relaxed);
-            // Relaxed: it only means that the sender may enter again. [WL10]
-            self.next[sender].store(ABSENT, Ordering::Relaxed);
+    pub fn wake(&self, receiver: usize, most: usize, mut wake: impl FnMut(usize)) {
+        let list = &self.lists[receiver];
+        // A sender that enters meanwhile waits for the next call.
+        let mut left = most.min(list.ends.lock().len);
+        while left > 0 {
+            let mut ends = list.ends.lock();
+            let sender = ends.first as usize;
+            if ends.len == 0 {
+                return;
+            }
+            self.unlink(list, &mut ends, sender);
+            drop(ends);
             wake(sender);
+            left -= 1;
         }
     }
 }
@@ -162,6 +288,12 @@ impl Pace {
             held: 0,
             since: 0,
         }
+    }
+
+    /// Returns how many messages are taken at most between two checks.
+    #[must_use]
+    pub fn due(&self) -> usize {
+        self.due as usize
     }
 
     /// Counts a taken message; returns `true` if its slot and those before it are to be returned
@@ -220,11 +352,41 @@ mod tests {
         // It waits there already.
         waiting.enter(0, 1);
         assert!(waiting.is_waiting(0));
-        assert_eq!(found(0), [0, 2]);
+        assert_eq!(found(0), [2, 0]);
         assert!(!waiting.is_waiting(0));
         assert_eq!(found(1), [1]);
         waiting.enter(0, 1);
         assert_eq!((found(0), found(1)), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn the_first_in_a_list_are_woken_first_and_any_may_leave() {
+        let waiting = Waiting::new(5, 1);
+        let woken = |most| {
+            let mut woken = Vec::new();
+            waiting.wake(0, most, |sender| woken.push(sender));
+            woken
+        };
+        [3, 1, 4, 0, 2]
+            .into_iter()
+            .for_each(|sender| waiting.enter(sender, 0));
+        assert_eq!(woken(1), [3]);
+        assert!(waiting.leave(0, 0) && waiting.leave(1, 0) && waiting.leave(2, 0));
+        assert!(!waiting.leave(3, 0) && !waiting.leave(0, 0));
+        waiting.enter(1, 0);
+        assert!(waiting.has_any(0, true));
+        assert_eq!(woken(usize::MAX), [4, 1]);
+        assert!(!waiting.has_any(0, true) && woken(1).is_empty());
+        waiting.enter(4, 0);
+        assert!(waiting.leave(4, 0) && !waiting.has_any(0, true));
+        // One that enters while others are woken is not woken by the same call.
+        waiting.enter(0, 0);
+        let mut count = 0;
+        waiting.look(0, true, |sender| {
+            count += 1;
+            waiting.enter(sender, 0);
+        });
+        assert!(count == 1 && waiting.is_waiting(0));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::door::{AnyDoor, Door, Doors};
 use crate::egress::{self, AnyLaneParts, Lane, LaneParts, LaneRing};
 use crate::erased::Erased;
 use crate::graph::{Edge, EdgeKind, End, Graph, Node};
-use crate::inbox::{Receiver, inboxes};
+use crate::inbox::{INPUTS_MAX, Receiver, inboxes};
 #[cfg(feature = "testing")]
 use crate::inlet::Tap;
 use crate::inlet::{In, Inlet, Intake, Measured, Place, Ring, Source};
@@ -292,9 +292,10 @@ impl Wiring {
         let base = self.first_input(id);
         for (sender, way) in ways.into_iter().enumerate() {
             let note = base + if layout.by_pair { sender } else { 0 };
+            assert!(note < INPUTS_MAX, "`Plan::check` limits the inputs");
             let receivers = Receivers::Shards {
                 first: u32::try_from(receivers.start).expect("a graph has fewer instances"),
-                note: u32::try_from(note).expect("a processor has fewer inputs"),
+                note: note as u32,
             };
             self.add_out(id, senders.start + sender, sender, way, receivers, &waiting);
         }
@@ -317,14 +318,22 @@ impl Wiring {
         }
     }
 
+    /// Returns whether an inbox of an edge wakes as many waiting senders as it has room for, and
+    /// not all: see `waiting.rs`.
+    fn wakes_by_room(&self, id: usize) -> bool {
+        let info = &self.shared.edges[id];
+        let from = info.from.processor();
+        let blocks = from.is_some_and(|from| self.shared.blocking[from]);
+        matches!(info.kind, EdgeKind::Unbounded) && !info.any && !blocks
+    }
+
     /// Returns the number of the first input of an edge at its receivers.
     fn first_input(&self, id: usize) -> usize {
         let edges = self.shared.edges;
-        let inputs = |edge: usize| match edges[edge].from {
-            End::Processor(from) if self.shared.layout[edge].by_pair => {
-                self.shared.shards_of(from).len()
-            }
-            _ => 1,
+        let inputs = |edge: usize| {
+            let from = edges[edge].from.processor();
+            let senders = from.map_or(1, |from| self.shared.shards_of(from).len());
+            self.shared.layout[edge].inputs(senders)
         };
         let before = (0..id).filter(|&edge| edges[edge].to == edges[id].to);
         before.map(inputs).sum()
@@ -377,7 +386,8 @@ impl Wiring {
     ) -> (Vec<Outbox<T>>, Vec<Receiver<T>>, Vec<Measured>) {
         let to = self.shared.edges[id].to.processor();
         let first = to.map_or(0, |to| self.shared.shards_of(to).start);
-        let (inboxes, consumers) = inboxes(first, receivers, capacity, |capacity| {
+        let by_room = self.wakes_by_room(id);
+        let (inboxes, consumers) = inboxes(first, receivers, capacity, by_room, |capacity| {
             self.pace(id, capacity, 1)
         });
         let marks = (0..receivers).map_while(|receiver| {
@@ -488,6 +498,7 @@ impl Wiring {
             sender,
             receivers,
             waiting: Arc::clone(waiting),
+            passes_on: matches!(way, Way::Inboxes(_)) && self.wakes_by_room(id),
             credit,
             kept: matches!(info.kind, EdgeKind::Reply { .. }).then(|| {
                 let wakes = Arc::clone(&self.shared.wakes);

@@ -299,18 +299,84 @@ fn one_list_for_two_receivers_loses_no_room() {
     });
 }
 
-/// Who takes a list sees all that is in it, though nothing else orders the two.
+/// A list is whole under its lock, whichever threads enter, leave and wake.
 #[test]
-fn waiting_list_keeps_its_words() {
+fn waiting_list_keeps_its_links() {
+    model::model(|| {
+        let waiting = Arc::new(Waiting::new(3, 1));
+        waiting.enter(0, 0);
+        waiting.enter(1, 0);
+        let theirs = Arc::clone(&waiting);
+        let enters = thread::spawn(move || theirs.enter(2, 0));
+        let theirs = Arc::clone(&waiting);
+        let leaves = thread::spawn(move || theirs.leave(1, 0));
+        let mut found = Vec::new();
+        waiting.wake(0, 2, |sender| found.push(sender));
+        enters.join().unwrap();
+        let has_left = leaves.join().unwrap();
+        waiting.look(0, false, |sender| found.push(sender));
+        let expected: &[usize] = if has_left { &[0, 2] } else { &[0, 1, 2] };
+        assert_eq!(found, expected);
+        assert!((0..3).all(|sender| !waiting.is_waiting(sender)));
+    });
+}
+
+/// A sender that sees that it was removed from a list sees the slots that were returned before.
+#[test]
+fn a_woken_sender_sees_the_room() {
+    model::model(|| {
+        let waiting = Arc::new(Waiting::new(1, 1));
+        let room = Arc::new(AtomicUsize::new(0));
+        waiting.enter(0, 0);
+        let (theirs, slots) = (Arc::clone(&waiting), Arc::clone(&room));
+        let sender = thread::spawn(move || {
+            // Relaxed on purpose: the link has to order it.
+            theirs.is_waiting(0) || slots.load(Ordering::Relaxed) == 1
+        });
+        room.store(1, Ordering::Relaxed);
+        // Without a fence, which would order it too.
+        waiting.wake(0, 1, |_| {});
+        assert!(sender.join().unwrap());
+    });
+}
+
+/// There is room for one, and the first sender in the list does not use it: the other one finds it,
+/// or is woken.
+#[test]
+fn a_wake_up_that_is_not_used_is_passed_on() {
     model::model(|| {
         let waiting = Arc::new(Waiting::new(2, 1));
+        let room = Arc::new(AtomicUsize::new(0));
+        let woken = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         waiting.enter(0, 0);
-        let theirs = Arc::clone(&waiting);
-        let sender = thread::spawn(move || theirs.enter(1, 0));
-        let mut found = Vec::new();
-        waiting.look(0, false, |sender| found.push(sender));
-        assert!(found == [0] || found == [1, 0]);
-        sender.join().unwrap();
+        let (theirs, slots) = (Arc::clone(&waiting), Arc::clone(&room));
+        let other = thread::spawn(move || {
+            theirs.enter(1, 0);
+            // Relaxed on purpose: the fences have to order it.
+            slots.load(Ordering::Relaxed) > 0
+        });
+        let (theirs, slots, marks) = (Arc::clone(&waiting), Arc::clone(&room), Arc::clone(&woken));
+        // A turn of the first sender; `true` if it has passed the wake-up on.
+        let turn = move || {
+            let is_woken = !theirs.is_waiting(0);
+            if is_woken && slots.load(Ordering::Relaxed) > 0 {
+                theirs.wake(0, 1, |sender| marks[sender].store(true, Ordering::Relaxed));
+            }
+            is_woken
+        };
+        let first = thread::spawn(move || (turn(), turn));
+        room.store(1, Ordering::Relaxed);
+        if waiting.has_any(0, true) {
+            let marks = &woken;
+            waiting.wake(0, 1, |sender| {
+                marks[sender].store(true, Ordering::Relaxed);
+            });
+        }
+        let (has_passed, turn) = first.join().unwrap();
+        // It was woken, so a turn follows.
+        assert!(has_passed || turn());
+        let saw = other.join().unwrap();
+        assert!(saw || woken[1].load(Ordering::Relaxed));
     });
 }
 

@@ -46,7 +46,7 @@ impl Processors {
     pub fn stay_on(&self, index: usize) -> bool {
         match self.count() {
             0 => false,
-            count => self.0.only(index % count).apply(),
+            count => self.0.stay_on(index % count),
         }
     }
 
@@ -103,8 +103,13 @@ mod imp {
             self.0.iter().map(|word| word.count_ones() as usize).sum()
         }
 
+        /// Restricts the calling thread to one of its processors.
+        pub(super) fn stay_on(&self, index: usize) -> bool {
+            self.only(index).apply()
+        }
+
         /// Returns the set of one of its processors.
-        pub(super) fn only(&self, index: usize) -> Self {
+        fn only(&self, index: usize) -> Self {
             let mut left = index;
             let mut set = Self([0; WORDS]);
             for (word, only) in self.0.iter().zip(&mut set.0) {
@@ -181,7 +186,7 @@ mod imp {
             match *self {}
         }
 
-        pub(super) fn only(&self, _: usize) -> Self {
+        pub(super) fn stay_on(&self, _: usize) -> bool {
             match *self {}
         }
 

@@ -14,7 +14,7 @@ pub struct Taker(Receiver<u32>);
 /// Makes an inbox with so many slots in its ring.
 #[must_use]
 pub fn inbox(capacity: usize) -> (Senders, Taker) {
-    let (inboxes, receivers) = inboxes(0, 1, capacity, |capacity| Pace::new(capacity, 1));
+    let (inboxes, receivers) = inboxes(0, 1, capacity, false, |capacity| Pace::new(capacity, 1));
     let receiver = receivers.into_iter().next();
     (Senders(inboxes), Taker(receiver.expect("there is one")))
 }

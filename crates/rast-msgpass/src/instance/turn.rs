@@ -10,6 +10,7 @@
 //! An instance is *calm* if its last turn ended normally and left nothing except messages: it runs,
 //! nothing gates it, it wants no ping, has no timer and no `high` input, and its batches have no
 //! time limit. A wake-up without a note ends the calm, because the next turn must check everything.
+//! So does a wake-up for room, because the next turn must use the room or pass the wake-up on.
 //! A turn of a calm instance checks none of these conditions before its batch. Only its own
 //! handlers can change them, and one comparison of all flags after the batch detects a change.
 //!
@@ -181,6 +182,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if begun == Begun::Nothing {
             if core::mem::replace(&mut self.is_in_turn, true) {
                 self.forget_turn();
+            }
+            if core::mem::take(&mut self.may_have_room) {
+                self.core.use_wake_ups(cx);
             }
             if !self.core.is_running()
                 && let Some(progress) = self.revive(cx)

@@ -6,7 +6,7 @@ use crate::waiting::Pace;
 
 fn outbox(count: usize, capacity: usize) -> (Outbox<u32>, Vec<Receiver<u32>>) {
     let pace = |capacity| Pace::new(capacity, 1);
-    let (inboxes, receivers) = inboxes(0, count, capacity, pace);
+    let (inboxes, receivers) = inboxes(0, count, capacity, false, pace);
     (Outbox::new(inboxes, 7, false, None), receivers)
 }
 

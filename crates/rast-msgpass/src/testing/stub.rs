@@ -133,6 +133,7 @@ impl AnyInstance for Stub {
     fn on_wake(&mut self, _: Option<u32>) {}
 
     fn turn(&mut self, cx: &mut WorkerCx<'_>, _: Option<&mut Load>) -> Progress {
+        self.core.use_wake_ups(cx);
         self.core.look();
         self.send();
         self.take(cx);

@@ -343,3 +343,79 @@ fn an_inbox_that_is_too_small_is_refused_by_name() {
          its senders need at least 129: declare `cap = 129`"
     );
 }
+
+/// Sends its messages at once, to an inbox with little room.
+struct Burst {
+    left: u32,
+}
+/// Checks that the messages of each sender come in order.
+struct Narrow {
+    next: Vec<u32>,
+    total: u64,
+}
+
+const CROWD: usize = if cfg!(miri) { 20 } else { 1000 };
+
+/// Messages of each sender.
+const EACH_OF_CROWD: u32 = 6;
+
+graph! {
+    graph Crowd {
+        processors { burst: [Burst; CROWD] [source], narrow: [Narrow; 13] }
+        edges {
+            burst -> narrow: u32 [unbounded, cap = 4];
+            narrow -> egress: u64;
+        }
+    }
+}
+
+impl Process<Crowd> for Burst {
+    fn ping(&mut self, cx: &mut Cx<'_, Crowd, Self>) -> Next {
+        let all = std::mem::take(&mut self.left);
+        (0..all).for_each(|number| cx.to::<Narrow>().at(0).send(number));
+        Next::Idle
+    }
+}
+impl Process<Crowd> for Narrow {}
+impl Receive<Crowd, Burst, u32> for Narrow {
+    fn receive(&mut self, number: u32, cx: &mut Cx<'_, Crowd, Self>) {
+        let next = &mut self.next[cx.sender()];
+        assert_eq!(number, *next);
+        *next += 1;
+        self.total += 1;
+        if self.total == CROWD as u64 * u64::from(EACH_OF_CROWD) {
+            cx.to::<Egress>().send(self.total);
+        }
+    }
+}
+
+#[test]
+fn a_crowd_at_a_narrow_inbox_is_woken_as_far_as_there_is_room() {
+    assert!(!Crowd::EDGES[0].by_pair);
+    let messages = CROWD as u64 * u64::from(EACH_OF_CROWD);
+    for workers in [1, 2, 4] {
+        let crowd = (0..CROWD).map(|_| Burst {
+            left: EACH_OF_CROWD,
+        });
+        let narrow = (0..13).map(|_| Narrow {
+            next: vec![0; CROWD],
+            total: 0,
+        });
+        let app = Crowd::builder(crowd, narrow).workers(workers);
+        let app = app.period(Duration::ZERO).start().unwrap();
+        let mut out = app.egress::<Narrow, u64>(0);
+        assert_eq!(out.recv_timeout(LONG), Ok(messages));
+        let report = app.drain(LONG).unwrap();
+        assert!(report.panics.is_empty(), "{report}");
+        let turns = report.metrics.workers.iter().map(|worker| worker.turns);
+        let turns: u64 = turns.sum();
+        // A turn of each sender, and for four messages about seven wake-ups and a turn of the
+        // receiver. If each release woke all, there were `CROWD` turns for four messages.
+        if workers == 1 {
+            assert!(
+                turns < 4 * messages,
+                "{turns} turns for {messages} messages"
+            );
+        }
+    }
+}

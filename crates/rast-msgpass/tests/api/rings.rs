@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rast_msgpass::{Cx, Egress, Ingress, PAIRS_MAX, Process, Receive, graph};
+use rast_msgpass::{BuildError, Cx, Egress, Ingress, PAIRS_MAX, Process, Receive, graph};
 
 const LONG: Duration = Duration::from_secs(100);
 
@@ -79,4 +79,42 @@ fn declared_rings_keep_the_order_while_instances_move() {
         assert!(report.panics.is_empty(), "{report}");
         assert_eq!(report.take_states::<Declared, Last>()[0].0, EACH);
     }
+}
+
+/// The most inputs of an instance.
+const INPUTS: usize = 1 << 30;
+
+struct Part;
+struct Sum;
+
+graph! {
+    graph TooWide {
+        processors { part: [Part; _] [source], sum: Sum }
+        edges {
+            part -> sum: u8 [rings];
+            ingress -> sum: u8;
+        }
+    }
+}
+
+impl Process<TooWide> for Part {}
+impl Process<TooWide> for Sum {}
+impl<From> Receive<TooWide, From, u8> for Sum {
+    fn receive(&mut self, _: u8, _: &mut Cx<'_, TooWide, Self>) {}
+}
+
+#[test]
+fn more_inputs_than_a_note_can_name_are_refused() {
+    // A part has no size, so a vector of them takes no memory.
+    let builder = |parts: Vec<Part>| TooWide::builder(parts, Sum).workers(1);
+    let fits = builder(Vec::from([const { Part }; INPUTS - 1]));
+    fits.check().expect("as many as may be");
+    let error = builder(Vec::from([const { Part }; INPUTS])).start();
+    let error = error.expect_err("one input too many");
+    assert!(matches!(error, BuildError::Inputs { inputs, .. } if inputs == INPUTS + 1));
+    assert_eq!(
+        error.to_string(),
+        "processor `sum` has 1073741825 inputs and may have 1073741824: give fewer replicas to its \
+         senders, or declare an edge to it without `rings`"
+    );
 }

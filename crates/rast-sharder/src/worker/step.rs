@@ -215,13 +215,21 @@ mod tests {
     use crate::primitive::sync::Mutex;
     use crate::{Assignment, Balancer, Decision, LoadView, Move};
 
-    /// Shard 0 wakes shard 1 in each turn, and those from 2 on are always busy.
-    #[derive(Default)]
-    struct Busy {
+    /// Shard 0 wakes shard 1 in each turn, and itself if it goes on. Shard 1 rests, and those from 2 on are always busy.
+    struct Source {
+        /// When shard 0 gets its next turn.
+        next: Progress,
         turns: Mutex<Vec<ShardId>>,
     }
 
-    impl Controller for Busy {
+    impl Source {
+        fn new(next: Progress) -> Self {
+            let turns = Mutex::new(Vec::new());
+            Self { next, turns }
+        }
+    }
+
+    impl Controller for Source {
         type Shard = ();
         type Load = ();
 
@@ -235,8 +243,11 @@ mod tests {
             self.turns.lock().push(shard);
             match shard.index() {
                 0 => {
+                    if !matches!(self.next, Progress::Idle) {
+                        cx.wake(ShardId(0), 0);
+                    }
                     cx.wake(ShardId(1), 0);
-                    Progress::Idle
+                    self.next
                 }
                 1 => Progress::Idle,
                 _ => Progress::Again,
@@ -249,7 +260,7 @@ mod tests {
     #[test]
     fn a_shard_that_was_woken_between_two_rounds_passes_the_busy_ones() {
         const SHARDS: usize = 40;
-        let mut builder = Sharder::builder(Busy::default())
+        let mut builder = Sharder::builder(Source::new(Progress::Idle))
             .shards(vec![(); SHARDS])
             .workers(2);
         for shard in 0..SHARDS {
@@ -269,50 +280,17 @@ mod tests {
         assert_eq!(turns[0], ShardId(1));
     }
 
-    /// Shard 0 wakes itself and shard 1 in each turn, and wants another turn.
-    struct Source {
-        wants: Progress,
-        turns: Mutex<Vec<usize>>,
-    }
-
-    impl Controller for Source {
-        type Shard = ();
-        type Load = ();
-
-        fn process(
-            &self,
-            cx: &mut WorkerCx<'_>,
-            shard: ShardId,
-            (): &mut (),
-            _: Option<&mut ()>,
-        ) -> Progress {
-            self.turns.lock().push(shard.index());
-            if shard.index() == 1 {
-                return Progress::Idle;
-            }
-            cx.wake(ShardId(0), 0);
-            cx.wake(ShardId(1), 0);
-            self.wants
-        }
-
-        fn new_load(&self, _: ShardId) {}
-    }
-
     #[test]
     fn a_shard_that_wants_another_turn_is_behind_those_that_it_woke() {
         // An instant in the past counts as `Again`.
-        for wants in [Progress::Again, Progress::At(Instant::ORIGIN)] {
-            let source = Source {
-                wants,
-                turns: Mutex::default(),
-            };
-            let builder = Sharder::builder(source).shards(vec![(); 2]);
+        for next in [Progress::Again, Progress::At(Instant::ORIGIN)] {
+            let builder = Sharder::builder(Source::new(next)).shards(vec![(); 2]);
             let mut steps = builder.workers(1).build().expect("it builds").stepper();
             steps.workers[0].round();
             let turns = steps.shared.controller.turns.lock();
             assert!(turns.len() > 2);
             let alternate = turns.windows(2).all(|pair| pair[0] != pair[1]);
-            assert!(alternate, "{wants:?}: {turns:?}");
+            assert!(alternate, "{next:?}: {turns:?}");
         }
     }
 
