@@ -215,7 +215,8 @@ mod tests {
     use crate::primitive::sync::Mutex;
     use crate::{Assignment, Balancer, Decision, LoadView, Move};
 
-    /// Shard 0 wakes shard 1 in each turn, and itself if it goes on. Shard 1 rests, and those from 2 on are always busy.
+    /// Shard 0 wakes shard 1 in each turn, and itself if it goes on. Shard 1 rests, and those from
+    /// 2 on are always busy.
     struct Source {
         /// When shard 0 gets its next turn.
         next: Progress,
