@@ -16,12 +16,12 @@
 //!
 //! | field | meaning |
 //! | --- | --- |
-//! | `grains` | length; the tag of the next span is that far behind |
+//! | `grains` | length; the tag of the next span is that many tags further on |
 //! | `before` | length of the span before, 0 for the first span of a segment |
 //! | `state` | free, used, or sentinel: the tag behind the last grain, which is never free and has no next tag |
 //! | `class` | the class of a used span, or none |
-//! | `clean` | all bytes of the span are zero |
-//! | `aged` | the decay pass that first found the free span, as it is or as part of a longer one; 0 for none |
+//! | `clean` | of a free span: all bytes are zero |
+//! | `aged` | of a free span: the first pass that looked for unused memory to give back and found it free; a part of a split span keeps the number; 0 for none |
 //!
 //! 1. The tags are in the header, not in the spans. So splitting and joining touch no page of a
 //!    block. Tags inside the spans would touch one or two pages that are rarely cached.
@@ -32,8 +32,8 @@
 //! 5. Because of the sentinel no test for the segment's end is needed; `before == 0` shows its
 //!    start.
 //!
-//! One thread at a time uses an index and all of its segments, so only the two statistics are
-//! atomic.
+//! One thread at a time uses a [`SpanIndex`] and all of its segments, so only its two statistics,
+//! `free` and `clean`, are atomic.
 
 use core::cell::Cell;
 use core::ptr::NonNull;

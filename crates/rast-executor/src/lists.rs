@@ -2,9 +2,10 @@
 //!
 //! Each list is first in, first out. A turn is one call of `pop`. Normal tasks from other threads
 //! have their own list, which precedes the others, at most 128 turns in a row. Of the other turns
-//! every eighth begins at the normal list, every 64th at the low one. So if k tasks are ahead in
-//! its list, a task from outside is taken within 2 (k + 1) turns, whatever else is pushed. Another
-//! normal task is taken within 1032 (k + 1) turns, and a low one within 8256 (k + 1).
+//! every eighth begins at the normal list, and another one of 64 at the low one. So if k tasks are
+//! ahead in its list, a task from outside is taken within 2 (k + 1) turns, whatever else is pushed.
+//! A normal task of the normal list is taken within 1032 (k + 1) turns, and a low task within
+//! 8256 (k + 1).
 
 use crate::chain::Chain;
 use crate::priority::Priority;
@@ -13,6 +14,8 @@ use crate::task::Task;
 /// One in so many turns begins at the normal list, and at the low one.
 pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
+/// Which one of `LOW_EVERY` turns begins at the low list: not one that begins at the normal list.
+const LOW_AT: u32 = NORMAL_EVERY / 2;
 /// Maximum number of consecutive turns for tasks from outside: short ones take as long as one poll
 /// of 10 us then. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it took
 /// 670, with 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
@@ -53,10 +56,10 @@ impl Lists {
         }
         self.streak = 0;
         self.turn = self.turn.wrapping_add(1);
-        let order: [usize; COUNT] = if self.turn.is_multiple_of(LOW_EVERY) {
-            [2, 0, 1, OUTSIDE]
-        } else if self.turn.is_multiple_of(NORMAL_EVERY) {
+        let order: [usize; COUNT] = if self.turn.is_multiple_of(NORMAL_EVERY) {
             [1, 0, 2, OUTSIDE]
+        } else if self.turn % LOW_EVERY == LOW_AT {
+            [2, 0, 1, OUTSIDE]
         } else {
             [0, 1, 2, OUTSIDE]
         };
@@ -76,6 +79,39 @@ impl Lists {
 mod tests {
     use super::*;
     use crate::task::testing::{Count, task};
+
+    #[test]
+    fn every_task_has_its_turn_in_time_whenever_it_comes() {
+        let count = Count::new();
+        let mut lists = Lists::default();
+        let outside_share = OUTSIDE_MAX + 1;
+        // A flood of each kind, so that no list is ever empty.
+        lists.push(task(&count, Priority::High));
+        lists.push(task(&count, Priority::Normal));
+        lists.push(task(&count, Priority::Low));
+        lists.push_outside(task(&count, Priority::Normal));
+        let outside = lists.pop().expect("it is the first");
+        let address = outside.address();
+        lists.push_outside(outside);
+        let mut last = [0; Priority::COUNT];
+        for turn in 1..=20 * outside_share * LOW_EVERY {
+            let task = lists.pop().expect("each comes back");
+            if task.address() == address {
+                lists.push_outside(task);
+                continue;
+            }
+            let priority = task.header().priority;
+            let waited = turn - last[priority.index()];
+            let most = match priority {
+                Priority::High => 3,
+                Priority::Normal => NORMAL_EVERY,
+                Priority::Low => LOW_EVERY,
+            };
+            assert!(waited <= outside_share * most, "{priority:?}: {waited}");
+            last[priority.index()] = turn;
+            lists.push(task);
+        }
+    }
 
     #[test]
     fn a_flood_of_urgent_tasks_leaves_turns_to_the_others() {

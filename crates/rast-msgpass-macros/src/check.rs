@@ -2,11 +2,11 @@
 //!
 //! Each mistake is replaced by what it most likely means, so that it causes only one error.
 
-use proc_macro::{Group, Ident, Punct, Spacing, TokenStream, TokenTree};
+use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, TokenStream, TokenTree};
 
 use crate::declaration::{Attribute, Declaration, Edge, End, Form, Processor};
 use crate::fault::Faults;
-use crate::tokens::{is_colon, is_group, is_punct, is_word, span_of, split, text_of};
+use crate::tokens::{is_arrow, is_colon, is_group, is_punct, is_word, span_of, split, text_of};
 
 /// The attributes of edges: the name, the form, and whether it has a value.
 const ATTRIBUTES: &[(&str, &str, bool)] = &[
@@ -405,7 +405,11 @@ fn is_borrowed(tokens: &[TokenTree]) -> bool {
         {
             false
         }
-        TokenTree::Punct(punct) if punct.as_char() == '&' => !is_punct(tokens.get(index + 1), '\''),
+        TokenTree::Punct(punct) if punct.as_char() == '&' => {
+            // The result of a function may borrow from its arguments.
+            let is_of_result = (0..index).any(|at| is_arrow(tokens, at));
+            !is_of_result && !is_punct(tokens.get(index + 1), '\'')
+        }
         TokenTree::Punct(punct) if punct.as_char() == '\'' => {
             let is_declared = is_word(tokens.first(), "for")
                 || tokens.iter().any(|token| is_word(Some(token), "for"));
@@ -417,7 +421,9 @@ fn is_borrowed(tokens: &[TokenTree]) -> bool {
                     .iter()
                     .any(|word| is_word(tokens.get(index - 1), word));
             let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-            !is_of_function && is_borrowed(&inner)
+            // In braces is a constant.
+            let is_constant = group.delimiter() == Delimiter::Brace;
+            !is_of_function && !is_constant && is_borrowed(&inner)
         }
         _ => false,
     })
@@ -444,7 +450,7 @@ fn check_attributes(edge: &mut Edge, faults: &mut Faults) {
             && (name != "route" || value == "any")
             && (name != "sends"
                 || (attribute.value.len() == 1
-                    && is_group(attribute.value.first(), proc_macro::Delimiter::Parenthesis)));
+                    && is_group(attribute.value.first(), Delimiter::Parenthesis)));
         if !is_formed {
             faults.at(span, format!("write `{form}`"));
         } else if known.iter().any(|other| other.name.to_string() == name) {

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
-//!    target; otherwise it is *gated*. Without `sends` a handler sends on all edges that leave its
-//!    processor.
+//!    target; otherwise it is *gated*. If the edge of its message has no attribute `sends`, the
+//!    handler may send on all edges that leave its processor.
 //! 2. A turn accesses only the inputs that a wake-up named (by its note), and the outlets that were
 //!    written. It checks all inputs and outlets only after the shard has moved, or after a wake-up
 //!    by a thread that is not a worker.

@@ -61,7 +61,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         let is_pinging = core::mem::take(&mut self.is_pinging) && self.ready.is_empty();
         let begun = match has_begun {
             true => Begun::Batch,
-            false if is_pinging && !self.core.shared.calm.is_asked() => {
+            false if is_pinging && self.may_ping() => {
                 if let Some(progress) = self.turn_of_ping(cx, &mut load) {
                     return progress;
                 }

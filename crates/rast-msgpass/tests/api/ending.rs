@@ -352,3 +352,49 @@ fn a_graph_that_cannot_start_says_why() {
         BuildError::NoBatch
     ));
 }
+
+/// Pings in every turn, on a worker of its own, and counts.
+struct Poller(Arc<AtomicU64>);
+/// Stops the graph, and returns after the other worker had time for many pings.
+struct Ender(Arc<AtomicU64>);
+
+graph! {
+    graph Stopped {
+        processors { poller: Poller [source], ender: Ender }
+        edges { ingress -> ender: u64; }
+    }
+}
+
+impl Process<Stopped> for Poller {
+    fn ping(&mut self, _: &mut Cx<'_, Stopped, Self>) -> Next {
+        self.0.fetch_add(1, SeqCst);
+        Next::Again
+    }
+}
+impl Process<Stopped> for Ender {}
+impl Receive<Stopped, Ingress, u64> for Ender {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Stopped, Self>) {
+        while self.0.load(SeqCst) < 1_000 {
+            std::thread::yield_now();
+        }
+        cx.stop();
+        let before = self.0.load(SeqCst);
+        (0..1_000).for_each(|_| std::thread::yield_now());
+        // One ping may run, and another one may be about to begin.
+        assert!(self.0.load(SeqCst) <= before + 2);
+    }
+}
+
+#[test]
+fn no_ping_begins_after_a_stop_while_its_handler_goes_on() {
+    let pings = Arc::<AtomicU64>::default();
+    let app = Stopped::builder(Poller(Arc::clone(&pings)), Ender(pings))
+        .workers(2)
+        .pin::<Poller>(0, 0)
+        .pin::<Ender>(0, 1)
+        .start()
+        .unwrap();
+    app.ingress::<Ender, u64>().send(1).unwrap();
+    let report = app.wait();
+    assert!(report.panics.is_empty(), "{report}");
+}

@@ -174,3 +174,31 @@ fn tables_have_the_bounds() {
     fn is_single<G: Single<P>, P>() {}
     is_single::<Sizes, Last>();
 }
+
+/// Its parameter may name references, and borrows nothing.
+struct Map<F>(F);
+
+graph! {
+    graph Pointers {
+        processors { map: Map<fn(&str) -> &str> }
+        edges { ingress -> map: &'static str; map -> egress: usize; }
+    }
+}
+
+impl Process<Pointers> for Map<fn(&str) -> &str> {}
+impl Receive<Pointers, Ingress, &'static str> for Map<fn(&str) -> &str> {
+    fn receive(&mut self, text: &'static str, cx: &mut Cx<'_, Pointers, Self>) {
+        cx.to::<Egress>().send((self.0)(text).len());
+    }
+}
+
+#[test]
+fn a_processor_may_have_a_function_of_references() {
+    let app = Pointers::builder(Map(str::trim as fn(&str) -> &str))
+        .start()
+        .unwrap();
+    let mut lengths = app.egress::<Map<fn(&str) -> &str>, usize>(0);
+    let into = app.ingress::<Map<fn(&str) -> &str>, &'static str>();
+    into.send(" one ").unwrap();
+    assert_eq!(lengths.recv(), Ok(3));
+}

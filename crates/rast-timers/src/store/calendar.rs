@@ -35,8 +35,8 @@
 //! 1. A value whose deadline `at` is not before `cursor` is in list s of level l, except by rules
 //!    3, 4, 7 and 8. l is the highest digit in which `at` and `cursor` differ, and s is that digit
 //!    of `at`. Lower levels are earlier, and so are lower lists of one level.
-//! 2. The cursor moves only to the start of the earliest list, or to a time before it; so rule 1
-//!    holds without moving a value.
+//! 2. The cursor advances only to the start of the earliest list, or to a time before it; so rule
+//!    1 holds without moving a value.
 //! 3. While X is being split, the cursor is at the start of X. The levels below the level of X
 //!    contain only values that were moved from X. A value inserted in the range of X is appended to
 //!    X. So values with the same deadline stay in order.
@@ -44,13 +44,14 @@
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
 //! 6. The slot of a value is not reused after its last generation.
-//! 7. The cursor goes back to a step's `now` in two cases: `now` is more than `BACK` before the
-//!    cursor, or it is before the cursor while values of `late` still move as described here. Let l
-//!    be the highest digit in which the old and the new cursor differ. First all lists of the
-//!    levels below l are joined to one list of level l: the list of the old cursor's digit. Then
-//!    the values of `late` that are not before the cursor move to the lists in order, one value per
-//!    step. Until that is done no list is read, and `cursor <= moved <= bar`. Meanwhile values from
-//!    `moved` to `bar` are inserted in `late`, so that values with the same deadline stay in order.
+//! 7. The cursor goes back to a step's `now` if `now` is more than `BACK` before the cursor. If it
+//!    has gone back and values of `late` are still moving, any `now` before the cursor is enough.
+//!    To go back, let l be the highest digit in which the old and the new cursor differ. First all
+//!    lists of the levels below l are joined to one list of level l: the list of the old cursor's
+//!    digit. Then the values of `late` that are not before the cursor move to the lists in order,
+//!    one value per step. Until that is done no list is read, and `cursor <= moved <= bar`.
+//!    Meanwhile values from `moved` to `bar` are inserted in `late`, so that values with the same
+//!    deadline stay in order.
 //! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;

@@ -4,9 +4,10 @@
 //! that read; the next read waits for its end and returns its bytes first. So dropping a read loses
 //! nothing, as with readiness.
 //!
-//! A buffer is code of the program: its methods may use the stream, and may panic. So no method is
-//! called while a list of the stream is borrowed. Of a buffer whose read was given up no method is
-//! called except its destructor; the address of its memory is kept beside it.
+//! The program implements the buffers: their methods may use the stream, and may panic. So no such
+//! method is called while a list of the stream is borrowed. After a read was given up, only the
+//! destructor of its buffer is called. The address of the buffer's memory is kept beside it, so
+//! that no other method is needed.
 //!
 //! A stream that receives chunks has one operation in flight for all of them, which completes once
 //! for each chunk until it is cancelled or finds no buffer. From the first chunk on, every read
