@@ -9,8 +9,8 @@
 //! | window | its worker | it has not promised in the epoch |
 //! | window | the leader, reading | all have promised |
 //!
-//! The word of a shard that names its holder orders the accesses of the first two rows. The word
-//! with the epoch of each worker orders those of the others.
+//! The word of a shard that names its holder orders the accesses of the first two rows. The
+//! shared word with the epoch orders those of the others.
 
 use std::boxed::Box;
 use std::vec::Vec;
