@@ -47,7 +47,7 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     /// Makes `value` the newest one of the handle's key, and marks the key for handling.
     ///
     /// Wait-free, with two exceptions that are lock-free: the mode `Merged` everywhere, and the
-    /// modes `Least` and `Greatest` on x86-64. This holds while the key is live; then the put also
+    /// modes `Least` and `Greatest` on x86-64. While the key is live this holds, and the put also
     /// allocates nothing. It makes a system call only if a consumer sleeps. The replaced value is
     /// dropped by this call, after everything else is done.
     ///

@@ -58,7 +58,7 @@ impl Latencies {
 }
 
 /// How long tasks waited from their wake-up or spawn to their poll, measured for a random sample of
-/// 1 in 64. A task that yields is not measured.
+/// 1 in 64. The wait after a yield is not measured.
 ///
 /// ```
 /// use rast_executor::Runtime;

@@ -3,16 +3,17 @@
 //! The clock is one function of the counter's value, the same for all threads: a chain of linear
 //! segments. The next segment is published before the current one is over. It begins where the
 //! current one ends, and its slope corrects towards the reference, the system's clock. So the clock
-//! never runs backwards and never jumps. Each segment comes from an *anchor*: a reading of the
-//! reference between two readings of the counter. The reference was read somewhere between the two,
-//! so their distance bounds the error at the anchor. After the anchor the error grows with time,
-//! because the rate is known only within an error.
+//! never runs backwards, and jumps only as said below. Each segment comes from an *anchor*: a
+//! reading of the reference between two readings of the counter. The reference was read somewhere
+//! between the two, so their distance bounds the error at the anchor. After the anchor the error
+//! grows with time, because the rate is known only within an error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. The next segment may not be ready in time,
 //! because no thread has read the clock for long or the anchoring reader was preempted. Then
-//! readers read the reference and set a flag. The next segment then runs along the upper edge of
-//! its interval, at or above every value that the reference has shown. Readers also read the
+//! readers read the reference and set a flag. The next segment then runs along the upper bound of
+//! the reference, at or above every value that the reference has shown, so the clock may jump
+//! forward. Readers also read the
 //! reference for the first microseconds, while the rate is unknown. They do so again while the
 //! clock has *left* the counter, that is, does not use it because it and the reference diverged.
 //!

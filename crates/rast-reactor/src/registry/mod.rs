@@ -4,7 +4,8 @@
 //! [changes](change) copies of resources and [commits](Changes::commit) them together. Every
 //! reactor has its own tables of pointers, so a [`read()`] searches memory of its own thread,
 //! without a fence. The resources themselves are shared and never change after their commit. The
-//! owner destroys a replaced resource when no open transaction of any reactor sees it.
+//! owner destroys a replaced resource when no open transaction (read view) of any reactor
+//! sees it.
 //!
 //! An [`Id`] names a resource, and stays the same when the resource changes. A parent contains the
 //! id of a list, [`Children`], which contains the ids of the parent's children. So a change of a
