@@ -30,7 +30,7 @@ const SKEW: f64 = 1.1;
 /// How often other keys become the hot ones.
 const SHIFT: Duration = Duration::from_secs(1);
 /// How many times the skewed load goes on while nothing has moved.
-const PATIENCE: usize = 20;
+const PATIENCE: u32 = 20;
 /// How often the line is drawn on a terminal.
 const REDRAW: Duration = Duration::from_millis(250);
 /// How often a line is printed elsewhere.
@@ -69,10 +69,12 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     let go_on = || !signals.received() && !server.has_failed() && !ended(&clients);
     let view = || server.shared().view();
     watcher.phase("skewed", demo.span, true, &go_on, &view);
+    // Otherwise no decision is due before the end.
+    let may_move = server.shared().settings.reshard < demo.span * PATIENCE;
     for _ in 0..PATIENCE {
         // The machine may be so busy elsewhere that the workers have little to do, or that both
         // are saturated and look alike.
-        if workers == 1 || view().moved > 0 || !go_on() {
+        if workers == 1 || !may_move || view().moved > 0 || !go_on() {
             break;
         }
         say("nothing has moved yet: the skewed load goes on");
