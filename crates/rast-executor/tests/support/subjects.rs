@@ -133,7 +133,7 @@ impl Subject for Workers {
 /// What is wrong with a [`Plain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A wake-up during a poll is not noted.
+    /// A wake-up during a poll is not noted, unless the task is aborted.
     WakeDuringPoll,
     /// A task that is ready is polled again when it is woken.
     PollAfterEnd,
@@ -182,7 +182,7 @@ impl PlainTask {
             return;
         }
         if state.is_polled {
-            state.is_woken |= !self.is_wrong_by(Fault::WakeDuringPoll);
+            state.is_woken |= state.is_aborted || !self.is_wrong_by(Fault::WakeDuringPoll);
             return;
         }
         state.is_queued = true;
