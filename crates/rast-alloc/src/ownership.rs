@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The *owner* is the thread that the heap was made for or that adopted it. The *mailbox* is the
-//! heap's queue of messages ([`crate::mailbox`]). The thread that holds the mailbox may use a heap
-//! that its owner has left.
+//! heap's queue of messages, with a flag ([`crate::mailbox`]). The thread that has set this flag
+//! *holds* the mailbox. If the owner has left its heap, the holder of the mailbox may use the heap.
 //!
 //! | `state` | the heap belongs to | next state, and the thread that sets it |
 //! | --- | --- | --- |
@@ -35,20 +35,22 @@
 //! 5. A request contains the action that the owner performs if it comes first: a decay pass or a
 //!    purge. Where the system has no barrier this is the only effect of a request. A request that
 //!    replaces another one keeps the stronger action.
-//! 6. The bit of a purge request stays set when the state changes, until a thread clears it; that
-//!    thread purges. The owner clears it at its next call, the holder of the mailbox before it
-//!    releases the mailbox ([`Ownership::take_purge_request`]).
-//! 7. No purge request stays where no thread holds the mailbox. A requesting thread tries to claim
-//!    the mailbox afterwards ([`Mailbox::claim_anew`]). A thread that releases the mailbox checks
-//!    for a request afterwards ([`Mailbox::release_unless`]). As with messages, at least one of the
-//!    two sees what the other did.
+//! 6. A purge request ends in one of two ways, and the thread that ends it purges. The owner, or a
+//!    thread that adopts the heap, changes the state to in use, which has no such bit. Otherwise
+//!    the holder of the mailbox clears the bit before it releases the mailbox
+//!    ([`Ownership::take_purge_request`]). Every other change of the state keeps the bit.
+//! 7. No heap without a holder keeps a purge request. A thread that has set the bit then tries to
+//!    claim the mailbox ([`Mailbox::claim_anew`]). A thread that has released the mailbox then
+//!    checks the bit ([`Mailbox::release_unless`]). As with messages, at least one of the two sees
+//!    what the other did.
 //!
 //! [`Mailbox::claim_anew`]: crate::mailbox::Mailbox::claim_anew
 //! [`Mailbox::release_unless`]: crate::mailbox::Mailbox::release_unless
 //!
-//! Neither side waits for the other. If the requesting thread finds the owner inside, the request
-//! stays until the owner's next call or another request. An owner that does not get its heap back
-//! adopts another one.
+//! All waits are bounded. If the requesting thread finds the owner inside, it does not wait: the
+//! request stays until the owner's next call or another request. An owner whose heap was taken
+//! tries a bounded number of times to claim the mailbox (`ThreadHeap::reacquire`), and then adopts
+//! another heap. `purge_all` waits up to a second in all for threads that service heaps.
 
 use crate::constructor::constructor;
 use crate::primitive::asymmetric;

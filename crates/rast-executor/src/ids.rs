@@ -9,10 +9,12 @@
 //! never names a value again. Returned indices go to the end of the list, so all free indices are
 //! used in turn and their generations rise together. If there are many more runs than ids in use,
 //! the list is sorted by index and neighbouring runs are merged. A merged run takes the highest of
-//! their generations. So the size of the list is a small multiple of the number of ids in use.
+//! their generations. So the list has at most `SMALL` runs and two more for each id in use, except
+//! for the runs that cannot be merged.
 //!
-//! An index has 2^32 generations and is not reused after the last. A merge skips generations of
-//! some indices, so runs whose generations differ by more than `SKIP` are not merged.
+//! A merge skips generations of some indices, so runs whose generations differ by more than `SKIP`
+//! are not merged. An index has 2^32 generations and is not reused after the last. Then the runs on
+//! its two sides are not neighbours, so they are not merged either.
 
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
@@ -114,8 +116,8 @@ impl Ids {
         }
     }
 
-    /// Merges neighbouring runs. Then there is at most one more run than ids in use, so a third as
-    /// many ids are returned before the next merge.
+    /// Merges neighbouring runs. If all could be merged, there is then at most one more run than
+    /// ids in use. So at least a third of these ids are returned before the next merge.
     #[cold]
     fn merge(&mut self) {
         let mut runs = Vec::from(core::mem::take(&mut self.free));

@@ -38,16 +38,17 @@ impl End {
 pub enum EdgeKind {
     /// Its sender runs only while there is room for the declared burst.
     Bounded,
-    /// It never gates its sender: messages for which the queue has no room are kept at the sender,
-    /// in order, up to the [`ceiling`](EdgeInfo::ceiling).
+    /// Its sender runs even if there is no room. Messages for which the queue has no room are kept
+    /// at the sender, in order, up to the [`ceiling`](EdgeInfo::ceiling).
     Unbounded,
     /// It carries answers to the edge with index `request`; the request reserves their room.
     Reply {
         /// The index of the edge of requests in [`Graph::EDGES`].
         request: usize,
     },
-    /// A sender never waits for room: [`Port::try_send`](crate::Port::try_send) returns a message
-    /// without room. `send` cannot return it, so it does not compile:
+    /// Its sender never waits for room. If there is no room for a message,
+    /// [`Port::try_send`](crate::Port::try_send) returns the message to the handler. `send` has no
+    /// way to return a message, so a handler that calls `send` on such an edge does not compile:
     ///
     /// ```compile_fail
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
@@ -75,12 +76,14 @@ pub enum EdgeKind {
     /// # App::builder(Split, Count).start().unwrap();
     /// ```
     Reject,
-    /// It never gates its sender: a message without room is dropped and counted.
+    /// Its sender never waits for room. If there is no room for a message, it is dropped and
+    /// counted.
     DropNewest,
-    /// It never gates its sender: a message without room replaces the oldest one of its pair, which
-    /// is dropped and counted.
+    /// Its sender never waits for room. If there is no room for a message, the oldest message
+    /// with the same sender and receiver is dropped and counted instead.
     DropOldest,
-    /// It never gates its sender: it stores one message per pair, and a further one replaces it.
+    /// Its sender never waits for room. The edge stores one message per pair of sender and
+    /// receiver, and the next message replaces it.
     Latest,
 }
 

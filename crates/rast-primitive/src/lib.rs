@@ -74,9 +74,9 @@
 //!
 //! # Features and private cfgs
 //!
-//! - `std` (default): threads, locks, parking, [`Snapshot`], cheap [`asymmetric`] fences; adds
-//!   `parking_lot`, `crossbeam-epoch`, and on Linux `libc`. Without `std`: atomics, cells,
-//!   [`Backoff`], [`LinkStack`], [`TaggedPtr`], for `no_std` with `alloc`.
+//! - `std` (default): threads, locks, parking, events, [`Snapshot`], [`Processors`], [`model`],
+//!   [`explore`](mod@explore), cheap [`asymmetric`] fences; adds the dependencies `parking_lot`,
+//!   `crossbeam-epoch`, and on Linux `libc`. The other items need only `no_std` with `alloc`.
 //! - `--cfg rast_loom`: everything from loom. Constructors are not `const` there, timed waits time
 //!   out at once, and there are no scoped threads.
 //! - `--cfg rast_shuttle`: scheduled by shuttle. Layouts and `const` constructors are those of std,

@@ -2,8 +2,9 @@
 //!
 //! The state is one number, the theoretical arrival time: the time at which all tokens taken so far
 //! would have arrived at the limited rate. `n` tokens are available if this time, plus the time in
-//! which `n` tokens arrive, is at most the duration of a burst after now. Times are counted in
-//! nanoseconds times the tokens of a period, so nothing is rounded and no error accumulates.
+//! which `n` tokens arrive, is at most the duration of a burst after now. The unit of time is a
+//! nanosecond divided by the number of tokens per period. So each token takes a whole number of
+//! units, nothing is rounded, and no error accumulates.
 
 use core::cell::Cell;
 use core::fmt;

@@ -22,9 +22,9 @@
 //! 3. A thread that is awake again subtracts one from `picked`, or from `asleep` if `picked` is
 //!    zero. So the sum of the two is the number of sleeping threads, whichever thread of the class
 //!    woke up.
-//! 4. A thread sleeps only if it found no task that it may run, and it reads the event's word under
-//!    the lock. A later push sees the thread in `asleep`, and its wake-up changes the word, so the
-//!    thread does not sleep on.
+//! 4. A thread that finds no task that it may run reads the event's word under the lock, and sleeps
+//!    only while the word is unchanged. A later push finds the thread counted in `asleep`. If the
+//!    push wakes a thread of this class, it changes the word, so no wake-up is lost.
 
 use core::fmt;
 use core::time::Duration;

@@ -12,8 +12,9 @@
 //!
 //! # When not
 //!
-//! Use an async runtime for sockets, `rast-sharder` or `rast-msgpass` for state that stays on a
-//! core and messages between such states, and a fork-join pool for loops over data.
+//! - For sockets, use an async runtime.
+//! - For state that stays on a core and receives messages, use `rast-sharder` or `rast-msgpass`.
+//! - For loops over data, use a fork-join pool.
 //!
 //! # Example
 //!
@@ -64,9 +65,9 @@
 //!   this wake-up delays at most the worker that it wakes. A thread that is suspended elsewhere in
 //!   these calls delays no other task. A step that blocks delays no other task while another worker
 //!   is free.
-//! - Memory: a task is one allocation of 64 bytes and its body. A waiting task uses 32 bytes more
-//!   in the wait store, which doubles as a `Vec` does. Posting, waiting and waking allocate nothing
-//!   else.
+//! - Memory: a task is one allocation of 64 bytes and its body. A waiting task takes another 32
+//!   bytes in the wait store, whose capacity is doubled when it is full. Posting, waiting and
+//!   waking allocate nothing else.
 //!
 //! The correctness argument is in `docs/algorithms/scheduler.md`; `tests/protocol.rs` explores all
 //! states of the protocol.

@@ -13,7 +13,6 @@ use std::time::Instant as SystemInstant;
 ///
 /// While the counter is sound, the readings of one thread never decrease, even if the thread moves
 /// between cores.
-/// where the thread moves between cores.
 pub trait Counter {
     /// Returns the count. The processor may read it somewhat earlier or later
     /// than the instructions around it.

@@ -51,8 +51,10 @@
 //!
 //! # When not to use it
 //!
+//! Do not use the graph if:
+//!
 //! - The work is a plain data-parallel loop: a fork-join pool is simpler.
-//! - The program waits for thousands of mostly idle peers: an async runtime fits better, such as
+//! - The program waits for thousands of mostly idle peers: take an async runtime, such as
 //!   [`executor`] with its feature `io`.
 //! - Processors are created and connected while the program runs: the graph is fixed at compile
 //!   time, so that the compiler can reject a send for which no edge is declared.

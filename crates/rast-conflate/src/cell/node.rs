@@ -1,7 +1,7 @@
-//! A cell for any value type and any number of producers that swaps nodes, without a pool.
+//! A cell for any value type and any number of producers, which swap their nodes for the cell's.
 //!
 //! ```text
-//!   cell: pointer to a node | FULL        spare of a producer: an empty node
+//!   cell: pointer to a node | FULL        spare of a producer or consumer: an empty node
 //!
 //!   put:   write the value to the spare, swap(spare | FULL); what comes back is the new spare
 //!   take:  swap(empty spare); if FULL comes back, its node holds the value;
@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Every node has one owner at any time, the cell or the thread whose spare it is, and only a swap
-//! changes the owner. So nothing is allocated after the spares, nothing is freed while it is in
-//! use, and there is no ABA problem.
+//! changes the owner. So no node is freed while it is in use, there is no ABA problem, and no pool
+//! of nodes is needed. A cell allocates its node when a first key is put into it. Otherwise puts
+//! and takes allocate nothing.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};

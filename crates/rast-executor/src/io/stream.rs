@@ -77,8 +77,9 @@ where
         })
     }
 
-    /// If an operation transferred fewer bytes than it was given, it has emptied or filled the
-    /// system's buffer. Then the next one waits for the edge, without a call that would fail.
+    /// If an operation transferred some bytes, but fewer than `len`, it has emptied or filled the
+    /// system's buffer. If [`EDGES`] is `true`, the next operation then waits for an edge, without
+    /// a call that would fail.
     fn poll_part(
         &self,
         direction: Direction,
@@ -213,8 +214,9 @@ macro_rules! stream {
             /// it would block, waits until the socket is ready and calls it again. A dropped future
             /// has read nothing.
             ///
-            /// If the operation returns fewer bytes than `len`, the next one waits until more bytes
-            /// arrive.
+            /// If `operation` returns at least one byte but fewer than `len`, the system's buffer
+            /// counts as empty. On Linux and Android the next read of this socket then waits until
+            /// more bytes arrive, before it makes a system call.
             ///
             /// # Errors
             ///

@@ -120,9 +120,11 @@ impl<T> Source<T> {
     /// out. `count` is the caller's guess of that number. The caller has a reference to the old
     /// node, so meanwhile that node is not freed and its address is not reused.
     ///
-    /// Liveness: if the compare-exchange fails, another thread has acquired a reference or moved
-    /// the word. A thread that acquires two references to the same node from the word has completed
-    /// an operation in between, such as `is_empty`.
+    /// Liveness: apart from spurious failures and a wrong first guess, the compare-exchange fails
+    /// only if another thread has moved the word, which ends the loop, or has acquired a reference.
+    /// A thread that acquires a second reference to the same node has completed an operation since
+    /// the first, such as `is_empty`. So while the loop repeats, other threads complete operations:
+    /// this is lock-free.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);

@@ -7,25 +7,32 @@ use core::fmt;
 
 /// A [`Guard`] that needs no publisher: the counter without its lower bits.
 ///
-/// If two calls read equal words, they are less than τ apart. δ is the tens of nanoseconds by which
-/// the processor may read the counter out of order.
+/// The word changes once per τ ([`period`](Self::period)). The processor may read the counter out
+/// of order, and δ is the time by which such a reading may be off: some tens of nanoseconds. So two
+/// calls that return equal words are at most τ + δ apart, as [`Guard`] requires.
 ///
 /// | call | when | cost | what it checks |
 /// | --- | --- | --- | --- |
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// The bound assumes that the counter runs at its promised rate. This is checked:
+/// This assumes that the counter runs at the rate that it promises ([`Counter::pace`]). The guard
+/// checks that. In the following, *the timer's clock* is the one that a timer reads, and the
+/// *[`TscClock`]* is the one that made the guard.
 ///
-/// 1. A counter that stops is detected at the second call after it stopped. From then on each call
-///    returns a different word, so the timers read their clock each time. The first call after the
-///    stop may lag by the time since the call before.
-/// 2. A counter that becomes too slow is detected when a timer reads its clock, that is, when the
-///    word changes or the timer's batch of calls is over. If no thread reads the guard's clock, a
-///    rate below seven eighths of the promised rate is detected; otherwise any rate outside the
-///    interval. Until then τ is longer in proportion.
-/// 3. Once the clock has left the counter, the guard vouches for no word, and the timers read their
-///    clock at every call, until the counter is used again.
+/// 1. If the counter stops, the first call afterwards may return an unchanged word, however long
+///    ago the call before was. The second call finds the count of the first call again, and so
+///    detects the stop. From then on each call returns a different word, so the timers read their
+///    clock each time.
+/// 2. If the counter becomes too slow, the next call of `vouches` detects it. A timer calls
+///    `vouches` when it reads its clock, that is, when the word changes or its batch of calls is
+///    over. Until then τ is longer in proportion. How small a change is detected depends on the
+///    `TscClock`. If threads read it, it has measured the counter's rate, and `vouches` detects
+///    that the reference is outside the [interval](TscClock::interval) that follows from this rate.
+///    If no thread reads it, `vouches` detects only a rate below seven eighths of the promised
+///    rate.
+/// 3. Once the `TscClock` has left the counter, the guard vouches for no word, and the timers read
+///    their clock at every call, until the counter is used again.
 ///
 /// Any thread may use it, but each call writes to it: give each thread a clone.
 ///

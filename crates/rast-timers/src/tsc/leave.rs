@@ -1,16 +1,19 @@
 //! Leaving an unsound counter, and using it again.
 //!
 //! When the clock leaves the counter, it publishes a *dead* record instead of a segment. The clock
-//! may be ahead of the reference at that moment. By how much is unknown until the last reader has
-//! stopped using the segment. So the dead record contains the linear function of the segment. The
-//! first thread that reads the record stores the maximum that the clock has shown, computed from
-//! the count at that moment ([`Segment::most`]). From there the clock runs at half the rate of the
-//! reference until the reference has caught up.
+//! may then be ahead of the reference. By how much is not known yet, because other threads may
+//! still read times from the old segment until they see the dead record. So the dead record
+//! contains the linear function of the old segment. The first thread that uses the dead record
+//! reads the counter again, later than all readings that were used with the old segment. From this
+//! count it computes the maximum that the clock may have shown ([`Segment::most`]), and stores that
+//! maximum. From there the clock runs at half the rate of the reference until the reference has
+//! caught up.
 //!
 //! A counter that was left because it and the reference diverged may be sound: the reference may
-//! have been corrected, or the machine may have slept. So readers compare counter and reference
-//! eight times per second. They use the counter again once its rate has been the same in all
-//! comparisons of one second.
+//! have been corrected, or the machine may have slept. So readers compare counter and reference up
+//! to eight times per second. They use the counter again once its rate has been the same in eight
+//! comparisons in a row. Each time that the counter is left again soon, this number doubles, up to
+//! 512.
 
 use super::segment::{Anchor, Segment, UNTIL};
 use super::track::{Leaves, Word};
