@@ -50,7 +50,7 @@
 //! All waits are bounded. If the requesting thread finds the owner inside, it does not wait: the
 //! request stays until the owner's next call or another request. An owner whose heap was taken
 //! tries a bounded number of times to claim the mailbox (`ThreadHeap::reacquire`), and then adopts
-//! another heap. `purge_all` waits up to a second in all for threads that service heaps.
+//! another heap. `purge_all` waits up to a second in all for threads that have taken heaps.
 
 use crate::constructor::constructor;
 use crate::primitive::asymmetric;

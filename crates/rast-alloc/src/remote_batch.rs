@@ -19,9 +19,10 @@
 //! the distances and the batch header's address. The owner checks the seal before it follows a
 //! distance.
 //!
-//! The freeing thread writes only to batch headers. The owner reads one cache line for thirteen
-//! blocks of 64 bytes, and prefetches the next batch header before it handles the blocks of the
-//! current one. To the other blocks it only writes, which causes no wait.
+//! The freeing thread writes only to batch headers. From a batch header of 64 bytes, one cache
+//! line, the owner learns the addresses of thirteen further blocks. It prefetches the next batch
+//! header before it handles the blocks of the current one. To the other blocks it only writes,
+//! which causes no wait.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -20,10 +20,10 @@ use core::fmt;
 /// checks that. In the following, *the timer's clock* is the one that a timer reads, and the
 /// *[`TscClock`]* is the one that made the guard.
 ///
-/// 1. If the counter stops, the first call afterwards may return an unchanged word, however long
-///    ago the call before was. The second call finds the count of the first call again, and so
-///    detects the stop. From then on each call returns a different word, so the timers read their
-///    clock each time.
+/// 1. If the counter stops, the first call afterwards may return an unchanged word although more
+///    than τ has passed since the call before. The second call finds the count of the first call
+///    again, and so detects the stop. From then on each call returns a different word, so the
+///    timers read their clock each time.
 /// 2. If the counter becomes too slow, the next call of `vouches` detects it. A timer calls
 ///    `vouches` when it reads its clock, that is, when the word changes or its batch of calls is
 ///    over. Until then τ is longer in proportion. How small a change is detected depends on the
