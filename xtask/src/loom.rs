@@ -62,7 +62,7 @@ pub(crate) fn explore(programs: &[Program]) -> Result<Tests> {
     let mut errors = Vec::new();
     let mut sum = Tests::default();
     let env = [("LOOM_MAX_PREEMPTIONS", bound.to_string())];
-    for output in programs::run_all(programs, &env, &["--test-threads=1", "--nocapture"]) {
+    for output in programs::run_all(programs, &env, &["--nocapture"]) {
         let krate = &output.krate;
         let explored = explored(&output.text);
         errors.extend(output.fault.clone());

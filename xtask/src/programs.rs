@@ -1,6 +1,7 @@
 //! Test programs that are built by one command and then run side by side.
 //!
-//! Most tests use one core, so as many programs run at a time as there are cores.
+//! A program runs one test at a time, and as many programs run at a time as there are cores. Most
+//! tests use one core; more tests at a time would only delay each other.
 
 use crate::Result;
 use crate::cmd::Cmd;
@@ -102,7 +103,8 @@ pub(crate) struct Ran {
 pub(crate) fn run_all(programs: &[Program], env: &[(&str, String)], args: &[&str]) -> Vec<Ran> {
     each(programs, |program| {
         let mut command = Command::new(&program.path);
-        command.current_dir(&program.dir).args(args);
+        command.current_dir(&program.dir);
+        command.arg("--test-threads=1").args(args);
         as_cargo_does(&mut command, program);
         command.envs(env.iter().map(|(key, value)| (key, value)));
         let title = format!("{} {}", program.krate, program.source);

@@ -72,7 +72,7 @@ pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
             .rustflags("--cfg rast_shuttle")
             .env("CARGO_TARGET_DIR", workspace.target_dir.join("shuttle")),
     )?;
-    for output in programs::run_all(&programs, &env, &["--show-output", "--test-threads=1"]) {
+    for output in programs::run_all(&programs, &env, &["--show-output"]) {
         let krate = &output.krate;
         let ran = ran(&output.text);
         errors.extend(output.fault.clone());

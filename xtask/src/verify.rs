@@ -114,6 +114,7 @@ const STEPS: &[Step] = &[
         .uses(&["debug"])
         .single(),
     step("doc tests", steps::doc_tests).quick().uses(&["debug"]),
+    step("plain tests", steps::plain_tests).builds(&["debug"]),
     step("plain doc tests", steps::plain_doc_tests).uses(&["debug"]),
     step("examples", steps::examples).uses(&["debug"]),
     step("demo", steps::demo).builds(&["smoke"]),
@@ -179,7 +180,11 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--quick" => quick = true,
+            "--quick" => {
+                quick = true;
+                steps::IS_QUICK.store(true, Ordering::Relaxed);
+                flags.push("--quick");
+            }
             "--strict" => {
                 strict = true;
                 flags.push("--strict");

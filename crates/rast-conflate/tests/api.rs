@@ -72,9 +72,11 @@ fn the_newest_value_is_handled_once() {
     }
 }
 
-#[test]
-fn a_million_keys() {
-    many_keys(1_000_000, 1_000_000);
+mod long {
+    #[test]
+    fn a_million_keys() {
+        super::many_keys(1_000_000, 1_000_000);
+    }
 }
 
 #[test]

@@ -18,12 +18,10 @@ mod exports;
 mod faults;
 #[path = "testing/flushes.rs"]
 mod flushes;
-#[path = "testing/invariant.rs"]
-mod invariant;
 #[path = "testing/leftover.rs"]
 mod leftover;
-#[path = "testing/maze.rs"]
-mod maze;
+#[path = "testing/long.rs"]
+mod long;
 #[path = "testing/messages.rs"]
 mod messages;
 #[path = "testing/ranks.rs"]
@@ -42,10 +40,6 @@ mod steps;
 mod stops;
 #[path = "support/storm.rs"]
 mod storm;
-#[path = "testing/storm.rs"]
-mod storms;
-#[path = "testing/supervision.rs"]
-mod supervision;
 #[path = "testing/timings.rs"]
 mod timings;
 #[path = "testing/ward.rs"]

@@ -210,34 +210,38 @@ fn larger_programs_hold() {
     }
 }
 
-#[test]
-fn each_mutant_is_caught() {
-    let forgotten = "was forgotten";
-    is_caught(&one(posts()), Mutant::NoSecondLook, forgotten);
-    is_caught(&one(posts()), Mutant::LookBeforePush, forgotten);
-    is_caught(&one(deadline_and_wake()), Mutant::NoClaim, "places");
-    is_caught(&one(wakes()), Mutant::AlwaysMove, "places");
-    is_caught(&one(wakes()), Mutant::WaitBlindly, "was woken and sleeps");
-    is_caught(&one(wakes()), Mutant::KeepEntry, "stored and ready");
-    is_caught(&blocks(), Mutant::NoShare, "stuck");
-    is_caught(
-        &stopped_thread(1),
-        Mutant::NoHelp,
-        "waits for a stopped thread",
-    );
-    is_caught(&earlier_deadline(), Mutant::NoHasten, forgotten);
-    is_caught(&blocked_keeper(), Mutant::NoNextKeeper, "stuck");
-    is_caught(&one(stops()), Mutant::SilentStop, "does not return");
-    is_caught(&one(closes()), Mutant::CloseEarly, "stored after its end");
-    is_caught(&one(closes()), Mutant::CloseOnce, forgotten);
-    is_caught(&one(signals()), Mutant::SignalsWait, "was woken and sleeps");
-    is_caught(&one(wakes()), Mutant::BeginLate, "was woken and sleeps");
-    is_caught(&one(deadline_and_wake()), Mutant::Early, "is early");
-    let due = Model {
-        clock: 1,
-        ..Model::new(&[&[Post(0, 1)]], &[&[Exit]])
-    };
-    is_caught(&due, Mutant::KeepBesideRole, "for ever");
-    is_caught(&reposts(), Mutant::StealToKeep, "for ever");
-    is_caught(&reposts(), Mutant::TryRoleTwice, "for ever");
+mod long {
+    use super::*;
+
+    #[test]
+    fn each_mutant_is_caught() {
+        let forgotten = "was forgotten";
+        is_caught(&one(posts()), Mutant::NoSecondLook, forgotten);
+        is_caught(&one(posts()), Mutant::LookBeforePush, forgotten);
+        is_caught(&one(deadline_and_wake()), Mutant::NoClaim, "places");
+        is_caught(&one(wakes()), Mutant::AlwaysMove, "places");
+        is_caught(&one(wakes()), Mutant::WaitBlindly, "was woken and sleeps");
+        is_caught(&one(wakes()), Mutant::KeepEntry, "stored and ready");
+        is_caught(&blocks(), Mutant::NoShare, "stuck");
+        is_caught(
+            &stopped_thread(1),
+            Mutant::NoHelp,
+            "waits for a stopped thread",
+        );
+        is_caught(&earlier_deadline(), Mutant::NoHasten, forgotten);
+        is_caught(&blocked_keeper(), Mutant::NoNextKeeper, "stuck");
+        is_caught(&one(stops()), Mutant::SilentStop, "does not return");
+        is_caught(&one(closes()), Mutant::CloseEarly, "stored after its end");
+        is_caught(&one(closes()), Mutant::CloseOnce, forgotten);
+        is_caught(&one(signals()), Mutant::SignalsWait, "was woken and sleeps");
+        is_caught(&one(wakes()), Mutant::BeginLate, "was woken and sleeps");
+        is_caught(&one(deadline_and_wake()), Mutant::Early, "is early");
+        let due = Model {
+            clock: 1,
+            ..Model::new(&[&[Post(0, 1)]], &[&[Exit]])
+        };
+        is_caught(&due, Mutant::KeepBesideRole, "for ever");
+        is_caught(&reposts(), Mutant::StealToKeep, "for ever");
+        is_caught(&reposts(), Mutant::TryRoleTwice, "for ever");
+    }
 }

@@ -16,6 +16,9 @@ pub(super) fn is_full() -> bool {
     IS_FULL.load(Ordering::Relaxed)
 }
 
+/// Whether tests in modules named `long` are left out.
+pub(super) static IS_QUICK: AtomicBool = AtomicBool::new(false);
+
 pub(super) fn done(result: Result) -> Result<Outcome> {
     result.map(|()| Outcome::Passed(Tests::default()))
 }
@@ -77,17 +80,23 @@ const PLAIN: &str = "build -p rast-alloc --tests";
 
 /// Builds what the steps `tests`, `examples`, `doc tests` and `clients` run.
 pub(super) fn build() -> Result<Outcome> {
-    let mut built = 0;
-    for tests in [BUILD, PLAIN] {
-        built += programs::build(line(tests))?.len();
-    }
+    let built = programs::build(line(BUILD))?.len();
     println!("{}", tidy::count(built, "test program"));
     done(Ok(()))
 }
 
 /// Unit and integration tests.
 pub(super) fn tests() -> Result<Outcome> {
-    counted(programs::test([BUILD, PLAIN].map(line), &[], &[]))
+    let skipped: &[_] = match IS_QUICK.load(Ordering::Relaxed) {
+        true => &["--skip", "long::"],
+        false => &[],
+    };
+    counted(programs::test([line(BUILD)], &[], skipped))
+}
+
+/// Those of the plain allocator.
+pub(super) fn plain_tests() -> Result<Outcome> {
+    counted(programs::test([line(PLAIN)], &[], &[]))
 }
 
 /// The examples in docs, with all features.
@@ -247,9 +256,7 @@ pub(super) fn stress() -> Result<Outcome> {
     let (graph, passes): (Vec<_>, Vec<_>) = built.into_iter().partition(is_graph);
     let seconds = ("RAST_STRESS_SECONDS", seconds.to_string());
     let mut ran = programs::run_all(&graph, &[seconds], &["--nocapture"]);
-    // One test after the other, because some of them need both cores.
-    let args = ["--test-threads=1", "--nocapture"];
-    ran.extend(programs::run_all(&passes, full, &args));
+    ran.extend(programs::run_all(&passes, full, &["--nocapture"]));
     if is_full() {
         // The same with 64 keys; the step `bench smoke` makes a thousand such passes.
         let words = "conflate --only above --rounds 1".split(' ');
