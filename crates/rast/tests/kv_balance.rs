@@ -80,44 +80,49 @@ fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
     });
 }
 
-#[test]
-fn a_skewed_load_moves_partitions_while_clients_run() {
-    let _alone = alone();
-    let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
-    with_load(&kv, false, |board| {
-        // The epochs under load before the latest shift, and what had come until then.
-        let (mut before, mut epochs, mut replied, mut stays) = (0, 0, 0, 10);
-        while kv.figure("partitions_moved") < 3 {
-            let (epoch, replies) = (kv.figure("epoch"), replies(board));
-            let loaded = (epoch - epochs).min((replies - replied) / LOADED);
-            assert!(before + loaded < MOST, "partitions do not move");
-            // After some epochs other keys are the hot ones. They stay hot for longer each time,
-            // because a decision needs more epochs if each sees few requests.
-            if loaded >= stays {
-                (before, epochs, replied) = (before + loaded, epoch, replies);
-                stays *= 2;
-                board.shift.fetch_add(1237, Ordering::Relaxed);
-            }
-            std::thread::yield_now();
-        }
-    });
-}
+/// They wait until the balancer has seen enough load, which is long on a busy machine.
+mod long {
+    use super::*;
 
-#[test]
-fn moves_stop_under_a_uniform_load() {
-    let _alone = alone();
-    let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
-    with_load(&kv, true, |_| {
-        let mut moved = u64::MAX;
-        let mut since = 0;
-        until("ten epochs pass without a move", || {
-            let (now, epoch) = (kv.figure("partitions_moved"), kv.figure("epoch"));
-            if now != moved {
-                (moved, since) = (now, epoch);
+    #[test]
+    fn a_skewed_load_moves_partitions_while_clients_run() {
+        let _alone = alone();
+        let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
+        with_load(&kv, false, |board| {
+            // The epochs under load before the latest shift, and what had come until then.
+            let (mut before, mut epochs, mut replied, mut stays) = (0, 0, 0, 10);
+            while kv.figure("partitions_moved") < 3 {
+                let (epoch, replies) = (kv.figure("epoch"), replies(board));
+                let loaded = (epoch - epochs).min((replies - replied) / LOADED);
+                assert!(before + loaded < MOST, "partitions do not move");
+                // After some epochs other keys are the hot ones. They stay hot for longer each time,
+                // because a decision needs more epochs if each sees few requests.
+                if loaded >= stays {
+                    (before, epochs, replied) = (before + loaded, epoch, replies);
+                    stays *= 2;
+                    board.shift.fetch_add(1237, Ordering::Relaxed);
+                }
+                std::thread::yield_now();
             }
-            epoch >= since + 10
         });
-    });
+    }
+
+    #[test]
+    fn moves_stop_under_a_uniform_load() {
+        let _alone = alone();
+        let kv = Kv::start(&["--workers", "2", "--reshard-ms", "50"]);
+        with_load(&kv, true, |_| {
+            let mut moved = u64::MAX;
+            let mut since = 0;
+            until("ten epochs pass without a move", || {
+                let (now, epoch) = (kv.figure("partitions_moved"), kv.figure("epoch"));
+                if now != moved {
+                    (moved, since) = (now, epoch);
+                }
+                epoch >= since + 10
+            });
+        });
+    }
 }
 
 #[test]
