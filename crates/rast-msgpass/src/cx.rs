@@ -240,7 +240,8 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
         self.choose(Choice::Key(key))
     }
 
-    /// Chooses the next replica in turn that has room.
+    /// Chooses the next replica in turn that has room. It chooses a
+    /// [retired](crate::OnPanic::Retire) replica only if all are retired.
     ///
     /// On an edge with `route = any` this is the only way to `send`, and a replica without room
     /// does not gate the others.

@@ -7,14 +7,15 @@ use core::ops::Range;
 
 use crate::graph::Node;
 use crate::primitive::sync::Mutex;
-use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
+use crate::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The instances of a graph that retired.
-#[derive(Default)]
 pub(crate) struct Deaths {
     lists: Mutex<Lists>,
     /// The length of the log.
     count: AtomicUsize,
+    /// Per shard, whether its instance is in the log.
+    has: Box<[AtomicBool]>,
 }
 
 #[derive(Default)]
@@ -26,10 +27,27 @@ struct Lists {
 }
 
 impl Deaths {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self {
+            lists: Mutex::default(),
+            count: AtomicUsize::new(0),
+            has: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// Returns whether the instance of this shard retired. A thread other than its holder may learn
+    /// that late.
+    pub(crate) fn has(&self, shard: usize) -> bool {
+        // Relaxed: what a retired instance does with messages needs no order with this.
+        self.has[shard].load(Ordering::Relaxed)
+    }
+
     /// Adds the shard of an instance to the log; returns the shards to wake.
     pub(crate) fn add(&self, shard: usize) -> Vec<usize> {
         let mut lists = self.lists.lock();
         lists.log.push(shard);
+        // Relaxed: see `has`.
+        self.has[shard].store(true, Ordering::Relaxed);
         // Relaxed: the log is read under its lock, after the wake-up of the watchers.
         self.count.store(lists.log.len(), Ordering::Relaxed);
         lists.watchers.clone()

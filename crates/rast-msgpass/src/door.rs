@@ -39,6 +39,7 @@ use std::time::Instant;
 
 #[cfg(doc)]
 use crate::clock::GraphClock;
+use crate::deaths::Deaths;
 use crate::ending::{EndedBy, Ending};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering, fence};
@@ -503,6 +504,19 @@ pub(crate) struct Doors<M> {
     pub(crate) doors: Vec<Arc<Door<M>>>,
     /// The shard of the first instance.
     pub(crate) first: usize,
+    pub(crate) deaths: Arc<Deaths>,
+}
+
+impl<M> Doors<M> {
+    /// Returns the next replica, from `start` on, that has room; else the next one that is not
+    /// retired.
+    pub(crate) fn any(&self, start: usize) -> usize {
+        let turns = (start..self.doors.len()).chain(0..start);
+        let mut living = turns.filter(|index| !self.deaths.has(self.first + index));
+        let has_room = |index: &usize| self.doors[*index].has_room();
+        let found = living.clone().find(has_room).or_else(|| living.next());
+        found.unwrap_or(start)
+    }
 }
 
 #[cfg(all(test, not(rast_loom)))]

@@ -111,10 +111,10 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     }
 
     /// Chooses the next replica in turn that has room. If none has room, it chooses the next one,
-    /// and `send` waits there. Each clone of the sender has its own turn.
+    /// and `send` waits there. It chooses a [retired](crate::OnPanic::Retire) replica only if all
+    /// are retired. Each clone of the sender has its own turn.
     ///
-    /// Costs an atomic addition and a load per replica that it looks at. A
-    /// [retired](crate::OnPanic::Retire) replica has room, and messages to it count as undelivered.
+    /// Costs an atomic addition and two loads per replica that it looks at.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
@@ -148,10 +148,8 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     {
         let replicas = self.replicas();
         // Relaxed: a number alone.
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % replicas;
-        let mut turns = (first..replicas).chain(0..first);
-        let found = turns.find(|&index| self.doors.doors[index].has_room());
-        self.port(found.unwrap_or(first))
+        let start = self.turn.fetch_add(1, Ordering::Relaxed) % replicas;
+        self.port(self.doors.any(start))
     }
 
     /// Chooses the replica with this index.

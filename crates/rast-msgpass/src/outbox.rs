@@ -159,7 +159,9 @@ struct Rest<T> {
     used: u64,
     /// Sent while a chain found no room: goes behind the chains.
     late: VecDeque<Late<T>>,
-    /// With `ANY`: the inbox that is tried first.
+    /// With `ANY`: the inboxes among which a message may go to each.
+    chosen: Vec<u32>,
+    /// With `ANY`: which of these is tried first.
     cursor: usize,
     /// The inboxes whose rings got something since the last flush.
     written: Vec<u32>,
@@ -175,6 +177,10 @@ impl<T> Outbox<T> {
     ) -> Self {
         assert!(tag < MARKED as usize, "an edge has fewer senders");
         let sampled = if measured.is_some() { SAMPLED } else { 0 };
+        let chosen = match any {
+            true => (0..inboxes.len() as u32).collect(),
+            false => Vec::new(),
+        };
         Self {
             inboxes,
             tag: tag as u32,
@@ -186,6 +192,7 @@ impl<T> Outbox<T> {
                 places: [0; PLACES],
                 used: 0,
                 late: VecDeque::new(),
+                chosen,
                 cursor: 0,
                 written: Vec::with_capacity(PLACES),
                 measured,
@@ -294,12 +301,13 @@ impl<T> Outbox<T> {
                 }
             }
         } else {
-            let count = self.inboxes.len();
+            let count = self.rest.chosen.len();
             for step in 0..count {
-                let index = (self.rest.cursor + step) % count;
+                let turn = (self.rest.cursor + step) % count;
+                let index = self.rest.chosen[turn] as usize;
                 match self.push(index, late.sent, late.message) {
                     Ok(()) => {
-                        self.rest.cursor = (index + 1) % count;
+                        self.rest.cursor = (turn + 1) % count;
                         return;
                     }
                     Err(message) => late.message = message,
@@ -308,6 +316,15 @@ impl<T> Outbox<T> {
         }
         self.state |= STUCK;
         self.rest.late.push_back(late);
+    }
+
+    /// With `ANY`: chooses the inboxes to which messages go from now on.
+    #[cold]
+    pub(crate) fn choose_among(&mut self, chosen: &[usize]) {
+        if self.state & ANY != 0 {
+            self.rest.chosen = chosen.iter().map(|&index| index as u32).collect();
+            self.rest.cursor = 0;
+        }
     }
 
     /// Gives one message to an inbox, if there is room.

@@ -29,6 +29,7 @@
 //!    the handler of each of these answers can send one request.
 
 mod answers;
+mod any;
 mod copies;
 mod faults;
 mod flush;
@@ -187,7 +188,10 @@ pub(crate) struct Out<M> {
     is_listed: bool,
     /// Whether it has to pass a wake-up on that it does not use: see `waiting.rs`.
     passes_on: bool,
+    /// The target that `.any()` tries first.
     cursor: usize,
+    /// The number of retired instances of the graph that it passes over.
+    deaths: usize,
 }
 
 #[cfg(not(rast_loom))]
@@ -246,6 +250,7 @@ impl<M: Send + 'static> Out<M> {
             is_listed: false,
             passes_on: parts.passes_on,
             cursor: 0,
+            deaths: 0,
             way,
         }
     }
@@ -268,34 +273,6 @@ impl<M: Send + 'static> Out<M> {
             Way::AnswerInboxes(outbox) => outbox.targets(),
             Way::Buffers(buffers) => buffers.targets(),
         }
-    }
-
-    /// Picks the next target in turn, preferring one with room.
-    pub(crate) fn any(&mut self) -> usize {
-        let count = self.targets();
-        let start = self.cursor;
-        let has_room = |&index: &usize| match &self.way {
-            Way::Rings(rings) => rings.has_room(index, 1),
-            Way::Inboxes(outbox) => outbox.room(index) > 0,
-            Way::Buffers(buffers) => buffers.has_room(index),
-            Way::AnswerRings(_) | Way::AnswerInboxes(_) => true,
-        };
-        let turn = |step| match start + step {
-            index if index < count => index,
-            index => index - count,
-        };
-        let mut turns = (0..count).map(turn);
-        let found = match &self.credit {
-            None => turns.find(has_room),
-            Some(credit) => turns
-                .clone()
-                .find(|index| credit.left(*index) > 0 && has_room(index))
-                // In the handling of an answer.
-                .or_else(|| turns.find(|index| credit.slots(*index) > 0 && has_room(index))),
-        };
-        let found = found.unwrap_or(start);
-        self.cursor = if found + 1 == count { 0 } else { found + 1 };
-        found
     }
 
     #[inline(always)]
@@ -581,7 +558,7 @@ impl<M: Send + 'static> Out<M> {
     #[inline(never)]
     fn all_lack(&self, credit: &Credit) -> bool {
         !self.any
-            || (0..self.targets()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
+            || (self.eligible()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
     }
 
     fn is_target_low(&self, index: usize) -> bool {
@@ -639,7 +616,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
             return credit.is_other_at_limit(target);
         }
         // One is enough, and `target` has a slot when its answer is handled.
-        !(0..self.targets()).any(|index| {
+        !self.eligible().any(|index| {
             let has_slot = target == Some(index) || credit.slots(index) > 0;
             has_slot && !self.is_target_low(index)
         })

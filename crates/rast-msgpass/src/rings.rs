@@ -247,14 +247,14 @@ impl<T> Rings<T> {
     fn note_low(&mut self, index: usize) {
         if self.targets[index].state & LOW == 0 {
             self.targets[index].state |= LOW;
-            if !self.any {
-                self.low.push(index as u32);
-                return;
+            match self.any {
+                true => self.aside.push(index as u32),
+                false => self.low.push(index as u32),
             }
-            self.aside.push(index as u32);
-            if self.aside.len() == self.targets.len() {
-                self.low.append(&mut self.aside);
-            }
+        }
+        // As in `look`.
+        if self.aside.len() == self.targets.len() || self.spilled > 0 {
+            self.low.append(&mut self.aside);
         }
     }
 

@@ -69,8 +69,6 @@ pub(crate) struct Counts {
     pub(crate) gated: Counter,
     pub(crate) panics: Counter,
     pub(crate) restarts: Counter,
-    /// 1 once the instance is retired.
-    pub(crate) retired: Counter,
     /// Number of flushes that a drain requested. Written by the thread that drains.
     pub(crate) flushes_asked: Counter,
     /// How many of these were answered.
@@ -109,7 +107,6 @@ impl Counts {
             busy_ns: Counter::new(),
             panics: Counter::new(),
             restarts: Counter::new(),
-            retired: Counter::new(),
             flushes_asked: Counter::new(),
             flushes: Counter::new(),
             kept: Counter::new(),
@@ -173,7 +170,7 @@ pub(crate) struct Shared {
     pub(crate) policies: Vec<Policy>,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) on_undelivered: Option<Undelivered>,
-    pub(crate) deaths: Deaths,
+    pub(crate) deaths: Arc<Deaths>,
     panics: Mutex<Vec<PanicRecord>>,
     /// What panicked outside of handlers.
     faults: Mutex<Vec<String>>,
@@ -234,6 +231,7 @@ impl Shared {
             }
         }
         first.push(stats.len());
+        let deaths = Arc::new(Deaths::new(stats.len()));
         let instances = replicas.iter().zip(tables.processors);
         let instances =
             instances.flat_map(|(&count, info)| (0..count).map(|replica| (info.name, replica)));
@@ -252,7 +250,7 @@ impl Shared {
             policies,
             on_failure: hooks.on_failure,
             on_undelivered: hooks.on_undelivered,
-            deaths: Deaths::default(),
+            deaths,
             panics: Mutex::new(Vec::new()),
             faults: Mutex::new(Vec::new()),
             ceilings: Mutex::new(Vec::new()),
@@ -372,7 +370,6 @@ impl Shared {
     /// Records that an instance retired, and wakes its watchers. Only its holder calls it, once.
     #[cold]
     pub(crate) fn retire(&self, shard: usize) {
-        self.stats[shard].retired.set(1);
         let watchers = self.deaths.add(shard);
         // Not under a lock: a worker may sleep in user code.
         let handle = self.wakes.0.lock().clone();

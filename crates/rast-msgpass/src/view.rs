@@ -107,7 +107,7 @@ impl View {
                 gated: counts.gated.get(),
                 panics: counts.panics.get(),
                 restarts: counts.restarts.get(),
-                is_retired: counts.retired.get() > 0,
+                is_retired: shared.deaths.has(shard),
                 busy: Nanos::from_nanos(counts.busy_ns.get()),
             });
         }

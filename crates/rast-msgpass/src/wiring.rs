@@ -537,9 +537,14 @@ impl Wiring {
         let source = |door: &Arc<Door<M>>| Source::Door(Arc::clone(door), pace);
         let sources = doors.iter().map(source).collect();
         let first = receivers.start;
+        let deaths = Arc::clone(&self.shared.deaths);
         let waiting = Arc::new(Waiting::new(0, receivers.len()));
         self.add_ins(id, to, sources, Vec::new(), &(0..0), &waiting, make);
-        self.outside.doors[id] = Some(Box::new(Arc::new(Doors { doors, first })));
+        self.outside.doors[id] = Some(Box::new(Arc::new(Doors {
+            doors,
+            first,
+            deaths,
+        })));
     }
 
     fn egress<M: Send + 'static>(&mut self, id: usize) {

@@ -20,6 +20,8 @@ mod faults;
 mod flushes;
 #[path = "testing/leftover.rs"]
 mod leftover;
+#[path = "testing/living.rs"]
+mod living;
 #[path = "testing/long.rs"]
 mod long;
 #[path = "testing/messages.rs"]

@@ -95,8 +95,8 @@ mod long {
                 let (epoch, replies) = (kv.figure("epoch"), replies(board));
                 let loaded = (epoch - epochs).min((replies - replied) / LOADED);
                 assert!(before + loaded < MOST, "partitions do not move");
-                // After some epochs other keys are the hot ones. They stay hot for longer each time,
-                // because a decision needs more epochs if each sees few requests.
+                // After some epochs other keys are the hot ones. They stay hot for longer each
+                // time, because a decision needs more epochs if each sees few requests.
                 if loaded >= stays {
                     (before, epochs, replied) = (before + loaded, epoch, replies);
                     stays *= 2;

@@ -141,7 +141,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// thread up.
     #[cold]
     fn run_retired(&mut self, cx: &mut WorkerCx<'_>) -> Progress {
-        if self.core.stats.retired.get() == 0 {
+        if !self.core.shared.deaths.has(self.core.shard()) {
             self.leave(Stopped::Retired, Then::Retires);
             self.core.shared.retire(self.core.shard());
         }

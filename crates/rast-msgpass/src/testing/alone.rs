@@ -360,7 +360,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     {
         let shard = self.graph.handle().shard_of::<To>(replica).index();
         let shared = &self.graph.handle().run.shared;
-        if shared.stats[shard].retired.get() == 0 {
+        if !shared.deaths.has(shard) {
             shared.retire(shard);
         }
         self.turn();

@@ -1,0 +1,203 @@
+//! Messages that may go to any replica go to none that is retired, while there are others.
+
+use rast_msgpass::testing::{TestGraph, for_each_seed};
+use rast_msgpass::{Cx, Ingress, OnPanic, Process, Receive, graph};
+
+struct Router;
+#[derive(Default)]
+struct Worker(u64);
+struct Job;
+
+const CAP: usize = 2;
+
+graph! {
+    graph Jobs {
+        processors { router: Router, worker: [Worker; _] }
+        edges {
+            ingress -> router: u64 [unbounded];
+            ingress -> worker: u64 [cap = CAP];
+            router -> worker: Job [cap = CAP, route = any];
+        }
+    }
+}
+
+impl Process<Jobs> for Router {}
+impl Receive<Jobs, Ingress, u64> for Router {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Jobs, Self>) {
+        cx.to::<Worker>().any().send(Job);
+    }
+}
+impl Process<Jobs> for Worker {}
+impl Receive<Jobs, Router, Job> for Worker {
+    fn receive(&mut self, _: Job, _: &mut Cx<'_, Jobs, Self>) {
+        self.0 += 1;
+    }
+}
+impl Receive<Jobs, Ingress, u64> for Worker {
+    fn receive(&mut self, _: u64, _: &mut Cx<'_, Jobs, Self>) {
+        self.0 += 1;
+    }
+}
+
+/// A graph in which worker 1 is retired, and the others do not run.
+fn one_retired(workers: usize, seed: u64) -> TestGraph<Jobs> {
+    let builder = Jobs::builder(Router, (0..workers).map(|_| Worker::default()));
+    let builder = builder.on_panic_of::<Worker>(OnPanic::Retire);
+    let mut app = builder.test(seed).unwrap();
+    app.panic_in::<Worker>(1, 1);
+    (0..workers).for_each(|_| app.send::<Router, u64>(0).unwrap());
+    app.run_until_idle();
+    assert!(app.metrics().instances[2].is_retired);
+    others(workers).for_each(|replica| app.pause::<Worker>(replica));
+    app
+}
+
+fn others(workers: usize) -> impl Iterator<Item = usize> {
+    (0..workers).filter(|&replica| replica != 1)
+}
+
+/// Lets the others run; asserts that they handle so many messages, and that only the first one of
+/// worker 1 is lost.
+fn assert_handled(mut app: TestGraph<Jobs>, workers: usize, count: usize) {
+    others(workers).for_each(|replica| app.resume::<Worker>(replica));
+    app.run_until_idle();
+    let handled = others(workers).map(|replica| app.processor::<Worker>(replica).0);
+    assert_eq!(handled.sum::<u64>(), count as u64);
+    let report = app.stop();
+    let dropped = report.metrics.edges.iter().map(|edge| edge.dropped);
+    assert_eq!(dropped.sum::<u64>(), 0, "{report}");
+}
+
+#[test]
+fn a_handler_sends_to_living_replicas_although_only_the_retired_one_has_room() {
+    for workers in [3, 300] {
+        for_each_seed(0..20, |seed| {
+            let mut app = one_retired(workers, seed);
+            let count = CAP * workers + 50;
+            (0..count).for_each(|_| app.send::<Router, u64>(0).unwrap());
+            app.run_until_idle();
+            // What has no room waits: in the router for at most a turn, and before it.
+            let sent = app.metrics().edges[2].sent as usize;
+            assert!(sent <= workers + CAP * (workers - 1) + 1, "{sent}");
+            assert_handled(app, workers, workers - 1 + count);
+        });
+    }
+}
+
+#[test]
+fn a_thread_sends_to_living_replicas_although_only_the_retired_one_has_room() {
+    for_each_seed(0..20, |seed| {
+        let app = one_retired(3, seed);
+        let jobs = app.handle().ingress::<Worker, u64>();
+        let sent = (0..100).filter(|&job| jobs.any().try_send(job).is_ok());
+        let count = sent.count();
+        assert_eq!(count, 2 * CAP);
+        assert_handled(app, 3, 2 + count);
+    });
+}
+
+#[test]
+fn without_a_living_replica_what_is_sent_is_lost_and_counted() {
+    for workers in [2, 300] {
+        let mut app = Jobs::builder(Router, (0..workers).map(|_| Worker::default()))
+            .on_panic_of::<Worker>(OnPanic::Retire)
+            .test(1)
+            .unwrap();
+        (0..workers).for_each(|replica| app.panic_in::<Worker>(replica, 1));
+        (0..3 * workers).for_each(|_| app.send::<Router, u64>(0).unwrap());
+        app.run_until_idle();
+        assert_eq!(app.metrics().edges[2].sent, 3 * workers as u64);
+        let report = app.stop();
+        let [lost] = &report.undelivered[..] else {
+            panic!("{report}");
+        };
+        assert_eq!(lost.messages, 3 * workers as u64, "{report}");
+    }
+}
+
+/// Asks once for each number, and once more for each answer until it has asked `LAST` times.
+#[derive(Default)]
+struct Client {
+    asked: u64,
+    answered: u64,
+}
+#[derive(Default)]
+struct Server(u64);
+struct Ask;
+struct Answer;
+
+const NUMBERS: u64 = 50;
+const LAST: u64 = 100;
+
+graph! {
+    graph Asks {
+        processors { client: Client, server: [Server; _] }
+        edges {
+            ingress -> client: u64 [unbounded];
+            client -> server: Ask [cap = 4, route = any];
+            server -> client: Answer [reply = Ask, cap = 2];
+        }
+    }
+}
+
+impl Client {
+    fn ask(&mut self, cx: &mut Cx<'_, Asks, Self>) {
+        cx.to::<Server>().any().send(Ask);
+        self.asked += 1;
+    }
+}
+impl Process<Asks> for Client {}
+impl Receive<Asks, Ingress, u64> for Client {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Asks, Self>) {
+        self.ask(cx);
+    }
+}
+impl Receive<Asks, Server, Answer> for Client {
+    fn receive(&mut self, _: Answer, cx: &mut Cx<'_, Asks, Self>) {
+        self.answered += 1;
+        if self.asked < LAST {
+            self.ask(cx);
+        }
+    }
+}
+impl Process<Asks> for Server {}
+impl Receive<Asks, Client, Ask> for Server {
+    fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Asks, Self>) {
+        self.0 += 1;
+        cx.to::<Client>().send(Answer);
+    }
+}
+
+#[test]
+fn requests_wait_for_the_credit_of_living_replicas() {
+    for servers in [2, 3, 300] {
+        for_each_seed(0..20, |seed| {
+            let builder = Asks::builder(Client::default(), (0..servers).map(|_| Server::default()));
+            let builder = builder.on_panic_of::<Server>(OnPanic::Retire);
+            let mut app = builder.test(seed).unwrap();
+            app.panic_in::<Server>(1, 1);
+            // Until server 1 has had one.
+            let mut sent = 0;
+            while !app.metrics().instances[2].is_retired {
+                app.send::<Client, u64>(0).unwrap();
+                app.run_until_idle();
+                sent += 1;
+                assert!(sent <= NUMBERS);
+            }
+            others(servers).for_each(|replica| app.pause::<Server>(replica));
+            (sent..NUMBERS).for_each(|_| app.send::<Client, u64>(0).unwrap());
+            app.run_until_idle();
+            others(servers).for_each(|replica| app.resume::<Server>(replica));
+            app.run_until_idle();
+            // One request is the one that panicked.
+            let (asked, answered) = {
+                let client = app.processor::<Client>(0);
+                (client.asked, client.answered)
+            };
+            assert!(asked >= LAST);
+            assert_eq!(answered, asked - 1, "{servers} servers");
+            let handled = others(servers).map(|replica| app.processor::<Server>(replica).0);
+            assert_eq!(handled.sum::<u64>(), asked - 1);
+        });
+    }
+}
