@@ -59,6 +59,14 @@ impl Deaths {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Returns those of the shards whose instances are not retired.
+    pub(crate) fn living(&self, shards: Range<usize>) -> Vec<usize> {
+        // A thread that has read a count sees the entries that it counts: the count is stored under
+        // this lock, so the thread takes the lock after them.
+        let _lists = self.lists.lock();
+        shards.filter(|&shard| !self.has(shard)).collect()
+    }
+
     /// Adds a shard to wake, unless it is there; returns `true` if the log has entries.
     pub(crate) fn watch(&self, shard: usize) -> bool {
         let mut lists = self.lists.lock();

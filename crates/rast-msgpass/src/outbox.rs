@@ -320,9 +320,9 @@ impl<T> Outbox<T> {
 
     /// With `ANY`: chooses the inboxes to which messages go from now on.
     #[cold]
-    pub(crate) fn choose_among(&mut self, chosen: &[usize]) {
+    pub(crate) fn choose_among(&mut self, chosen: impl Iterator<Item = usize>) {
         if self.state & ANY != 0 {
-            self.rest.chosen = chosen.iter().map(|&index| index as u32).collect();
+            self.rest.chosen = chosen.map(|index| index as u32).collect();
             self.rest.cursor = 0;
         }
     }

@@ -91,9 +91,15 @@ impl<M: Send + 'static> Out<M> {
     /// Tells the outbox, which picks inboxes itself, to pass those of retired instances over.
     #[cold]
     fn pass_retired_over(&mut self) {
-        let eligible: Vec<usize> = self.eligible().collect();
-        if let Way::Inboxes(outbox) = &mut self.way {
-            outbox.choose_among(&eligible);
+        if let (Way::Inboxes(outbox), Receivers::Shards { first, .. }) =
+            (&mut self.way, &self.receivers)
+        {
+            let (first, targets) = (*first as usize, outbox.targets());
+            let living = self.shared.deaths.living(first..first + targets);
+            match living.is_empty() {
+                true => outbox.choose_among(0..targets),
+                false => outbox.choose_among(living.into_iter().map(|shard| shard - first)),
+            }
         }
     }
 }
