@@ -34,7 +34,8 @@ usage: cargo xtask COMMAND
 
 commands:
   verify [--quick] [--full] [--strict] [--only STEP]
-                                run every check; --quick: fmt, clippy, layers, tidy, tests, doc tests
+                                run every check; --quick: fmt, clippy, layers, tidy, build, doc tests,
+                                and the tests that are not in a module named `long`
                                 --full: more of what takes minutes; CONTRIBUTING.md says what
                                 --strict: a step that was not run counts as failed
                                 --only: this step alone, to repeat one that failed

@@ -117,7 +117,8 @@ const STEPS: &[Step] = &[
     step("plain tests", steps::plain_tests).builds(&["debug"]),
     step("plain doc tests", steps::plain_doc_tests).uses(&["debug"]),
     step("examples", steps::examples).uses(&["debug"]),
-    step("demo", steps::demo).builds(&["smoke"]),
+    step("smoke build", steps::smoke_build).builds(&["smoke"]),
+    step("demo", steps::demo).uses(&["smoke"]).single(),
     step("criterion", steps::criterion).builds(&["debug"]),
     step("clients", clients::run)
         .outside()

@@ -490,7 +490,7 @@ impl<M: Send + 'static> Out<M> {
             if let Err(message) = rings.put(index, message) {
                 return self.lose(message);
             }
-            if self.is_noted && self.credit.is_none() && !rings.is_low() {
+            if self.is_noted && self.credit.is_none() && !rings.is_some_low() {
                 return 0;
             }
             return self.news();
@@ -544,6 +544,7 @@ impl<M: Send + 'static> Out<M> {
         match (lacks, self.is_bounded) {
             (true, true) => GATES,
             (true, false) => KEEPS,
+            (false, true) if self.any && self.living_lack_room() => GATES,
             (false, _) if !self.has_credit => 0,
             (false, _) => match &self.credit {
                 Some(credit) if credit.is_low() && self.all_lack(credit) => GATES,
@@ -558,7 +559,7 @@ impl<M: Send + 'static> Out<M> {
     #[inline(never)]
     fn all_lack(&self, credit: &Credit) -> bool {
         !self.any
-            || (self.eligible()).all(|index| credit.is_low_at(index) || self.is_target_low(index))
+            || !self.some_eligible(|index| !credit.is_low_at(index) && !self.is_target_low(index))
     }
 
     fn is_target_low(&self, index: usize) -> bool {
@@ -591,7 +592,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
     }
 
     fn lacks_room(&self) -> bool {
-        self.is_bounded && self.first_lacking().is_some()
+        self.is_bounded && (self.first_lacking().is_some() || (self.any && self.living_lack_room()))
     }
 
     fn keeps(&self) -> bool {
@@ -616,13 +617,17 @@ impl<M: Send + 'static> Outlet for Out<M> {
             return credit.is_other_at_limit(target);
         }
         // One is enough, and `target` has a slot when its answer is handled.
-        !self.eligible().any(|index| {
+        !self.some_eligible(|index| {
             let has_slot = target == Some(index) || credit.slots(index) > 0;
             has_slot && !self.is_target_low(index)
         })
     }
 
     fn look(&mut self) -> News {
+        if self.any {
+            // What is kept goes to no replica that retired since.
+            self.note_deaths();
+        }
         let (shared, edge) = (&self.shared, self.edge);
         match &mut self.way {
             Way::Rings(rings) => rings.look(|message| shared.give_up(edge, message)),

@@ -310,6 +310,11 @@ pub(super) fn examples() -> Result<Outcome> {
     done(Ok(()))
 }
 
+/// Builds what the demos, the benches and the step `stress` run.
+pub(super) fn smoke_build() -> Result<Outcome> {
+    done(smoke_programs().map(|_| ()))
+}
+
 /// The demos of the kv and adserver examples.
 pub(super) fn demo() -> Result<Outcome> {
     let built = smoke_programs()?;

@@ -8,11 +8,8 @@ impl<M: Send + 'static> Out<M> {
     pub(crate) fn any(&mut self) -> usize {
         let found = match self.shared.deaths.count() {
             0 => self.find(|_| true),
-            count => {
-                if self.deaths != count {
-                    self.deaths = count;
-                    self.pass_retired_over();
-                }
+            _ => {
+                self.note_deaths();
                 self.find_living()
             }
         };
@@ -56,18 +53,24 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Finds the next living target that has room; else one in which the message waits for room;
-    /// else a retired one.
+    /// Finds a living target that has room and credit; else one with credit, in which the message
+    /// waits for room; else a retired one, if the handler has sent more than all of them may owe.
     #[cold]
     fn find_living(&self) -> Option<usize> {
         let credit = self.credit.as_ref();
         let is_living = |index| !self.is_retired(index);
         self.find(is_living)
             .or_else(|| {
-                let takes = |&index: &usize| {
+                let has_credit = |&index: &usize| {
                     is_living(index) && credit.is_none_or(|credit| credit.left(index) > 0)
                 };
-                self.turns().find(takes)
+                self.turns().find(has_credit)
+            })
+            .or_else(|| {
+                let has_slot = |&index: &usize| {
+                    is_living(index) && credit.is_some_and(|credit| credit.slots(index) > 0)
+                };
+                self.turns().find(has_slot)
             })
             .or_else(|| self.find(|_| true))
     }
@@ -79,13 +82,42 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Returns the targets that `.any()` can pick: the living ones, or all if none lives.
+    /// Returns whether such a target exists among those that `.any()` picks: the living ones, or
+    /// all if none lives.
     #[cold]
-    pub(super) fn eligible(&self) -> impl Iterator<Item = usize> + use<'_, M> {
-        let all = 0..self.targets();
-        let passes_over =
-            self.shared.deaths.count() > 0 && all.clone().any(|index| !self.is_retired(index));
-        all.filter(move |&index| !(passes_over && self.is_retired(index)))
+    pub(super) fn some_eligible(&self, is_such: impl Fn(usize) -> bool) -> bool {
+        let passes_over = self.shared.deaths.count() > 0;
+        let (mut lives, mut retired) = (false, false);
+        // One look at each flag: a replica that retires meanwhile is seen once, in one state.
+        for index in 0..self.targets() {
+            let is_retired = passes_over && self.is_retired(index);
+            match (is_retired, is_such(index)) {
+                (true, such) => retired |= such,
+                (false, true) => return true,
+                (false, false) => lives = true,
+            }
+        }
+        !lives && retired
+    }
+
+    /// Returns whether each living target lacks room, although a retired one has some. An outbox
+    /// knows it without this: it is stuck then.
+    pub(super) fn living_lack_room(&self) -> bool {
+        let Way::Rings(rings) = &self.way else {
+            return false;
+        };
+        rings.is_some_low()
+            && self.shared.deaths.count() > 0
+            && !self.some_eligible(|index| !rings.is_target_low(index))
+    }
+
+    /// Passes over those that retired since the last call.
+    pub(super) fn note_deaths(&mut self) {
+        let count = self.shared.deaths.count();
+        if self.deaths != count {
+            self.deaths = count;
+            self.pass_retired_over();
+        }
     }
 
     /// Tells the outbox, which picks inboxes itself, to pass those of retired instances over.

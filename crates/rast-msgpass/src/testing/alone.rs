@@ -349,7 +349,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     }
 
     /// Tells the processor that a replica of `To` is retired, if it [watches](crate::Cx::watch)
-    /// `To`, and gives it a turn.
+    /// `To`, and gives it a turn. From then on `.any()` passes the replica over.
     ///
     /// # Panics
     ///

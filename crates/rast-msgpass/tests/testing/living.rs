@@ -76,11 +76,24 @@ fn a_handler_sends_to_living_replicas_although_only_the_retired_one_has_room() {
             let count = CAP * workers + 50;
             (0..count).for_each(|_| app.send::<Router, u64>(0).unwrap());
             app.run_until_idle();
-            // What has no room waits: in the router for at most a turn, and before it.
+            // What has no room waits before the router, or in its outbox.
             let sent = app.metrics().edges[2].sent as usize;
             assert!(sent <= workers + CAP * (workers - 1) + 1, "{sent}");
             assert_handled(app, workers, workers - 1 + count);
         });
+    }
+}
+
+#[test]
+fn a_living_replica_without_room_does_not_gate_the_others() {
+    for resumed in [0, 2] {
+        let mut app = one_retired(3, 1);
+        (0..50).for_each(|_| app.send::<Router, u64>(0).unwrap());
+        app.run_until_idle();
+        app.resume::<Worker>(resumed);
+        app.run_until_idle();
+        let handled = app.processor::<Worker>(resumed).0;
+        assert!(handled >= 50 - CAP as u64, "{handled}");
     }
 }
 
@@ -200,4 +213,108 @@ fn requests_wait_for_the_credit_of_living_replicas() {
             assert_eq!(handled.sum::<u64>(), asked - 1);
         });
     }
+}
+
+/// Sends in bursts.
+struct Hose;
+
+const BURST: usize = 4;
+
+graph! {
+    graph Bursts {
+        processors { hose: Hose, worker: [Worker; _] }
+        edges {
+            ingress -> hose: u64 [unbounded];
+            hose -> worker: Job [cap = 8, burst = BURST, route = any];
+        }
+    }
+}
+
+impl Process<Bursts> for Hose {}
+impl Receive<Bursts, Ingress, u64> for Hose {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Bursts, Self>) {
+        (0..BURST).for_each(|_| cx.to::<Worker>().any().send(Job));
+    }
+}
+impl Process<Bursts> for Worker {}
+impl Receive<Bursts, Hose, Job> for Worker {
+    fn receive(&mut self, _: Job, _: &mut Cx<'_, Bursts, Self>) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn what_an_outbox_keeps_goes_to_none_that_retired_since() {
+    const WORKERS: usize = 300;
+    let builder = Bursts::builder(Hose, (0..WORKERS).map(|_| Worker::default()));
+    let builder = builder.on_panic_of::<Worker>(OnPanic::Retire);
+    let mut app = builder.test(1).unwrap();
+    (0..WORKERS).for_each(|replica| app.pause::<Worker>(replica));
+    (0..700).for_each(|_| app.send::<Hose, u64>(0).unwrap());
+    app.run_until_idle();
+    // All inboxes are full, and the hose keeps a burst.
+    assert_eq!(app.metrics().edges[1].sent, (8 * WORKERS + BURST) as u64);
+    app.panic_in::<Worker>(7, 1);
+    app.resume::<Worker>(7);
+    app.run_until_idle();
+    (0..WORKERS).for_each(|replica| app.resume::<Worker>(replica));
+    app.run_until_idle();
+    let report = app.stop();
+    let [lost] = &report.undelivered[..] else {
+        panic!("{report}");
+    };
+    // What worker 7 had.
+    assert_eq!(lost.messages, 8, "{report}");
+}
+
+/// Asks until nothing takes a request.
+#[derive(Default)]
+struct Greedy(u64);
+struct Host;
+
+graph! {
+    graph Tries {
+        processors { greedy: Greedy, host: [Host; _] }
+        edges {
+            ingress -> greedy: u64 [unbounded];
+            greedy -> host: Ask [cap = 2, route = any];
+            host -> greedy: Answer [reply = Ask, cap = 2];
+        }
+    }
+}
+
+impl Process<Tries> for Greedy {}
+impl Receive<Tries, Ingress, u64> for Greedy {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Tries, Self>) {
+        while cx.to::<Host>().any().try_send(Ask).is_ok() {
+            self.0 += 1;
+        }
+    }
+}
+impl Receive<Tries, Host, Answer> for Greedy {
+    fn receive(&mut self, _: Answer, _: &mut Cx<'_, Tries, Self>) {}
+}
+impl Process<Tries> for Host {}
+impl Receive<Tries, Greedy, Ask> for Host {
+    fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Tries, Self>) {
+        cx.to::<Greedy>().send(Answer);
+    }
+}
+
+#[test]
+fn a_retired_replica_gets_nothing_when_the_credit_of_the_living_is_used_up() {
+    let builder = Tries::builder(Greedy::default(), [Host, Host]);
+    let mut app = builder
+        .on_panic_of::<Host>(OnPanic::Retire)
+        .test(1)
+        .unwrap();
+    app.panic_in::<Host>(1, 1);
+    app.send::<Greedy, u64>(0).unwrap();
+    app.run_until_idle();
+    assert!(app.metrics().instances[2].is_retired);
+    let before = app.processor::<Greedy>(0).0;
+    app.pause::<Host>(0);
+    app.send::<Greedy, u64>(0).unwrap();
+    app.run_until_idle();
+    assert_eq!(app.processor::<Greedy>(0).0 - before, 2);
 }
