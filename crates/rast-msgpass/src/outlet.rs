@@ -625,7 +625,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn look(&mut self) -> News {
         if self.any {
-            // What is kept goes to no replica that retired since.
+            // What an outbox keeps goes to no replica that retired since.
             self.note_deaths();
         }
         let (shared, edge) = (&self.shared, self.edge);
