@@ -241,8 +241,8 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
     }
 
     /// Chooses the next replica in turn that has room. It chooses a
-    /// [retired](crate::OnPanic::Retire) replica only if all are retired, or if `try_send` has used
-    /// up the slots for answers of all others.
+    /// [retired](crate::OnPanic::Retire) replica only if all are retired, or if no other has a slot
+    /// for one more answer.
     ///
     /// On an edge with `route = any` this is the only way to `send`, and a replica without room
     /// does not gate the others.

@@ -44,7 +44,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// in which the balancer sees no load.
 const LOADED: u64 = 500;
 /// Within so many epochs that count, partitions have to move.
-const MOST: u64 = 6000;
+const MOST: u64 = 2000;
 
 /// The replies that the clients have received.
 fn replies(board: &Board) -> u64 {

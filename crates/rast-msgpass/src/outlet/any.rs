@@ -53,8 +53,9 @@ impl<M: Send + 'static> Out<M> {
         }
     }
 
-    /// Finds a living target that has room and credit; else one with credit, in which the message
-    /// waits for room; else a retired one, if the handler has sent more than all of them may owe.
+    /// Finds a living target that has room and credit; else one for which the message waits for
+    /// room, if possible within the credit; else a retired one, if no living one has a slot for one
+    /// more answer.
     #[cold]
     fn find_living(&self) -> Option<usize> {
         let credit = self.credit.as_ref();
