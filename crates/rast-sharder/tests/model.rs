@@ -168,6 +168,55 @@ fn noise_on_a_uniform_load_settles() {
     assert!(late.is_empty(), "seeds that moved late: {late:?}");
 }
 
+/// Runs 20 epochs of 16 equal shards on two workers, and 60 more in which those of worker 0 have
+/// `skew` times the load of the others. In each window a quarter of the shards seem far heavier
+/// than they are, because they were measured while the system ran another thread. Returns in which
+/// of the 60 some shard moved.
+fn moves_beside_spikes(skew: f64, seed: u64) -> Vec<usize> {
+    let mut random = Random::new(seed);
+    let mut greedy = Greedy::new();
+    let mut current = Assignment::round_robin(16, 2);
+    let mut loads = [0.01; 16];
+    let mut moves = Vec::new();
+    for epoch in 0..80 {
+        if epoch == 20 {
+            for shard in current.shards_of(WorkerId(0)) {
+                loads[shard.index()] *= skew;
+            }
+        }
+        let mut with_spike = |load: &f64| match random.below(4) {
+            0 => load + between(&mut random, 0.0, 0.2),
+            _ => *load,
+        };
+        let seen: Vec<f64> = loads.iter().map(&mut with_spike).collect();
+        let next = decide(&mut greedy, &view_of(2, &seen, &[]), &current, 16);
+        if epoch >= 20 && next != current {
+            moves.push(epoch - 20);
+        }
+        current = next;
+    }
+    moves
+}
+
+#[test]
+fn a_skew_that_single_windows_hide_is_found() {
+    let (skewed, uniform): (Vec<_>, Vec<_>) = (0..200)
+        .map(|seed| {
+            (
+                moves_beside_spikes(6.0, seed),
+                moves_beside_spikes(1.0, seed),
+            )
+        })
+        .unzip();
+    let found = skewed.iter().filter(|moves| !moves.is_empty()).count();
+    assert!(found >= 150, "found in {found} of 200 runs");
+    let moved: usize = uniform.iter().map(Vec::len).sum();
+    assert!(
+        moved <= 60,
+        "{moved} of 12,000 windows of a uniform load moved shards"
+    );
+}
+
 #[test]
 fn three_equal_shards_on_two_workers_lose_none() {
     let now = Assignment::new(vec![WorkerId(0); 3], 2).expect("worker 0 exists");

@@ -28,7 +28,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::vec::Vec;
 
-use super::rates::{Rates, Tie};
+use super::rates::{Figure, Rates, Tie};
 use crate::assignment::{Assignment, Move};
 use crate::ids::{ShardId, WorkerId};
 use crate::load::LoadView;
@@ -353,7 +353,7 @@ impl Plan {
         self.next[shard] = NONE;
         self.group[shard] = NOWHERE;
         self.passing[shard] = (0.0, NOWHERE);
-        let load = rates.loads[shard];
+        let load = rates.figures[shard].load;
         if load > self.average * LEAST_SHARE {
             self.heap.push(Worth(load, Reverse(shard as u32)));
         }
@@ -385,7 +385,7 @@ impl Plan {
             return;
         }
         self.group[at] = worker.0;
-        self.sums[group] += rates.loads[at];
+        self.sums[group] += rates.figures[at].load;
         self.next[at] = core::mem::replace(&mut self.pinned[group], shard.0);
         (self.label[group], self.taken[group]) = (worker.0, true);
     }
@@ -437,7 +437,8 @@ impl Plan {
         let ties = rates.ties[shard].iter();
         let apart = ties.filter(|tie| owner_of(tie.other as usize) != owner);
         let cut: f64 = apart.map(|tie| tie.rate() * self.penalty).sum();
-        (rates.loads[shard] + cut, rates.noise(shard).powi(2))
+        let Figure { load, noise } = rates.figures[shard];
+        (load + cut, noise.powi(2))
     }
 
     /// Returns the first rank from `rank` on that waits; the number of ranks if there is none.

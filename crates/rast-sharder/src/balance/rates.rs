@@ -5,6 +5,11 @@
 //! difference between a window and the one before, both as shares of the total. So a change of all
 //! loads at once does not count.
 //!
+//! A load has a second mean: the share of the total over about 16 windows, times the newest total.
+//! Its noise is less than half. It is the load that counts while the two means differ by at most
+//! the noise of the first. So the load of a shard whose windows are noisy is known well after some
+//! of them. After a step the means soon differ by more, and then the first one counts.
+//!
 //! The distance of a window to the mean would be a worse measure, because the mean lags behind a
 //! step of the load. The step would count as noise until the mean has caught up, and no shard would
 //! move meanwhile. The difference of two windows contains the step once (von Neumann 1941,
@@ -54,8 +59,16 @@ const TO_MEAN: f64 = 0.816;
 /// does not fall to zero, and neither does the gain that a plan must have.
 const LEAST_NOISE: f64 = 0.01;
 
-/// The weight of the newest difference in the usual noise.
+/// The weight of the newest difference in the usual noise, and of the newest window in the steady
+/// share.
 const USUAL: f64 = 0.125;
+
+/// Number of windows after which a steady share is used. It is the mean of all windows until then.
+const STEADY: u8 = 8;
+
+/// The noise of a steady share, over that of the newest windows: where windows are independent, a
+/// mean with weight w has the root of w / (2 − w) of their noise.
+const STEADY_NOISE: f64 = 0.447;
 
 /// A difference counts as at most this multiple of the usual one.
 const OUTLIER: f64 = 3.0;
@@ -131,11 +144,24 @@ fn weight(known: bool) -> f64 {
     if known { NEWEST } else { 1.0 }
 }
 
+/// The load of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Figure {
+    /// Share of a worker that the shard asks for.
+    pub(super) load: f64,
+    /// How far it strays.
+    pub(super) noise: f64,
+}
+
 /// Smoothed figures of all shards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// Share of a worker that each shard asks for.
-    pub(super) loads: Vec<f64>,
+    /// By shard: the load that counts. Only those of active shards are up to date.
+    pub(super) figures: Vec<Figure>,
+    /// Share of a worker that each shard asks for, over the newest windows.
+    loads: Vec<f64>,
+    /// The shard's share of the total over about 16 windows.
+    steady: Vec<f64>,
     /// How far the shard's share of the total strayed in the newest windows, as a load.
     recent: Vec<f64>,
     /// How far it strays as a rule, as a share of the shard's load.
@@ -144,8 +170,9 @@ pub(super) struct Rates {
     last: Vec<f64>,
     /// By shard: its ties, in the order of the other shards. Both shards of a pair have the tie.
     pub(super) ties: Vec<Vec<Tie>>,
-    /// Whether a window of the shard was ever long enough, up to what the shard has seen.
-    known: Vec<bool>,
+    /// Zero if no window of the shard was ever long enough, up to what the shard has seen. Else one
+    /// more than the number of those in which there was any load, which counts up to [`STEADY`].
+    known: Vec<u8>,
     /// Number of shards of which no window was ever long enough.
     unknown: usize,
     /// By shard: what it has taken in.
@@ -176,7 +203,9 @@ impl Rates {
         if self.known.len() != shards || self.loads.len() != shards {
             *self = Self::default();
             self.unknown = shards;
+            self.figures.reserve_exact(shards);
             self.loads.reserve_exact(shards);
+            self.steady.reserve_exact(shards);
             self.recent.reserve_exact(shards);
             self.usual.reserve_exact(shards);
             self.last.reserve_exact(shards);
@@ -238,12 +267,14 @@ impl Rates {
             match self.stage {
                 Stage::Grow if at == shards => self.enter(Stage::Enter),
                 Stage::Grow => {
+                    self.figures.push(Figure::default());
                     self.loads.push(0.0);
+                    self.steady.push(0.0);
                     self.recent.push(0.0);
                     self.usual.push(FIRST_NOISE);
                     self.last.push(0.0);
                     self.ties.push(Vec::new());
-                    self.known.push(false);
+                    self.known.push(0);
                     self.seen.push(Seen::default());
                     self.places.push(0);
                 }
@@ -255,7 +286,7 @@ impl Rates {
                     let known = &self.known;
                     // The window of the receiver counts, in both directions.
                     let fade = |to: usize| match measured(to) {
-                        Some(_) => 1.0 - weight(known[to]) as f32,
+                        Some(_) => 1.0 - weight(known[to] > 0) as f32,
                         None => 1.0,
                     };
                     let received = fade(shard);
@@ -274,7 +305,7 @@ impl Rates {
                     if is_measured && edge.per_second.is_finite() && edge.from != edge.to {
                         self.activate(edge.from.index());
                         self.activate(to);
-                        let fresh = edge.per_second.min(MOST_TRAFFIC) * weight(self.known[to]);
+                        let fresh = edge.per_second.min(MOST_TRAFFIC) * weight(self.known[to] > 0);
                         let fresh = fresh as f32;
                         left -= self.tie(edge.to, edge.from, |tie| tie.received += fresh);
                         left -= self.tie(edge.from, edge.to, |tie| tie.sent += fresh);
@@ -340,11 +371,21 @@ impl Rates {
         let windows = passed.windows.saturating_sub(seen.windows);
         let loaded = passed.loaded.saturating_sub(seen.loaded);
         // It was measured, as a shard without load.
-        self.known[shard] |= windows > 0;
+        let counted = self.known[shard].saturating_sub(1);
+        let all = loaded.saturating_add(counted.into()).min(STEADY.into()) as u8;
+        if windows > 0 {
+            self.known[shard] = 1 + all;
+        }
         if self.loads[shard] > 0.0 {
-            self.loads[shard] *= (1.0 - NEWEST).powi(windows.min(MOST_HALVINGS) as i32);
+            let halved = (1.0 - NEWEST).powi(windows.min(MOST_HALVINGS) as i32);
+            self.loads[shard] *= halved;
+            self.recent[shard] *= halved;
+            if loaded > 0 {
+                let later = loaded - u64::from(all - counted);
+                let later = (1.0 - USUAL).powi(later.min(MOST_HALVINGS) as i32);
+                self.steady[shard] *= later * f64::from(counted) / f64::from(all);
+            }
             let loaded = loaded.min(MOST_HALVINGS) as i32;
-            self.recent[shard] *= (1.0 - NEWEST).powi(loaded);
             let usual = self.usual[shard] * (1.0 - USUAL).powi(loaded);
             self.usual[shard] = usual.max(LEAST_NOISE);
             self.resting = (self.resting - self.loads[shard]).max(0.0);
@@ -357,11 +398,10 @@ impl Rates {
     fn take_in(&mut self, shard: usize, measured: Option<f64>, is_idle: bool) {
         if let Some(demand) = measured {
             self.take_load(shard, demand);
-        } else if !self.known[shard] {
+        } else if self.known[shard] == 0 {
             self.unknown_used += 1;
         }
         self.seen[shard] = self.passing;
-        self.totals[2] += self.loads[shard];
         let is_light = self.loads[shard] < LEAST_LOAD && self.ties[shard].is_empty();
         if is_idle && is_light && measured.is_some() {
             self.at -= 1;
@@ -370,6 +410,10 @@ impl Rates {
                 self.places[moved as usize] = self.at as u32;
             }
             self.resting += self.loads[shard];
+            self.totals[2] += self.loads[shard];
+        } else {
+            self.figures[shard] = self.figure(shard);
+            self.totals[2] += self.figures[shard].load;
         }
     }
 
@@ -402,8 +446,16 @@ impl Rates {
         let load = &mut self.loads[shard];
         let total = if new_total > 0.0 { new_total } else { 1.0 };
         let last = core::mem::replace(&mut self.last[shard], fresh / total);
-        if !self.known[shard] {
-            self.known[shard] = true;
+        let was_known = self.known[shard] > 0;
+        let counted = self.known[shard].saturating_sub(1);
+        self.known[shard] = 1 + counted;
+        if new_total > 0.0 {
+            let counted = STEADY.min(1 + counted);
+            self.known[shard] = 1 + counted;
+            let steady = &mut self.steady[shard];
+            *steady += (fresh / total - *steady) / f64::from(counted);
+        }
+        if !was_known {
             self.unknown = self.unknown.saturating_sub(1);
             self.recent[shard] = fresh * FIRST_NOISE;
             *load = fresh;
@@ -418,13 +470,26 @@ impl Rates {
                 *usual += ((strayed / *load).min(most) - *usual) * USUAL;
                 *usual = usual.max(LEAST_NOISE);
             }
+        } else {
+            self.recent[shard] *= 1.0 - NEWEST;
         }
         *load += (fresh - *load) * NEWEST;
     }
 
-    /// Returns how far the shard's share of the total strays, as a load.
-    pub(super) fn noise(&self, shard: usize) -> f64 {
-        self.recent[shard].max(self.usual[shard] * self.loads[shard])
+    /// Returns the load of a shard that counts, and how far the shard's share of the total strays,
+    /// as a load.
+    fn figure(&self, shard: usize) -> Figure {
+        let [old_total, new_total, _] = self.totals;
+        let total = old_total + (new_total - old_total) * NEWEST;
+        let (load, steady) = (self.loads[shard], self.steady[shard] * total);
+        let noise = self.recent[shard].max(self.usual[shard] * load);
+        match self.known[shard] > STEADY && (load - steady).abs() <= noise {
+            true => Figure {
+                load: steady,
+                noise: noise * STEADY_NOISE,
+            },
+            false => Figure { load, noise },
+        }
     }
 }
 
@@ -469,7 +534,8 @@ mod tests {
             view.set(ShardId(0), one, WINDOW);
             view.set(ShardId(1), 1.0 - one, WINDOW);
             assert_eq!(update(&mut rates, &view), Some(true));
-            (rates.noise(0) / rates.loads[0], rates.usual[0])
+            let noise = rates.recent[0].max(rates.usual[0] * rates.loads[0]);
+            (noise / rates.loads[0], rates.usual[0])
         };
         for window in 0..40 {
             take(0.5 + 0.05 * f64::from(window % 2));
@@ -537,21 +603,32 @@ mod tests {
     /// The same rates by going through all shards in each window.
     struct Naive {
         loads: Vec<f64>,
+        steady: Vec<f64>,
         recent: Vec<f64>,
         usual: Vec<f64>,
         last: Vec<f64>,
-        known: Vec<bool>,
+        known: Vec<u32>,
     }
 
     impl Naive {
         fn new(shards: usize) -> Self {
             Self {
                 loads: std::vec![0.0; shards],
+                steady: std::vec![0.0; shards],
                 recent: std::vec![0.0; shards],
                 usual: std::vec![FIRST_NOISE; shards],
                 last: std::vec![0.0; shards],
-                known: std::vec![false; shards],
+                known: std::vec![0; shards],
             }
+        }
+
+        /// Returns the load of a shard that counts. `total` is the mean of what the loads were and
+        /// of what the window measured.
+        fn figure(&self, shard: usize, total: f64) -> f64 {
+            let (load, steady) = (self.loads[shard], self.steady[shard] * total);
+            let noise = self.recent[shard].max(self.usual[shard] * load);
+            let is_steady = self.known[shard] > 8 && (load - steady).abs() <= noise;
+            if is_steady { steady } else { load }
         }
 
         /// Takes in what a window measured, by shard.
@@ -563,13 +640,20 @@ mod tests {
                 };
                 let share = fresh / if total > 0.0 { total } else { 1.0 };
                 let last = core::mem::replace(&mut self.last[shard], share);
-                if !core::mem::replace(&mut self.known[shard], true) {
+                let is_first = self.known[shard] == 0;
+                self.known[shard] = self.known[shard].max(1);
+                if total > 0.0 {
+                    let windows = self.known[shard].min(8);
+                    self.known[shard] += 1;
+                    self.steady[shard] += (share - self.steady[shard]) / f64::from(windows);
+                }
+                if is_first {
                     self.recent[shard] = fresh * FIRST_NOISE;
                     self.loads[shard] = fresh;
                     continue;
                 }
                 let load = self.loads[shard];
-                if old_total > 0.0 && total > 0.0 {
+                if total > 0.0 {
                     let strayed = (share - last).abs() * old_total * TO_MEAN;
                     self.recent[shard] = (self.recent[shard] + strayed) / 2.0;
                     if load > 0.0 {
@@ -578,6 +662,8 @@ mod tests {
                         let usual = usual + ((strayed / load).min(most) - usual) * USUAL;
                         self.usual[shard] = usual.max(LEAST_NOISE);
                     }
+                } else if total == 0.0 {
+                    self.recent[shard] /= 2.0;
                 }
                 self.loads[shard] = (load + fresh) / 2.0;
             }
@@ -632,15 +718,20 @@ mod tests {
                 measured[shard] = (own >= WINDOW).then_some(demand);
             }
             let total = view.used().iter().map(|(_, load)| load.demand).sum();
+            let before: f64 = naive.loads.iter().sum();
             naive.take_in(&measured, total);
             rates.begin(shards);
             let budget = 1 + random.below(1_000);
             let update = || rates.update(&view, &current, WINDOW, budget);
             let is_known = core::iter::repeat_with(update).find_map(|done| done);
-            let all_known = naive.known.iter().all(|&known| known);
+            let all_known = naive.known.iter().all(|&known| known > 0);
             let is_patient = window + 1 >= PATIENCE as usize;
             assert_eq!(is_known, Some(all_known || is_patient), "window {window}");
-            assert_near(rates.total(), naive.loads.iter().sum(), "the sum");
+            let figures = (0..shards).map(|shard| match rates.is_active(shard) {
+                true => naive.figure(shard, (before + total) / 2.0),
+                false => naive.loads[shard],
+            });
+            assert_near(rates.total(), figures.sum(), "the sum");
             for shard in 0..shards {
                 // What is left of a resting shard is less than what makes one active.
                 let is_resting = !rates.is_active(shard);
@@ -655,6 +746,7 @@ mod tests {
         for shard in 0..shards {
             rates.activate(shard);
             assert_near(rates.loads[shard], naive.loads[shard], "a load");
+            assert_near(rates.steady[shard], naive.steady[shard], "a steady load");
             assert_near(rates.recent[shard], naive.recent[shard], "new noise");
             assert_near(rates.usual[shard], naive.usual[shard], "usual noise");
         }

@@ -29,7 +29,7 @@ use crate::signals::Signals;
 const SKEW: f64 = 1.1;
 /// How often other keys become the hot ones.
 const SHIFT: Duration = Duration::from_secs(1);
-/// How many times the skewed load goes on while nothing has moved.
+/// How many times the skewed load goes on, with the same hot keys, while nothing has moved.
 const PATIENCE: u32 = 20;
 /// How often the line is drawn on a terminal.
 const REDRAW: Duration = Duration::from_millis(250);
@@ -72,13 +72,13 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     // Otherwise no decision is due before the end.
     let may_move = server.shared().settings.reshard < demo.span * PATIENCE;
     for _ in 0..PATIENCE {
-        // The machine may be so busy elsewhere that the workers have little to do, or that both
-        // are saturated and look alike.
+        // The machine may be so busy elsewhere that the workers have little to do, or that the
+        // balancer needs more than a second to tell the skew from noise.
         if workers == 1 || !may_move || view().moved > 0 || !go_on() {
             break;
         }
-        say("nothing has moved yet: the skewed load goes on");
-        watcher.phase("skewed", demo.span, true, &go_on, &view);
+        say("nothing has moved yet: the same keys stay hot");
+        watcher.phase("skewed", demo.span, false, &go_on, &view);
     }
     let after_skewed = view();
     // Relaxed, here and below: flags of the load; nothing hangs on their order.
