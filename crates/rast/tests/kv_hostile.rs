@@ -14,9 +14,6 @@
 #[path = "../examples/kv/encode.rs"]
 #[allow(dead_code)]
 mod encode;
-#[path = "../examples/kv/histogram.rs"]
-#[allow(dead_code)]
-mod histogram;
 mod kv_support;
 #[path = "../examples/kv/load.rs"]
 #[allow(dead_code)]
@@ -42,7 +39,7 @@ const BASE: u64 = 32 * MIB;
 
 /// Runs a client that checks every reply until `hostile` has returned.
 fn with_a_checking_client(kv: &Kv, hostile: impl FnOnce()) {
-    let board = Arc::new(Board::new());
+    let board = Arc::new(Board::default());
     std::thread::scope(|scope| {
         let checking = {
             let board = Arc::clone(&board);

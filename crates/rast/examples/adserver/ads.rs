@@ -13,7 +13,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Value;
 
 use crate::conn::{Answered, Site};
-use crate::edge::{BIDS_WAITING_MAX, Edge, now_ns};
+use crate::edge::{BIDS_WAITING_MAX, Edge, nanos, now_ns};
 use crate::events::Event;
 use crate::http::{Method, Replies, Request};
 use crate::json::{self, LARGE, Unread};
@@ -232,13 +232,13 @@ impl Site for Ads {
     }
 
     fn answered(&self, answered: Answered) {
-        let latencies = &self.edge.latencies;
+        let mut latencies = self.edge.latencies.borrow_mut();
         if let Some(accepted) = answered.accepted {
-            latencies.from_accept.record(accepted.elapsed(), 1);
+            latencies.from_accept.record(nanos(accepted.elapsed()));
         }
         if let Some(sent_ns) = answered.sent_ns {
-            let span = Duration::from_nanos(now_ns().saturating_sub(sent_ns));
-            latencies.from_send.record(span, 1);
+            let span = now_ns().saturating_sub(sent_ns);
+            latencies.from_send.record(span);
         }
     }
 }

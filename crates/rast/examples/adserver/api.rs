@@ -30,12 +30,11 @@ use crate::events::{Event, Events};
 use crate::http::{Method, Replies, Request};
 use crate::json::{self, LARGE, Parser, Unread};
 use crate::model::{Ad, Bidder, Campaign, PACING_FULL, Slot};
-use crate::spending::Spending;
+use crate::spending;
 
 /// The site of reactor 0.
 pub(crate) struct Api {
     pub(crate) events: Arc<Events>,
-    pub(crate) spending: Spending,
     parser: RefCell<Parser>,
     /// A lock for each campaign that took part in a transfer.
     pub(crate) locks: RefCell<HashMap<u64, Rc<Lock<()>>>>,
@@ -251,10 +250,9 @@ async fn set_bidder(latency_ms: u64) -> Result<(), Failure> {
 }
 
 impl Api {
-    pub(crate) fn new(events: Arc<Events>, spending: Spending) -> Self {
+    pub(crate) fn new(events: Arc<Events>) -> Self {
         Self {
             events,
-            spending,
             parser: RefCell::new(Parser::new()),
             locks: RefCell::default(),
         }
@@ -275,7 +273,7 @@ impl Api {
 
     /// Runs the batch over all campaigns; returns how many have another pacing.
     async fn pace(&self) -> Result<usize, Failure> {
-        let spent = self.spending.all().await;
+        let spent = spending::all().await;
         let mut columns = Columns::default();
         let seen = read();
         for (row, (_, campaign)) in seen.of::<Campaign>().iter().enumerate() {

@@ -10,7 +10,7 @@ use rast::reactor::io::{Backend, Watermarks};
 
 use crate::client::Client;
 use crate::oracle::Oracle;
-use crate::server::{BACKLOG, REQUEST, Server, Settings};
+use crate::server::{Server, Settings};
 use crate::summary::{Summary, ensure, say};
 use crate::{holds, trips};
 
@@ -35,8 +35,6 @@ pub(crate) fn run(backend: Backend) -> Result<(), Box<dyn Error>> {
         threads: [1, 1, 1],
         capacity: 8,
         on_pool_thread: |_| (),
-        backlog: BACKLOG,
-        request: REQUEST,
     })?;
     let mut summary = Summary::default();
     let backend = server.reactors.backend(1).map(ToString::to_string);

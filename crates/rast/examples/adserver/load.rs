@@ -16,7 +16,7 @@ use rast::reactor::{Gate, Pool, PoolThread, Reactors, spawn_local};
 use crate::client::{Client, parse, request};
 use crate::conn::within;
 use crate::edge::now_ns;
-use crate::server::{BACKLOG, REQUEST, Server, Settings};
+use crate::server::{Server, Settings};
 use crate::summary::{ensure, say};
 
 /// A client gives a connection up after this time.
@@ -54,8 +54,6 @@ pub(crate) fn start(
             threads: [1, 1, 3],
             capacity: 65_536,
             on_pool_thread,
-            backlog: BACKLOG,
-            request: REQUEST,
         })
     };
     let clients = |core: Option<usize>| {

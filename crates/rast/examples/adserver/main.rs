@@ -24,8 +24,6 @@ mod conn;
 mod demo;
 mod edge;
 mod events;
-#[path = "../kv/histogram.rs"]
-mod histogram;
 mod holds;
 mod http;
 mod json;
@@ -102,8 +100,6 @@ fn serve() -> Result<(), Box<dyn Error>> {
         threads: [4, 3, 3],
         capacity: 65_536,
         on_pool_thread: |_| (),
-        backlog: server::BACKLOG,
-        request: server::REQUEST,
     })?;
     say(&format!(
         "API on {}, ads on {}; Enter ends",

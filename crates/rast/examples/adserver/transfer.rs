@@ -12,6 +12,7 @@ use rast::reactor::{Deadlock, Lock, Retry};
 
 use crate::api::{Api, Failure, commit, find};
 use crate::events::Event;
+use crate::spending;
 
 /// The pause after a deadlock, with up to a half more or less. The default is a second.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -43,7 +44,7 @@ impl Api {
             .run(async |scope| {
                 let _from = locks.0.exclusive(scope).await.map_err(noted)?;
                 self.events.add(Event::TransferHolds);
-                let spent = self.spending.of(from).await;
+                let spent = spending::of(from).await;
                 let _to = locks.1.exclusive(scope).await.map_err(noted)?;
                 Ok::<_, Deadlock>(shift(from, to, amount, spent).await)
             })

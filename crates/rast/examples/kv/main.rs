@@ -9,7 +9,7 @@
 //! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
 //! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`,
 //! `local`, `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
-//! `load`, `histogram`, and `tui`, `screen`.
+//! `load`, and `tui`, `screen`.
 
 mod admin;
 mod args;
@@ -22,7 +22,6 @@ mod gather;
 mod glob;
 mod graph;
 mod help;
-mod histogram;
 mod info;
 mod inline;
 mod io;
