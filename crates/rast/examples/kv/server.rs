@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rast::msgpass::{Handle, Viewer};
+
 use crate::args::Settings;
-use crate::graph::{self, Running};
+use crate::graph::{self, Kv};
 use crate::io::{Control, Ended, Io, Mailbox};
 use crate::listen;
 use crate::shared::Shared;
@@ -56,7 +58,7 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     control: Arc<Control>,
     address: SocketAddr,
-    running: Running,
+    graph: Handle<Kv>,
     mailboxes: Vec<Arc<Mailbox>>,
     /// Each I/O processor tells how it has ended.
     ended: Receiver<Ended>,
@@ -105,13 +107,13 @@ impl Server {
         // The cells are set here alone, once.
         let _ = shared.clients.wake.set(Box::new(wake));
         let _ = shared.port.set(address.port());
-        let running = graph::start(&shared, ios, polls).map_err(StartError::Graph)?;
-        let _ = shared.viewer.set(running.viewer());
+        let graph = graph::start(&shared, ios, polls).map_err(StartError::Graph)?;
+        let _ = shared.viewer.set(graph::viewer(&graph));
         Ok(Self {
             shared,
             control,
             address,
-            running,
+            graph,
             mailboxes,
             ended,
         })
@@ -128,13 +130,13 @@ impl Server {
     }
 
     /// What reads the graph.
-    pub(crate) fn viewer(&self) -> rast::msgpass::Viewer {
-        self.running.graph_viewer()
+    pub(crate) fn viewer(&self) -> Viewer {
+        self.graph.viewer()
     }
 
     /// Whether the graph has ended without having been told to.
     pub(crate) fn has_failed(&self) -> bool {
-        self.running.is_stopping()
+        self.graph.is_stopping()
     }
 
     /// Answers what was read, then ends everything, within the drain's time.
@@ -159,7 +161,7 @@ impl Server {
             }
         }
         let left = span.saturating_sub(start.elapsed());
-        let undelivered = self.running.drain(left).unwrap_or_else(|error| {
+        let undelivered = graph::drain(self.graph, left).unwrap_or_else(|error| {
             faults.push(error);
             0
         });
