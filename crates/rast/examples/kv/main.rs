@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     };
     let server = match Server::start(settings) {
         Ok(server) => server,
-        Err(error) => return fail(&error.to_string(), 1),
+        Err(error) => return fail(&error, 1),
     };
     if let Some(demo) = settings.demo {
         return match demo::run(server, demo, &signals) {

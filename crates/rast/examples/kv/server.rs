@@ -5,7 +5,6 @@
 //! what they have parsed, send it and close; then the graph, which has nothing left
 //! to do, is drained.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,39 +18,6 @@ use crate::graph::{self, Kv};
 use crate::io::{Control, Ended, Io, Mailbox};
 use crate::listen;
 use crate::shared::Shared;
-
-/// Why a server did not start.
-#[derive(Debug)]
-pub(crate) enum StartError {
-    /// The port is in use.
-    PortTaken(u16),
-    /// Listening failed for another reason.
-    Listen(u16, io::Error),
-    /// The operating system refused a poll.
-    System(io::Error),
-    /// The graph was not built.
-    Graph(String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PortTaken(port) => write!(
-                f,
-                "port {port} on 127.0.0.1 is taken; choose another one with --port N \
-                 (0 takes a free one)"
-            ),
-            Self::Listen(port, error) => {
-                write!(
-                    f,
-                    "cannot listen on 127.0.0.1:{port} (set by --port): {error}"
-                )
-            }
-            Self::System(error) => write!(f, "cannot poll sockets: {error}"),
-            Self::Graph(error) => write!(f, "cannot start the graph: {error}"),
-        }
-    }
-}
 
 /// A running server.
 pub(crate) struct Server {
@@ -78,36 +44,39 @@ pub(crate) struct Ending {
 }
 
 impl Server {
-    /// Binds the port and starts the graph.
-    pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
-        let listener = listen::bind(settings.port).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => StartError::PortTaken(settings.port),
-            _ => StartError::Listen(settings.port, error),
-        })?;
-        let address = listener
-            .local_addr()
-            .map_err(|error| StartError::Listen(settings.port, error))?;
+    /// Binds the port and starts the graph; the error says why it did not start.
+    pub(crate) fn start(settings: Settings) -> Result<Self, String> {
+        let port = settings.port;
+        let listening = |error: io::Error| match error.kind() {
+            ErrorKind::AddrInUse => format!(
+                "port {port} on 127.0.0.1 is taken; choose another one with --port N \
+                 (0 takes a free one)"
+            ),
+            _ => format!("cannot listen on 127.0.0.1:{port} (set by --port): {error}"),
+        };
+        let polling = |error| format!("cannot poll sockets: {error}");
+        let listener = listen::bind(port).map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
         let shared = Arc::new(Shared::new(settings));
         let control = Arc::new(Control::default());
         let polls: Vec<Arc<Mailbox>> = (0..settings.workers)
             .map(|worker| graph::poller(worker).map(Mailbox::new))
             .collect::<io::Result<_>>()
-            .map_err(StartError::System)?;
+            .map_err(polling)?;
         let mailboxes = polls[..settings.ios()].to_vec();
         let (telling, ended) = channel();
         let mut ios = (0..mailboxes.len())
             .map(|number| Io::new(number, &mailboxes, &shared, &control, telling.clone()))
             .collect::<io::Result<Vec<_>>>()
-            .map_err(StartError::System)?;
-        ios[0]
-            .listen(listener, &mailboxes)
-            .map_err(StartError::System)?;
+            .map_err(polling)?;
+        ios[0].listen(listener, &mailboxes).map_err(polling)?;
         let woken = mailboxes.clone();
         let wake = move |io: u16| woken[usize::from(io)].wake();
         // The cells are set here alone, once.
         let _ = shared.clients.wake.set(Box::new(wake));
         let _ = shared.port.set(address.port());
-        let graph = graph::start(&shared, ios, polls).map_err(StartError::Graph)?;
+        let graph = graph::start(&shared, ios, polls)
+            .map_err(|error| format!("cannot start the graph: {error}"))?;
         let _ = shared.viewer.set(graph::viewer(&graph));
         Ok(Self {
             shared,
