@@ -157,7 +157,7 @@ macro_rules! table {
 /// All commands, ordered by name.
 pub(crate) static TABLE: &[Spec] = table! {
     "append" 3 "write denyoom fast" (1 1 1) "string" "Appends to a value." => |f| {
-        let [_, key, value] = three(f);
+        let [_, key, value] = taken(f);
         one(Op::Append(key, value.into()))
     };
     "auth" -2 "noscript loading stale fast" (0 0 0) "connection" "Accepts the default user."
@@ -169,11 +169,11 @@ pub(crate) static TABLE: &[Spec] = table! {
     "dbsize" 1 "readonly fast" (0 0 0) "server" "Counts the keys."
         => |_| Ok(Command::Every(Every::Size));
     "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Add(key, -1))
     };
     "decrby" 3 "write denyoom fast" (1 1 1) "string" "Subtracts a number." => |f| {
-        let [_, key, by] = three(f);
+        let [_, key, by] = taken(f);
         let by = integer(&by).ok_or(NOT_AN_INTEGER)?;
         let by = by.checked_neg().ok_or("ERR decrement would overflow")?;
         one(Op::Add(key, by))
@@ -181,7 +181,7 @@ pub(crate) static TABLE: &[Spec] = table! {
     "del" -2 "write" (1 -1 1) "generic" "Deletes keys."
         => |f| Ok(Command::Many(Many::Remove(keys(f))));
     "echo" 2 "fast loading stale" (0 0 0) "connection" "Sends its argument back." => |f| {
-        let [_, text] = two(f);
+        let [_, text] = taken(f);
         local(Local::Echo(text.into()))
     };
     "exists" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
@@ -191,25 +191,25 @@ pub(crate) static TABLE: &[Spec] = table! {
     "flushall" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
     "flushdb" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
     "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Get(key))
     };
     "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Take(key))
     };
     "getset" 3 "write denyoom fast" (1 1 1) "string" "Sets a value and gets the old one." => |f| {
-        let [_, key, value] = three(f);
+        let [_, key, value] = taken(f);
         set_plain(key, value, Expiry::Clear, Only::Always, SetAnswer::Old)
     };
     "hello" -1 "noscript loading stale fast" (0 0 0) "connection" "Agrees on the protocol."
         => admin::hello;
     "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Add(key, 1))
     };
     "incrby" 3 "write denyoom fast" (1 1 1) "string" "Adds a number." => |f| {
-        let [_, key, by] = three(f);
+        let [_, key, by] = taken(f);
         one(Op::Add(key, integer(&by).ok_or(NOT_AN_INTEGER)?))
     };
     "info" -1 "loading stale" (0 0 0) "server" "Shows figures of the server." => |f| {
@@ -217,14 +217,14 @@ pub(crate) static TABLE: &[Spec] = table! {
         Ok(Command::Every(Every::Info(f.iter().skip(1).map(lower).collect())))
     };
     "keys" 2 "readonly" (0 0 0) "generic" "Lists the keys that match a pattern." => |f| {
-        let [_, pattern] = two(f);
+        let [_, pattern] = taken(f);
         Ok(Command::Every(Every::Keys(pattern.into())))
     };
     "mget" -2 "readonly fast" (1 -1 1) "string" "Gets several values."
         => |f| Ok(Command::Many(Many::Get(keys(f))));
     "mset" -3 "write denyoom" (1 -1 2) "string" "Sets several values." => mset;
     "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Persist(key))
     };
     "pexpire" -3 "write fast" (1 1 1) "generic" "Sets the milliseconds until a key expires."
@@ -239,7 +239,7 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |f| setex(f, 1, "psetex");
     "pttl" 2 "readonly fast" (1 1 1) "generic" "Gets the milliseconds until a key expires."
         => |f| {
-            let [_, key] = two(f);
+            let [_, key] = taken(f);
             one(Op::Ttl(key, TtlUnit::Milliseconds))
         };
     "quit" -1 "fast loading stale" (0 0 0) "connection" "Closes the connection."
@@ -247,7 +247,7 @@ pub(crate) static TABLE: &[Spec] = table! {
     "reset" 1 "noscript loading stale fast" (0 0 0) "connection" "Resets the connection."
         => |_| local(Local::Reset);
     "select" 2 "fast loading stale" (0 0 0) "connection" "Selects the only database, 0." => |f| {
-        let [_, index] = two(f);
+        let [_, index] = taken(f);
         match integer(&index) {
             None => Err(NOT_AN_INTEGER),
             Some(0) => local(Local::Accepted),
@@ -258,21 +258,21 @@ pub(crate) static TABLE: &[Spec] = table! {
     "setex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its seconds to live."
         => |f| setex(f, 1000, "setex");
     "setnx" 3 "write denyoom fast" (1 1 1) "string" "Sets a value if there is none." => |f| {
-        let [_, key, value] = three(f);
+        let [_, key, value] = taken(f);
         set_plain(key, value, Expiry::Clear, Only::Absent, SetAnswer::Count)
     };
     "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Length(key))
     };
     "touch" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
         => |f| Ok(Command::Many(Many::Exists(keys(f))));
     "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Ttl(key, TtlUnit::Seconds))
     };
     "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value." => |f| {
-        let [_, key] = two(f);
+        let [_, key] = taken(f);
         one(Op::Type(key))
     };
     "unlink" -2 "write fast" (1 -1 1) "generic" "Deletes keys."
@@ -381,17 +381,7 @@ pub(crate) fn local(local: Local) -> Result<Command, Refusal> {
     Ok(Command::Local(local))
 }
 
-/// The arguments of a command whose arity is two; the table has checked it.
-fn two(frame: &mut [Argument]) -> [Argument; 2] {
-    taken(frame)
-}
-
-/// The arguments of a command whose arity is three; the table has checked it.
-fn three(frame: &mut [Argument]) -> [Argument; 3] {
-    taken(frame)
-}
-
-/// The first arguments, whose number the table has checked.
+/// The arguments of a command of fixed arity, which the table has checked.
 fn taken<const N: usize>(frame: &mut [Argument]) -> [Argument; N] {
     std::array::from_fn(|at| frame.get_mut(at).map(std::mem::take).unwrap_or_default())
 }
@@ -474,27 +464,16 @@ fn set(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let mut answer = SetAnswer::Done;
     while let Some(option) = arguments.next() {
         let unset = expiry == Expiry::Clear;
+        let mut time = || arguments.next().ok_or(SYNTAX);
         match option.to_ascii_lowercase().as_slice() {
             b"nx" if only != Only::Present => only = Only::Absent,
             b"xx" if only != Only::Absent => only = Only::Present,
             b"get" => answer = SetAnswer::Old,
             b"keepttl" if unset => expiry = Expiry::Keep,
-            b"ex" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(lifetime(&time, 1000, "set")?);
-            }
-            b"px" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(lifetime(&time, 1, "set")?);
-            }
-            b"exat" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(until(&time, 1000, "set")?);
-            }
-            b"pxat" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(until(&time, 1, "set")?);
-            }
+            b"ex" if unset => expiry = Expiry::After(lifetime(&time()?, 1000, "set")?),
+            b"px" if unset => expiry = Expiry::After(lifetime(&time()?, 1, "set")?),
+            b"exat" if unset => expiry = Expiry::After(until(&time()?, 1000, "set")?),
+            b"pxat" if unset => expiry = Expiry::After(until(&time()?, 1, "set")?),
             _ => return Err(SYNTAX),
         }
     }
