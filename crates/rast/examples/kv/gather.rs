@@ -41,42 +41,21 @@ pub(crate) struct Gather {
 pub(crate) fn split(many: Many, router: Router) -> (Gather, Vec<(usize, Op)>) {
     match many {
         Many::Get(keys) => {
-            let places = keys.len();
-            let placed = keys
-                .into_iter()
-                .zip(0_u32..)
-                .map(|(key, place)| (place, key));
-            let parts = by_partition(placed, |(_, key)| router.partition(key));
-            let parts = parts
-                .into_iter()
-                .map(|(at, keys)| (at, Op::MGet(keys)))
-                .collect();
-            gather(Whole::Values(vec![None; places]), parts)
+            let values = vec![None; keys.len()];
+            let placed = (0_u32..).zip(keys);
+            let parts = by_partition(placed, |(_, key)| router.partition(key), Op::MGet);
+            gather(Whole::Values(values), parts)
         }
         Many::Set(pairs) => {
-            let parts = by_partition(pairs, |(key, _)| router.partition(key));
-            gather(
-                Whole::Done,
-                parts
-                    .into_iter()
-                    .map(|(at, some)| (at, Op::MSet(some)))
-                    .collect(),
-            )
+            let parts = by_partition(pairs, |(key, _)| router.partition(key), Op::MSet);
+            gather(Whole::Done, parts)
         }
         Many::Remove(keys) => {
-            let parts = by_partition(keys, |key| router.partition(key));
-            let parts = parts
-                .into_iter()
-                .map(|(at, keys)| (at, Op::Remove(keys)))
-                .collect();
+            let parts = by_partition(keys, |key| router.partition(key), Op::Remove);
             gather(Whole::Sum(0), parts)
         }
         Many::Exists(keys) => {
-            let parts = by_partition(keys, |key| router.partition(key));
-            let parts = parts
-                .into_iter()
-                .map(|(at, keys)| (at, Op::Exists(keys)))
-                .collect();
+            let parts = by_partition(keys, |key| router.partition(key), Op::Exists);
             gather(Whole::Sum(0), parts)
         }
     }
@@ -114,11 +93,12 @@ fn gather(whole: Whole, parts: Vec<(usize, Op)>) -> (Gather, Vec<(usize, Op)>) {
     )
 }
 
-/// Groups items by partition, in the order of first mention.
+/// Makes a request of the items of each partition, in the order of first mention.
 fn by_partition<T>(
     items: impl IntoIterator<Item = T>,
     partition: impl Fn(&T) -> usize,
-) -> Vec<(usize, Vec<T>)> {
+    op: fn(Vec<T>) -> Op,
+) -> Vec<(usize, Op)> {
     let mut places = [usize::MAX; PARTITIONS];
     let mut groups: Vec<(usize, Vec<T>)> = Vec::new();
     for item in items {
@@ -130,7 +110,8 @@ fn by_partition<T>(
             groups.push((at, vec![item]));
         }
     }
-    groups
+    let parts = groups.into_iter().map(|(at, group)| (at, op(group)));
+    parts.collect()
 }
 
 impl Gather {
