@@ -115,7 +115,7 @@ fn traffic(server: &Server) -> io::Result<String> {
     })?;
     // The batch runs once all updates are acknowledged, so the models know what it sees.
     let reply = Client::connect(api)?.call("POST", "/pacing", "")?;
-    ensure(reply.status == 200, || format!("the batch: {reply:?}"))?;
+    reply.require(200, "the batch")?;
     let mut checked = reads;
     for client in &mut clients {
         client.pace();
