@@ -101,14 +101,6 @@ pub(crate) async fn within<T>(
     .await
 }
 
-/// The result of parsing the bytes that were read.
-enum Step {
-    /// A request is complete.
-    Request(Head),
-    More,
-    Refused(Refused),
-}
-
 /// Bytes that were read, and the head of a request whose body is incomplete.
 #[derive(Default)]
 struct Reading {
@@ -124,15 +116,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn step(&mut self) -> Step {
-        match self.try_step() {
-            Ok(Some(head)) => Step::Request(head),
-            Ok(None) => Step::More,
-            Err(refused) => Step::Refused(refused),
-        }
-    }
-
-    fn try_step(&mut self) -> Result<Option<Head>, Refused> {
+    /// Parses the bytes that were read: the head of a request that is complete, if there is one.
+    fn step(&mut self) -> Result<Option<Head>, Refused> {
         if self.begin == self.input.len() {
             return Ok(None);
         }
@@ -246,7 +231,7 @@ impl<S: Site> Connection<S> {
         }
         loop {
             match self.reading.step() {
-                Step::Request(head) => {
+                Ok(Some(head)) => {
                     request.set(None);
                     let keep_alive = head.keep_alive;
                     self.answer(head).await;
@@ -260,11 +245,11 @@ impl<S: Site> Connection<S> {
                         self.write(&mut idle).await?;
                     }
                 }
-                Step::Refused(refused) => {
+                Err(refused) => {
                     let (status, why) = (refused.status(), "the request is refused");
                     return self.refuse(status, why, &mut idle).await;
                 }
-                Step::More => {
+                Ok(None) => {
                     // Before the write, which may wait for the client.
                     self.limit(&mut request, &timeouts.request);
                     self.prepare(&mut idle).await?;
@@ -408,7 +393,7 @@ mod tests {
 
     fn requests(reading: &mut Reading) -> Vec<(String, Vec<u8>)> {
         let mut requests = Vec::new();
-        while let Step::Request(head) = reading.step() {
+        while let Ok(Some(head)) = reading.step() {
             let begin = reading.begin;
             let path = &reading.input[begin..][head.path.clone()];
             let path = str::from_utf8(path).unwrap().to_owned();

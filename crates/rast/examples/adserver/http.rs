@@ -250,13 +250,15 @@ fn reason(status: u16) -> &'static str {
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
-        502 => "Bad Gateway",
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
         _ => "Unknown",
     }
 }
+
+/// Why a request failed: the status of the reply, and the reason.
+pub(crate) type Failure = (u16, &'static str);
 
 /// A request, borrowed from the buffers of its connection.
 #[derive(Debug)]

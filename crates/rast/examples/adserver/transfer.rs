@@ -10,8 +10,9 @@ use std::time::Duration;
 use rast::reactor::registry::change;
 use rast::reactor::{Deadlock, Lock, Retry};
 
-use crate::api::{Api, Failure, commit, find};
+use crate::api::{Api, commit, find};
 use crate::events::Event;
+use crate::http::Failure;
 use crate::spending;
 
 /// The pause after a deadlock, with up to a half more or less. The default is a second.
