@@ -1,26 +1,7 @@
 //! `kv` under clients that send garbage, half frames, or never read, and under
 //! signals: others are served on, memory stays under the stated limits, and what
 //! was read is answered.
-#![cfg(all(
-    unix,
-    feature = "alloc",
-    feature = "queue",
-    feature = "timers",
-    feature = "sharder",
-    feature = "msgpass",
-    not(rast_loom)
-))]
-
-#[path = "../examples/kv/encode.rs"]
-#[allow(dead_code)]
-mod encode;
-mod kv_support;
-#[path = "../examples/kv/load.rs"]
-#[allow(dead_code)]
-mod load;
-#[path = "../examples/kv/route.rs"]
-#[allow(dead_code)]
-mod route;
+#![cfg(unix)]
 
 use rast::primitive::Random;
 use std::io::{Read, Write};
@@ -28,9 +9,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kv_support::{Kv, Raw, until};
-use load::{Board, Choice};
-use route::Router;
+use crate::encode;
+use crate::kv_support::{Kv, Raw, until};
+use crate::load::{self, Board, Choice};
+use crate::route::Router;
 
 const MIB: u64 = 1 << 20;
 
