@@ -15,14 +15,13 @@ use rast::msgpass::{Handle, Viewer};
 
 use crate::args::Settings;
 use crate::graph::{self, Kv};
-use crate::io::{Control, Ended, Io, Mailbox};
+use crate::io::{Ended, Io, Mailbox};
 use crate::listen;
 use crate::shared::Shared;
 
 /// A running server.
 pub(crate) struct Server {
     shared: Arc<Shared>,
-    control: Arc<Control>,
     address: SocketAddr,
     graph: Handle<Kv>,
     mailboxes: Vec<Arc<Mailbox>>,
@@ -58,7 +57,6 @@ impl Server {
         let listener = listen::bind(port).map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         let shared = Arc::new(Shared::new(settings));
-        let control = Arc::new(Control::default());
         let polls: Vec<Arc<Mailbox>> = (0..settings.workers)
             .map(|worker| graph::poller(worker).map(Mailbox::new))
             .collect::<io::Result<_>>()
@@ -66,7 +64,7 @@ impl Server {
         let mailboxes = polls[..settings.ios()].to_vec();
         let (telling, ended) = channel();
         let mut ios = (0..mailboxes.len())
-            .map(|number| Io::new(number, &mailboxes, &shared, &control, telling.clone()))
+            .map(|number| Io::new(number, &mailboxes, &shared, telling.clone()))
             .collect::<io::Result<Vec<_>>>()
             .map_err(polling)?;
         ios[0].listen(listener, &mailboxes).map_err(polling)?;
@@ -80,7 +78,6 @@ impl Server {
         let _ = shared.viewer.set(graph::viewer(&graph));
         Ok(Self {
             shared,
-            control,
             address,
             graph,
             mailboxes,
@@ -113,7 +110,7 @@ impl Server {
         let start = Instant::now();
         let span = self.shared.settings.drain;
         // A tenth is kept for the graph, which has nothing left to do by then.
-        self.control.drain(start + span * 9 / 10);
+        let _ = self.shared.drain_until.set(start + span * 9 / 10);
         self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         let mut faults = Vec::new();
         let mut left = self.mailboxes.len();
