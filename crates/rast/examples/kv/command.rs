@@ -168,10 +168,8 @@ pub(crate) static TABLE: &[Spec] = table! {
     "config" -2 "admin noscript loading stale" (0 0 0) "server" "Shows the settings." => admin::config;
     "dbsize" 1 "readonly fast" (0 0 0) "server" "Counts the keys."
         => |_| Ok(Command::Every(Every::Size));
-    "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Add(key, -1))
-    };
+    "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one."
+        => |f| on_key(f, |key| Op::Add(key, -1));
     "decrby" 3 "write denyoom fast" (1 1 1) "string" "Subtracts a number." => |f| {
         let [_, key, by] = taken(f);
         let by = integer(&by).ok_or(NOT_AN_INTEGER)?;
@@ -190,24 +188,17 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |f| expire(f, 1000, "expire");
     "flushall" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
     "flushdb" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
-    "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Get(key))
-    };
-    "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Take(key))
-    };
+    "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| on_key(f, Op::Get);
+    "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key."
+        => |f| on_key(f, Op::Take);
     "getset" 3 "write denyoom fast" (1 1 1) "string" "Sets a value and gets the old one." => |f| {
         let [_, key, value] = taken(f);
         set_plain(key, value, Expiry::Clear, Only::Always, SetAnswer::Old)
     };
     "hello" -1 "noscript loading stale fast" (0 0 0) "connection" "Agrees on the protocol."
         => admin::hello;
-    "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Add(key, 1))
-    };
+    "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one."
+        => |f| on_key(f, |key| Op::Add(key, 1));
     "incrby" 3 "write denyoom fast" (1 1 1) "string" "Adds a number." => |f| {
         let [_, key, by] = taken(f);
         one(Op::Add(key, integer(&by).ok_or(NOT_AN_INTEGER)?))
@@ -223,10 +214,8 @@ pub(crate) static TABLE: &[Spec] = table! {
     "mget" -2 "readonly fast" (1 -1 1) "string" "Gets several values."
         => |f| Ok(Command::Many(Many::Get(keys(f))));
     "mset" -3 "write denyoom" (1 -1 2) "string" "Sets several values." => mset;
-    "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Persist(key))
-    };
+    "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key."
+        => |f| on_key(f, Op::Persist);
     "pexpire" -3 "write fast" (1 1 1) "generic" "Sets the milliseconds until a key expires."
         => |f| expire(f, 1, "pexpire");
     "ping" -1 "fast" (0 0 0) "connection" "Answers PONG." => |f| {
@@ -238,10 +227,7 @@ pub(crate) static TABLE: &[Spec] = table! {
     "psetex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its milliseconds to live."
         => |f| setex(f, 1, "psetex");
     "pttl" 2 "readonly fast" (1 1 1) "generic" "Gets the milliseconds until a key expires."
-        => |f| {
-            let [_, key] = taken(f);
-            one(Op::Ttl(key, TtlUnit::Milliseconds))
-        };
+        => |f| on_key(f, |key| Op::Ttl(key, TtlUnit::Milliseconds));
     "quit" -1 "fast loading stale" (0 0 0) "connection" "Closes the connection."
         => |_| local(Local::Quit);
     "reset" 1 "noscript loading stale fast" (0 0 0) "connection" "Resets the connection."
@@ -261,20 +247,14 @@ pub(crate) static TABLE: &[Spec] = table! {
         let [_, key, value] = taken(f);
         set_plain(key, value, Expiry::Clear, Only::Absent, SetAnswer::Count)
     };
-    "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Length(key))
-    };
+    "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value."
+        => |f| on_key(f, Op::Length);
     "touch" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
         => |f| Ok(Command::Many(Many::Exists(keys(f))));
-    "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Ttl(key, TtlUnit::Seconds))
-    };
-    "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value." => |f| {
-        let [_, key] = taken(f);
-        one(Op::Type(key))
-    };
+    "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires."
+        => |f| on_key(f, |key| Op::Ttl(key, TtlUnit::Seconds));
+    "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value."
+        => |f| on_key(f, Op::Type);
     "unlink" -2 "write fast" (1 -1 1) "generic" "Deletes keys."
         => |f| Ok(Command::Many(Many::Remove(keys(f))));
 };
@@ -384,6 +364,12 @@ pub(crate) fn local(local: Local) -> Result<Command, Refusal> {
 /// The arguments of a command of fixed arity, which the table has checked.
 fn taken<const N: usize>(frame: &mut [Argument]) -> [Argument; N] {
     std::array::from_fn(|at| frame.get_mut(at).map(std::mem::take).unwrap_or_default())
+}
+
+/// An operation on the key that is the only argument.
+fn on_key(frame: &mut [Argument], op: impl FnOnce(Key) -> Op) -> Result<Command, Refusal> {
+    let [_, key] = taken(frame);
+    one(op(key))
 }
 
 /// The arguments behind the name, one after the other.
