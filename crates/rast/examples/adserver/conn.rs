@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use rast::reactor::io::{Active, TcpStream};
 use rast::reactor::{Lane, LaneSleep};
 
-use crate::http::{self, Framing, HEAD_MAX, Head, Refused, Replies, Request};
+use crate::http::{self, Failure, Framing, HEAD_MAX, Head, Replies, Request};
 
 /// Replies are written at the latest when they have more bytes.
 const REPLIES_MAX: usize = 64 << 10;
@@ -38,8 +38,8 @@ const REPLIES_MAX: usize = 64 << 10;
 const IDLE: Duration = Duration::from_secs(10);
 /// A new connection that has sent nothing counts as an active request for this time.
 const GRACE: Duration = Duration::from_millis(100);
-/// The status of a request that took too long.
-const REQUEST_TIMEOUT: u16 = 408;
+/// The request is not complete within its time.
+const TOO_SLOW: Failure = (408, "the request took too long");
 /// How long bytes are dropped after the last reply.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -117,7 +117,7 @@ struct Reading {
 
 impl Reading {
     /// Parses the bytes that were read: the head of a request that is complete, if there is one.
-    fn step(&mut self) -> Result<Option<Head>, Refused> {
+    fn step(&mut self) -> Result<Option<Head>, Failure> {
         if self.begin == self.input.len() {
             return Ok(None);
         }
@@ -245,10 +245,7 @@ impl<S: Site> Connection<S> {
                         self.write(&mut idle).await?;
                     }
                 }
-                Err(refused) => {
-                    let (status, why) = (refused.status(), "the request is refused");
-                    return self.refuse(status, why, &mut idle).await;
-                }
+                Err(failure) => return self.refuse(failure, &mut idle).await,
                 Ok(None) => {
                     // Before the write, which may wait for the client.
                     self.limit(&mut request, &timeouts.request);
@@ -258,8 +255,7 @@ impl<S: Site> Connection<S> {
                         None => Poll::Pending,
                     });
                     let Some(read) = within(idle.unless(self.stream.chunk()), limit).await else {
-                        let why = "the request took too long";
-                        return self.refuse(REQUEST_TIMEOUT, why, &mut idle).await;
+                        return self.refuse(TOO_SLOW, &mut idle).await;
                     };
                     // Nothing came for too long, or the peer has closed.
                     let Some(chunk) = read.transpose()?.flatten() else {
@@ -282,7 +278,7 @@ impl<S: Site> Connection<S> {
     }
 
     /// Answers that a request is refused; this end then closes the connection.
-    async fn refuse(&mut self, status: u16, why: &str, idle: &mut Idle<'_>) -> io::Result<bool> {
+    async fn refuse(&mut self, (status, why): Failure, idle: &mut Idle<'_>) -> io::Result<bool> {
         self.replies.keep_alive = false;
         self.replies.error(status, why);
         self.write(idle).await?;

@@ -130,9 +130,8 @@ fn pool(server: &Server) -> io::Result<String> {
 }
 
 /// Connections whose request lacks its body.
-struct Held {
-    clients: Vec<Client>,
-}
+#[derive(Default)]
+struct Held(Vec<Client>);
 
 const BODY: &str = "{\"slot\":\"top\",\"campaigns\":[]}";
 
@@ -141,14 +140,14 @@ impl Held {
     fn add(&mut self, mut client: Client) -> io::Result<()> {
         let request = request("POST", "/ads", BODY);
         client.send(&request[..request.len() - BODY.len()])?;
-        self.clients.push(client);
+        self.0.push(client);
         Ok(())
     }
 
     /// Completes the requests.
     fn release(self) -> io::Result<usize> {
-        let count = self.clients.len();
-        for mut client in self.clients {
+        let count = self.0.len();
+        for mut client in self.0 {
             client.send(BODY)?;
             let reply = client.receive()?;
             ensure(reply.body == NO_AD, || format!("a held request: {reply:?}"))?;
@@ -183,11 +182,9 @@ fn admission(server: &Server) -> io::Result<String> {
     const MANY: usize = 25;
     const LATER: usize = 20;
     let mut spare = Vec::new();
-    let mut one = Held {
-        clients: Vec::new(),
-    };
+    let mut one = Held::default();
     let begin = Instant::now();
-    while one.clients.len() < MANY {
+    while one.0.len() < MANY {
         ensure(begin.elapsed() < LIMIT, || {
             "too few connections come to reactor 1".into()
         })?;
@@ -200,9 +197,7 @@ fn admission(server: &Server) -> io::Result<String> {
         return Err(io::Error::other("all connections came to reactor 1"));
     };
     until_open(server, 1, &mut other)?;
-    let mut two = Held {
-        clients: Vec::new(),
-    };
+    let mut two = Held::default();
     for _ in 0..LATER {
         let (client, reactor) = connect(server)?;
         ensure(reactor == 2, || {
@@ -213,7 +208,7 @@ fn admission(server: &Server) -> io::Result<String> {
     for client in spare.drain(..spare.len().min(MANY)) {
         two.add(client)?;
     }
-    while two.clients.len() < MANY {
+    while two.0.len() < MANY {
         let (client, _) = connect(server)?;
         two.add(client)?;
     }
