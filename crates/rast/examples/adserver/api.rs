@@ -19,13 +19,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rast::reactor::executor::yield_now;
-use rast::reactor::io::Active;
 use rast::reactor::registry::{Changes, Children, Id, NotCommitted, change, read, room};
 use rast::reactor::{Lock, Policy, background_task};
 use simd_json::tape::Value;
 
 use crate::batch::Columns;
-use crate::conn::{Answered, Site};
+use crate::conn::Site;
 use crate::events::{Event, Events};
 use crate::http::{Failure, Method, Replies, Request};
 use crate::json::{self, LARGE, MALFORMED, POOL_FULL, Parser};
@@ -364,10 +363,4 @@ impl Site for Api {
         }
         None
     }
-
-    fn begin(&self) -> Option<Active> {
-        None
-    }
-
-    fn answered(&self, _: Answered) {}
 }

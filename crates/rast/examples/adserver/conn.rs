@@ -58,10 +58,12 @@ pub(crate) trait Site {
     async fn answer(&self, request: Request<'_>, out: &mut Replies) -> Option<u64>;
 
     /// Counts an active request; `None` if the site counts none.
-    fn begin(&self) -> Option<Active>;
+    fn begin(&self) -> Option<Active> {
+        None
+    }
 
     /// Replies were written.
-    fn answered(&self, answered: Answered);
+    fn answered(&self, _: Answered) {}
 }
 
 /// The timeouts of a reactor's connections.
@@ -433,12 +435,6 @@ mod tests {
         async fn answer(&self, _: Request<'_>, _: &mut Replies) -> Option<u64> {
             panic!("no request is complete")
         }
-
-        fn begin(&self) -> Option<Active> {
-            None
-        }
-
-        fn answered(&self, _: Answered) {}
     }
 
     /// Runs a test on a reactor, with a connection that `site` serves, its client, and a clock that
@@ -517,12 +513,6 @@ mod tests {
             out.bytes.resize(LARGE, b'x');
             None
         }
-
-        fn begin(&self) -> Option<Active> {
-            None
-        }
-
-        fn answered(&self, _: Answered) {}
     }
 
     /// A client that sends a request and a part of the next one, and reads the reply of the first
