@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::admin::{self, SYNTAX};
 use crate::clients::Filter;
 use crate::encode::Protocol;
-use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit};
+use crate::message::{Expiry, Key, Only, Op, Set, SetAnswer, TtlUnit};
 use crate::refusal::Refusal;
 use crate::resp::{Argument, integer};
 use crate::value::Value;
@@ -193,7 +193,7 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |f| on_key(f, Op::Take);
     "getset" 3 "write denyoom fast" (1 1 1) "string" "Sets a value and gets the old one." => |f| {
         let [_, key, value] = taken(f);
-        set_plain(key, value, Expiry::Clear, Only::Always, SetAnswer::Old)
+        one(Op::Set(Set { answer: SetAnswer::Old, ..plain(key, value) }))
     };
     "hello" -1 "noscript loading stale fast" (0 0 0) "connection" "Agrees on the protocol."
         => admin::hello;
@@ -245,7 +245,7 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |f| setex(f, 1000, "setex");
     "setnx" 3 "write denyoom fast" (1 1 1) "string" "Sets a value if there is none." => |f| {
         let [_, key, value] = taken(f);
-        set_plain(key, value, Expiry::Clear, Only::Absent, SetAnswer::Count)
+        one(Op::Set(Set { only: Only::Absent, answer: SetAnswer::Count, ..plain(key, value) }))
     };
     "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value."
         => |f| on_key(f, Op::Length);
@@ -381,20 +381,15 @@ fn keys(frame: &mut [Argument]) -> Vec<Key> {
     arguments(frame).collect()
 }
 
-fn set_plain(
-    key: Argument,
-    value: Argument,
-    expiry: Expiry,
-    only: Only,
-    answer: SetAnswer,
-) -> Result<Command, Refusal> {
-    one(Op::Set {
+/// A SET without options.
+fn plain(key: Argument, value: Argument) -> Set {
+    Set {
         key,
         value: value.into(),
-        expiry,
-        only,
-        answer,
-    })
+        expiry: Expiry::Clear,
+        only: Only::Always,
+        answer: SetAnswer::Done,
+    }
 }
 
 /// Milliseconds from a number of `unit` milliseconds, if it is a lifetime at all.
@@ -430,14 +425,11 @@ const LONGEST: i64 = i64::MAX / 1_000_000;
 
 fn setex(frame: &mut [Argument], unit: i64, name: &str) -> Result<Command, Refusal> {
     let [_, key, time, value] = taken(frame);
-    let millis = lifetime(&time, unit, name)?;
-    set_plain(
-        key,
-        value,
-        Expiry::After(millis),
-        Only::Always,
-        SetAnswer::Done,
-    )
+    let expiry = Expiry::After(lifetime(&time, unit, name)?);
+    one(Op::Set(Set {
+        expiry,
+        ..plain(key, value)
+    }))
 }
 
 fn set(frame: &mut [Argument]) -> Result<Command, Refusal> {
@@ -445,25 +437,23 @@ fn set(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let (Some(key), Some(value)) = (arguments.next(), arguments.next()) else {
         return Err(Refusal::wrong_number("set"));
     };
-    let mut expiry = Expiry::Clear;
-    let mut only = Only::Always;
-    let mut answer = SetAnswer::Done;
+    let mut set = plain(key, value);
     while let Some(option) = arguments.next() {
-        let unset = expiry == Expiry::Clear;
+        let unset = set.expiry == Expiry::Clear;
         let mut time = || arguments.next().ok_or(SYNTAX);
         match option.to_ascii_lowercase().as_slice() {
-            b"nx" if only != Only::Present => only = Only::Absent,
-            b"xx" if only != Only::Absent => only = Only::Present,
-            b"get" => answer = SetAnswer::Old,
-            b"keepttl" if unset => expiry = Expiry::Keep,
-            b"ex" if unset => expiry = Expiry::After(lifetime(&time()?, 1000, "set")?),
-            b"px" if unset => expiry = Expiry::After(lifetime(&time()?, 1, "set")?),
-            b"exat" if unset => expiry = Expiry::After(until(&time()?, 1000, "set")?),
-            b"pxat" if unset => expiry = Expiry::After(until(&time()?, 1, "set")?),
+            b"nx" if set.only != Only::Present => set.only = Only::Absent,
+            b"xx" if set.only != Only::Absent => set.only = Only::Present,
+            b"get" => set.answer = SetAnswer::Old,
+            b"keepttl" if unset => set.expiry = Expiry::Keep,
+            b"ex" if unset => set.expiry = Expiry::After(lifetime(&time()?, 1000, "set")?),
+            b"px" if unset => set.expiry = Expiry::After(lifetime(&time()?, 1, "set")?),
+            b"exat" if unset => set.expiry = Expiry::After(until(&time()?, 1000, "set")?),
+            b"pxat" if unset => set.expiry = Expiry::After(until(&time()?, 1, "set")?),
             _ => return Err(SYNTAX),
         }
     }
-    set_plain(key, value, expiry, only, answer)
+    one(Op::Set(set))
 }
 
 fn mset(frame: &mut [Argument]) -> Result<Command, Refusal> {
@@ -562,13 +552,13 @@ mod tests {
     #[test]
     fn set_takes_its_options_in_any_order() {
         let set = |expiry, only, answer| {
-            Ok(Command::One(Op::Set {
+            Ok(Command::One(Op::Set(Set {
                 key: key("k"),
                 value: Value::from(b"v".to_vec()),
                 expiry,
                 only,
                 answer,
-            }))
+            })))
         };
         assert_eq!(
             parsed("SET k v"),
