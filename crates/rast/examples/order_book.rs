@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rast::msgpass::sharder::Greedy;
 use rast::msgpass::{Cx, Egress, Ingress, Process, Receive, graph};
+use rast::primitive::Random;
 
 #[derive(Clone, Copy)]
 struct Order {
@@ -113,13 +114,8 @@ impl Receive<App, Ingress, Order> for Books {
 
 /// Orders of which half are for one symbol of a thousand, a quarter for the next, and so on.
 fn orders(count: usize) -> impl Iterator<Item = Order> {
-    let mut state = 1_u64;
-    let mut random = move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as u32
-    };
+    let mut numbers = Random::new(1);
+    let mut random = move || (numbers.draw() >> 33) as u32;
     std::iter::repeat_with(move || Order {
         symbol: random().leading_zeros() * 31 + random() % 31,
         buys: random() % 2 == 0,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rast::conflate::timers::Nanos;
 use rast::conflate::{Conflator, Pace};
+use rast::primitive::Random;
 
 const SYMBOLS: [&str; 16] = [
     "AUDUSD", "EURCHF", "EURGBP", "EURJPY", "EURUSD", "GBPJPY", "GBPUSD", "NZDUSD", "USDCAD",
@@ -77,7 +78,7 @@ fn put(quotes: &Conflator<usize, Quote>, feed: u64, stop: &AtomicBool) {
     let handles: Vec<_> = (0..SYMBOLS.len())
         .map(|symbol| quotes.handle(&symbol).expect("the table grows"))
         .collect();
-    let mut random = feed + 1;
+    let mut numbers = Random::new(feed);
     let mut at = Instant::now();
     for turn in 0_u64.. {
         if turn % 64 == 0 {
@@ -86,10 +87,7 @@ fn put(quotes: &Conflator<usize, Quote>, feed: u64, stop: &AtomicBool) {
             }
             at = Instant::now();
         }
-        // A linear congruence (Knuth's MMIX) is random enough for prices.
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        let random = numbers.draw();
         let symbol = (random >> 60) as usize;
         let bid = 1.0 + symbol as f64 + (random >> 40 & 0xffff) as f64 * 1e-6;
         let ask = bid + 2e-5;

@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rast::primitive::Histogram;
 use rast::scheduler::timers::Nanos;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use rast::scheduler::timers::{Clock, ThreadClock};
@@ -165,7 +166,7 @@ struct Player {
     stage: Stage,
     began: Instant,
     requests: Sender<Answer>,
-    latencies: Arc<Mutex<Vec<Duration>>>,
+    latencies: Arc<Mutex<Histogram<5>>>,
 }
 
 impl Player {
@@ -183,10 +184,8 @@ impl Player {
             Stage::Unlocks => Stage::Rests,
         };
         if self.stage == Stage::Rests {
-            self.latencies
-                .lock()
-                .expect("no panic")
-                .push(self.began.elapsed());
+            let nanos = self.began.elapsed().as_nanos() as u64;
+            self.latencies.lock().expect("no panic").record(nanos);
             return false;
         }
         // At the end of the run the remote is gone.
@@ -194,16 +193,16 @@ impl Player {
     }
 }
 
-/// What a run came to; processor times in seconds.
+/// What a run came to; latencies in nanoseconds, processor times in seconds.
 struct Run {
-    latencies: Vec<Duration>,
+    latencies: Histogram<5>,
     service: Option<f64>,
     remote: f64,
 }
 
 impl Run {
     /// Lets the program run for its time.
-    fn watch(load: &Load, own: &AtomicU64, latencies: &Mutex<Vec<Duration>>) -> Self {
+    fn watch(load: &Load, own: &AtomicU64, latencies: &Mutex<Histogram<5>>) -> Self {
         let begin = cpu_time();
         thread::sleep(load.run);
         let remote = own.load(Ordering::Relaxed) as f64 / 1e9;
@@ -232,7 +231,7 @@ fn by_scheduler(load: &Load) -> Result<Run, Box<dyn Error>> {
         .workers(load.workers)
         .name("saves")
         .start()?;
-    let latencies = Arc::new(Mutex::new(Vec::new()));
+    let latencies = Arc::new(Mutex::new(Histogram::new()));
     for number in 0..load.players {
         let mut player = Player {
             stage: Stage::Rests,
@@ -273,7 +272,7 @@ fn by_updater(load: &Load, period: Duration) -> Run {
         let (own, delay) = (Arc::clone(&own), load.delay);
         thread::spawn(move || remote(&receiver, delay, &own))
     };
-    let latencies = Arc::new(Mutex::new(Vec::new()));
+    let latencies = Arc::new(Mutex::new(Histogram::new()));
     let is_over = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..load.workers as u64)
         .map(|worker| {
@@ -349,16 +348,9 @@ fn cpu_time() -> Option<f64> {
 
 /// Prints a run; returns its saves per second of the service's processor time, where the system
 /// tells that.
-fn print(name: &str, load: &Load, mut run: Run) -> Option<f64> {
-    run.latencies.sort_unstable();
-    let saves = run.latencies.len();
-    let at = |share: f64| {
-        let index = (saves as f64 * share) as usize;
-        run.latencies
-            .get(index.min(saves.saturating_sub(1)))
-            .copied()
-            .unwrap_or_default()
-    };
+fn print(name: &str, load: &Load, run: &Run) -> Option<f64> {
+    let saves = run.latencies.count();
+    let at = |share: f64| Duration::from_nanos(run.latencies.quantile(share));
     let rate = saves as f64 / load.run.as_secs_f64();
     let (p50, p99) = (at(0.5), at(0.99));
     print!("{name:<16} {saves:>8} saves {rate:>9.0}/s  p50 {p50:>8.2?}  p99 {p99:>8.2?}");
@@ -379,12 +371,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{load:?}");
     let least = load.delay * 4 + load.visit * 5;
     println!("the least latency of a save is {least:.2?}: four answers and five visits");
-    let ours = print("scheduler", &load, by_scheduler(&load)?);
+    let ours = print("scheduler", &load, &by_scheduler(&load)?);
     let periods = load.period.map_or(PERIODS.to_vec(), |period| vec![period]);
     let (mut best, mut bound) = (0.0_f64, f64::MAX);
     for period in periods {
         let name = format!("updater, {period:?}");
-        let theirs = print(&name, &load, by_updater(&load, period));
+        let theirs = print(&name, &load, &by_updater(&load, period));
         best = best.max(theirs.unwrap_or(0.0));
         bound = bound.min(load.visits_of_updater(period) / VISITS);
     }

@@ -12,9 +12,6 @@
 #[path = "../examples/kv/encode.rs"]
 #[allow(dead_code)]
 mod encode;
-#[path = "../examples/kv/histogram.rs"]
-#[allow(dead_code)]
-mod histogram;
 mod kv_support;
 #[path = "../examples/kv/load.rs"]
 #[allow(dead_code)]
@@ -27,7 +24,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use histogram::Counts;
 use kv_support::{Kv, until};
 use load::{Board, Choice};
 use route::Router;
@@ -46,16 +42,9 @@ const LOADED: u64 = 500;
 /// Within so many epochs that count, partitions have to move.
 const MOST: u64 = 2000;
 
-/// The replies that the clients have received.
-fn replies(board: &Board) -> u64 {
-    let mut counts = Counts::new();
-    board.latencies.add_to(&mut counts);
-    counts.total()
-}
-
 /// Runs clients that check every reply while `watch` runs.
 fn with_load(kv: &Kv, uniform: bool, watch: impl FnOnce(&Board)) {
-    let board = Arc::new(Board::new());
+    let board = Arc::new(Board::default());
     board.uniform.store(uniform, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..3)
@@ -92,7 +81,7 @@ mod long {
             // The epochs under load before the latest shift, and what had come until then.
             let (mut before, mut epochs, mut replied, mut stays) = (0, 0, 0, 10);
             while kv.figure("partitions_moved") < 3 {
-                let (epoch, replies) = (kv.figure("epoch"), replies(board));
+                let (epoch, replies) = (kv.figure("epoch"), board.latencies.lock().count());
                 let loaded = (epoch - epochs).min((replies - replied) / LOADED);
                 assert!(before + loaded < MOST, "partitions do not move");
                 // After some epochs other keys are the hot ones. They stay hot for longer each

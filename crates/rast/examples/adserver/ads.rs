@@ -13,10 +13,10 @@ use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Value;
 
 use crate::conn::{Answered, Site};
-use crate::edge::{BIDS_WAITING_MAX, Edge, now_ns};
+use crate::edge::{BIDS_WAITING_MAX, Edge, nanos, now_ns};
 use crate::events::Event;
 use crate::http::{Method, Replies, Request};
-use crate::json::{self, LARGE, Unread};
+use crate::json::{self, LARGE};
 use crate::model::{Ad, Bidder, Campaign, Slot, ad_of, score};
 
 /// Candidates that are looked at before other tasks run.
@@ -114,8 +114,8 @@ impl Ads {
         };
         let request = match request {
             Ok(request) => request,
-            Err(unread) => {
-                refuse(unread, out);
+            Err((status, why)) => {
+                out.error(status, why);
                 return None;
             }
         };
@@ -200,15 +200,9 @@ impl Ads {
                 edge.events.add(Event::TooLarge);
                 out.error(422, "more clicks than the burst");
             }
-            Err(unread) => refuse(unread, out),
+            Err((status, why)) => out.error(status, why),
         }
     }
-}
-
-/// Replies that a document was not read.
-fn refuse(unread: Unread, out: &mut Replies) {
-    let (status, why) = unread.reply();
-    out.error(status, why);
 }
 
 impl Site for Ads {
@@ -232,13 +226,13 @@ impl Site for Ads {
     }
 
     fn answered(&self, answered: Answered) {
-        let latencies = &self.edge.latencies;
+        let mut latencies = self.edge.latencies.borrow_mut();
         if let Some(accepted) = answered.accepted {
-            latencies.from_accept.record(accepted.elapsed(), 1);
+            latencies.from_accept.record(nanos(accepted.elapsed()));
         }
         if let Some(sent_ns) = answered.sent_ns {
-            let span = Duration::from_nanos(now_ns().saturating_sub(sent_ns));
-            latencies.from_send.record(span, 1);
+            let span = now_ns().saturating_sub(sent_ns);
+            latencies.from_send.record(span);
         }
     }
 }

@@ -19,33 +19,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rast::reactor::executor::yield_now;
-use rast::reactor::io::Active;
 use rast::reactor::registry::{Changes, Children, Id, NotCommitted, change, read, room};
 use rast::reactor::{Lock, Policy, background_task};
 use simd_json::tape::Value;
 
 use crate::batch::Columns;
-use crate::conn::{Answered, Site};
+use crate::conn::Site;
 use crate::events::{Event, Events};
-use crate::http::{Method, Replies, Request};
-use crate::json::{self, LARGE, Parser, Unread};
+use crate::http::{Failure, Method, Replies, Request};
+use crate::json::{self, LARGE, MALFORMED, POOL_FULL, Parser};
 use crate::model::{Ad, Bidder, Campaign, PACING_FULL, Slot};
-use crate::spending::Spending;
+use crate::spending;
 
 /// The site of reactor 0.
 pub(crate) struct Api {
     pub(crate) events: Arc<Events>,
-    pub(crate) spending: Spending,
     parser: RefCell<Parser>,
     /// A lock for each campaign that took part in a transfer.
     pub(crate) locks: RefCell<HashMap<u64, Rc<Lock<()>>>>,
-}
-
-/// An ad of a document.
-struct NewAd {
-    id: u64,
-    slot: Slot,
-    text: Box<str>,
 }
 
 /// A campaign of a document, or changes to one.
@@ -53,18 +44,14 @@ struct Draft {
     id: Option<u64>,
     bid: Option<u64>,
     budget: Option<u64>,
-    ads: Vec<NewAd>,
+    ads: Vec<Ad>,
 }
 
 impl Draft {
     fn read(value: Value<'_, '_>) -> Option<Self> {
         let object = value.as_object()?;
         let ads = match object.get("ads") {
-            Some(ads) => ads
-                .as_array()?
-                .iter()
-                .map(NewAd::read)
-                .collect::<Option<_>>()?,
+            Some(ads) => ads.as_array()?.iter().map(read_ad).collect::<Option<_>>()?,
             None => Vec::new(),
         };
         Some(Self {
@@ -84,28 +71,15 @@ impl Draft {
     }
 }
 
-impl NewAd {
-    fn read(value: Value<'_, '_>) -> Option<Self> {
-        Some(Self {
-            id: json::number(value, "id").ok()??,
-            slot: Slot::named(json::string(value, "slot")?)?,
-            text: json::string(value, "text")?.into(),
-        })
-    }
-
-    fn into_ad(self) -> Ad {
-        Ad {
-            id: self.id,
-            slot: self.slot,
-            text: self.text,
-        }
-    }
+/// An ad of a document.
+fn read_ad(value: Value<'_, '_>) -> Option<Ad> {
+    Some(Ad {
+        id: json::number(value, "id").ok()??,
+        slot: Slot::named(json::string(value, "slot")?)?,
+        text: json::string(value, "text")?.into(),
+    })
 }
 
-/// Why a change was refused: the status of the reply, and the reason.
-pub(crate) type Failure = (u16, &'static str);
-
-const MALFORMED: Failure = (400, "the document is malformed");
 const NO_CAMPAIGN: Failure = (404, "there is no such campaign");
 const CONFLICT: Failure = (409, "another request changed the same");
 /// Campaigns that are changed before other tasks run.
@@ -139,16 +113,16 @@ pub(crate) fn find(changes: &Changes, id: u64) -> Result<(Id<Campaign>, &Campaig
 }
 
 /// Adds ads to a list, and replaces those of the same number.
-fn set_ads(changes: &mut Changes, list: Id<Children<Ad>>, ads: Vec<NewAd>) {
+fn set_ads(changes: &mut Changes, list: Id<Children<Ad>>, ads: Vec<Ad>) {
     let listed = changes.before().children(list);
     let mut known: HashMap<u64, Id<Ad>> = listed.map(|(id, ad)| (ad.id, id)).collect();
     let mut added = Vec::new();
     for ad in ads {
         let number = ad.id;
         if let Some(&known) = known.get(&number) {
-            let _ = changes.replace(known, ad.into_ad());
+            let _ = changes.replace(known, ad);
         } else {
-            let id = changes.add(ad.into_ad()).expect(OWNED);
+            let id = changes.add(ad).expect(OWNED);
             known.insert(number, id);
             added.push(id);
         }
@@ -251,10 +225,9 @@ async fn set_bidder(latency_ms: u64) -> Result<(), Failure> {
 }
 
 impl Api {
-    pub(crate) fn new(events: Arc<Events>, spending: Spending) -> Self {
+    pub(crate) fn new(events: Arc<Events>) -> Self {
         Self {
             events,
-            spending,
             parser: RefCell::new(Parser::new()),
             locks: RefCell::default(),
         }
@@ -265,7 +238,7 @@ impl Api {
         &self,
         body: &mut [u8],
         read: fn(Value<'_, '_>) -> Option<T>,
-    ) -> Result<T, Unread> {
+    ) -> Result<T, Failure> {
         if body.len() > LARGE {
             json::parse_large(body, &self.events, read).await
         } else {
@@ -275,7 +248,7 @@ impl Api {
 
     /// Runs the batch over all campaigns; returns how many have another pacing.
     async fn pace(&self) -> Result<usize, Failure> {
-        let spent = self.spending.all().await;
+        let spent = spending::all().await;
         let mut columns = Columns::default();
         let seen = read();
         for (row, (_, campaign)) in seen.of::<Campaign>().iter().enumerate() {
@@ -296,7 +269,7 @@ impl Api {
         };
         let Ok(call) = background_task(Policy::Low, batch) else {
             self.events.add(Event::PoolFull);
-            return Err((503, "the background pool is full"));
+            return Err(POOL_FULL);
         };
         let columns = call.await.map_err(|_| (503, "the server stops"))?;
         let mut changed = 0;
@@ -326,56 +299,48 @@ impl Api {
         path: &str,
         body: &mut [u8],
     ) -> Result<(u16, Option<(&'static str, u64)>), Failure> {
-        let unread = |unread: Unread| unread.reply();
-        let mut parts = path.split('/').skip(1);
-        let names = (
-            parts.next(),
-            parts.next(),
-            parts.next(),
-            parts.next(),
-            parts.next(),
-        );
+        let names: Vec<&str> = path.split('/').skip(1).collect();
         let number = |text: &str| text.parse::<u64>().map_err(|_| NO_CAMPAIGN);
-        match (method, names) {
-            (Method::Post, (Some("campaigns"), None, ..)) => {
-                let drafts = self.document(body, Draft::read_all).await.map_err(unread)?;
+        match (method, names.as_slice()) {
+            (Method::Post, ["campaigns"]) => {
+                let drafts = self.document(body, Draft::read_all).await?;
                 let added = add(drafts).await?;
                 Ok((201, Some(("added", added as u64))))
             }
-            (Method::Put, (Some("campaigns"), Some(id), None, ..)) => {
-                let draft = self.document(body, Draft::read).await.map_err(unread)?;
+            (Method::Put, ["campaigns", id]) => {
+                let draft = self.document(body, Draft::read).await?;
                 let version = put(number(id)?, draft).await?;
                 Ok((200, Some(("version", version))))
             }
-            (Method::Delete, (Some("campaigns"), Some(id), None, ..)) => {
+            (Method::Delete, ["campaigns", id]) => {
                 let id = number(id)?;
                 delete(id).await?;
                 self.locks.borrow_mut().remove(&id);
                 Ok((200, None))
             }
-            (Method::Delete, (Some("campaigns"), Some(id), Some("ads"), Some(ad), None)) => {
+            (Method::Delete, ["campaigns", id, "ads", ad]) => {
                 delete_ad(number(id)?, number(ad)?).await?;
                 Ok((200, None))
             }
-            (Method::Post, (Some("transfers"), None, ..)) => {
+            (Method::Post, ["transfers"]) => {
                 let read = |value: Value<'_, '_>| {
                     let number = |name| json::number(value, name).ok().flatten();
                     Some((number("from")?, number("to")?, number("amount")?))
                 };
-                let (from, to, amount) = self.document(body, read).await.map_err(unread)?;
+                let (from, to, amount) = self.document(body, read).await?;
                 self.transfer(from, to, amount).await?;
                 Ok((200, None))
             }
-            (Method::Post, (Some("pacing"), None, ..)) => {
+            (Method::Post, ["pacing"]) => {
                 let changed = self.pace().await?;
                 Ok((200, Some(("changed", changed as u64))))
             }
-            (Method::Put, (Some("bidder"), None, ..)) => {
+            (Method::Put, ["bidder"]) => {
                 let read = |value: Value<'_, '_>| json::number(value, "latency_ms").ok().flatten();
-                set_bidder(self.document(body, read).await.map_err(unread)?).await?;
+                set_bidder(self.document(body, read).await?).await?;
                 Ok((200, None))
             }
-            (_, (Some("campaigns" | "transfers" | "pacing" | "bidder"), ..)) => {
+            (_, ["campaigns" | "transfers" | "pacing" | "bidder", ..]) => {
                 Err((405, "the method is another"))
             }
             _ => Err((404, "there is no such path")),
@@ -398,10 +363,4 @@ impl Site for Api {
         }
         None
     }
-
-    fn begin(&self) -> Option<Active> {
-        None
-    }
-
-    fn answered(&self, _: Answered) {}
 }

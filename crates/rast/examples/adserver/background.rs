@@ -15,7 +15,6 @@ use rast::reactor::executor::block_on;
 use rast::reactor::io::Watermarks;
 use rast::reactor::{Policy, PoolThread, Reactors, background_task, spawn_local};
 
-use crate::histogram::Counts;
 use crate::load::{start, steady};
 use crate::server::Server;
 use crate::summary::say;
@@ -83,31 +82,27 @@ fn busy() -> Option<Duration> {
     None
 }
 
-/// A round: its latencies, the replies, and how much of its core the reactor used.
-fn round(server: &Server, clients: &Reactors) -> Result<Counts, Box<dyn Error>> {
-    let read = || {
-        let mut counts = Counts::new();
-        server.latencies.from_send.add_to(&mut counts);
-        counts
-    };
-    let (before, busy_before) = (read(), busy());
+/// A round: prints its latencies, the replies, and how much of its core the reactor used. Returns
+/// its p99.9.
+fn round(server: &Server, clients: &Reactors) -> Result<Duration, Box<dyn Error>> {
+    server.take_latencies()?;
+    let before = busy();
     let address = server.ads();
     let reactor = clients.reactor(0).ok_or("no reactor for clients")?;
     let load = reactor.spawn(move || steady(address, WORK_US, CONNECTIONS, RATE, SPAN));
     let answered = block_on(load)??;
-    let counts = read().since(&before);
-    let used = busy().zip(busy_before).map(|(now, before)| now - before);
+    let latencies = server.take_latencies()?.from_send;
+    let used = busy().zip(before).map(|(now, before)| now - before);
     let share = used.map_or(f64::NAN, |used| {
         100.0 * used.as_secs_f64() / SPAN.as_secs_f64()
     });
+    let [p50, p99, p999] =
+        [0.5, 0.99, 0.999].map(|share| Duration::from_nanos(latencies.quantile(share)));
     say(&format!(
-        "{answered} replies at {RATE:.0}/s, reactor {share:.0} % busy: p50 {:?}, p99 {:?}, p99.9 \
-         {:?}",
-        counts.quantile(0.5),
-        counts.quantile(0.99),
-        counts.quantile(0.999)
+        "{answered} replies at {RATE:.0}/s, reactor {share:.0} % busy: p50 {p50:?}, p99 {p99:?}, \
+         p99.9 {p999:?}"
     ));
-    Ok(counts)
+    Ok(p999)
 }
 
 /// Keeps the pool busy until `is_over`; returns how many tasks ran, and whether in the lowest
@@ -146,14 +141,14 @@ fn beside_tasks(server: &Server, clients: &Reactors) -> Result<Duration, Box<dyn
     let theirs = Arc::clone(&is_over);
     let reactor = server.reactors.reactor(1).ok_or("no reactor for ads")?;
     let tasks = reactor.spawn(move || keep_busy(theirs));
-    let counts = round(server, clients);
+    let p999 = round(server, clients);
     is_over.store(true, Ordering::Relaxed);
     let (tasks, is_lowest) = block_on(tasks)??;
     let class = if is_lowest { "lowest" } else { "usual" };
     say(&format!(
         "  beside {tasks} tasks of {TASK:?}, {TASKS} at once, in the {class} scheduling class"
     ));
-    Ok(counts?.quantile(0.999))
+    p999
 }
 
 /// Measures and prints; an error if the floor is not met.
@@ -165,7 +160,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let (server, clients) = start(marks, begin_thread)?;
     let mut rises = Vec::new();
     for _ in 0..PAIRS {
-        let without = round(&server, &clients)?.quantile(0.999);
+        let without = round(&server, &clients)?;
         rises.push(beside_tasks(&server, &clients)?.saturating_sub(without));
     }
     rises.sort_unstable();

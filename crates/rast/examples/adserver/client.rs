@@ -4,6 +4,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::summary::ensure;
+
 /// A reply that takes longer is an error.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -14,6 +16,15 @@ pub(crate) struct Reply {
     /// The reactor that answered.
     pub(crate) reactor: usize,
     pub(crate) body: String,
+}
+
+impl Reply {
+    /// An error unless the status is this one.
+    pub(crate) fn require(&self, status: u16, what: &str) -> io::Result<()> {
+        ensure(self.status == status, || {
+            format!("{what}: {self:?}, not {status}")
+        })
+    }
 }
 
 /// A connection.

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use rast::reactor::io::{Active, TcpStream};
 use rast::reactor::{Lane, LaneSleep};
 
-use crate::http::{self, Framing, HEAD_MAX, Head, Refused, Replies, Request};
+use crate::http::{self, Failure, Framing, HEAD_MAX, Head, Replies, Request};
 
 /// Replies are written at the latest when they have more bytes.
 const REPLIES_MAX: usize = 64 << 10;
@@ -38,8 +38,8 @@ const REPLIES_MAX: usize = 64 << 10;
 const IDLE: Duration = Duration::from_secs(10);
 /// A new connection that has sent nothing counts as an active request for this time.
 const GRACE: Duration = Duration::from_millis(100);
-/// The status of a request that took too long.
-const REQUEST_TIMEOUT: u16 = 408;
+/// The request is not complete within its time.
+const TOO_SLOW: Failure = (408, "the request took too long");
 /// How long bytes are dropped after the last reply.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -58,10 +58,12 @@ pub(crate) trait Site {
     async fn answer(&self, request: Request<'_>, out: &mut Replies) -> Option<u64>;
 
     /// Counts an active request; `None` if the site counts none.
-    fn begin(&self) -> Option<Active>;
+    fn begin(&self) -> Option<Active> {
+        None
+    }
 
     /// Replies were written.
-    fn answered(&self, answered: Answered);
+    fn answered(&self, _: Answered) {}
 }
 
 /// The timeouts of a reactor's connections.
@@ -101,14 +103,6 @@ pub(crate) async fn within<T>(
     .await
 }
 
-/// The result of parsing the bytes that were read.
-enum Step {
-    /// A request is complete.
-    Request(Head),
-    More,
-    Refused(Refused),
-}
-
 /// Bytes that were read, and the head of a request whose body is incomplete.
 #[derive(Default)]
 struct Reading {
@@ -124,15 +118,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn step(&mut self) -> Step {
-        match self.try_step() {
-            Ok(Some(head)) => Step::Request(head),
-            Ok(None) => Step::More,
-            Err(refused) => Step::Refused(refused),
-        }
-    }
-
-    fn try_step(&mut self) -> Result<Option<Head>, Refused> {
+    /// Parses the bytes that were read: the head of a request that is complete, if there is one.
+    fn step(&mut self) -> Result<Option<Head>, Failure> {
         if self.begin == self.input.len() {
             return Ok(None);
         }
@@ -246,7 +233,7 @@ impl<S: Site> Connection<S> {
         }
         loop {
             match self.reading.step() {
-                Step::Request(head) => {
+                Ok(Some(head)) => {
                     request.set(None);
                     let keep_alive = head.keep_alive;
                     self.answer(head).await;
@@ -260,11 +247,8 @@ impl<S: Site> Connection<S> {
                         self.write(&mut idle).await?;
                     }
                 }
-                Step::Refused(refused) => {
-                    let (status, why) = (refused.status(), "the request is refused");
-                    return self.refuse(status, why, &mut idle).await;
-                }
-                Step::More => {
+                Err(failure) => return self.refuse(failure, &mut idle).await,
+                Ok(None) => {
                     // Before the write, which may wait for the client.
                     self.limit(&mut request, &timeouts.request);
                     self.prepare(&mut idle).await?;
@@ -273,8 +257,7 @@ impl<S: Site> Connection<S> {
                         None => Poll::Pending,
                     });
                     let Some(read) = within(idle.unless(self.stream.chunk()), limit).await else {
-                        let why = "the request took too long";
-                        return self.refuse(REQUEST_TIMEOUT, why, &mut idle).await;
+                        return self.refuse(TOO_SLOW, &mut idle).await;
                     };
                     // Nothing came for too long, or the peer has closed.
                     let Some(chunk) = read.transpose()?.flatten() else {
@@ -297,7 +280,7 @@ impl<S: Site> Connection<S> {
     }
 
     /// Answers that a request is refused; this end then closes the connection.
-    async fn refuse(&mut self, status: u16, why: &str, idle: &mut Idle<'_>) -> io::Result<bool> {
+    async fn refuse(&mut self, (status, why): Failure, idle: &mut Idle<'_>) -> io::Result<bool> {
         self.replies.keep_alive = false;
         self.replies.error(status, why);
         self.write(idle).await?;
@@ -408,7 +391,7 @@ mod tests {
 
     fn requests(reading: &mut Reading) -> Vec<(String, Vec<u8>)> {
         let mut requests = Vec::new();
-        while let Step::Request(head) = reading.step() {
+        while let Ok(Some(head)) = reading.step() {
             let begin = reading.begin;
             let path = &reading.input[begin..][head.path.clone()];
             let path = str::from_utf8(path).unwrap().to_owned();
@@ -452,12 +435,6 @@ mod tests {
         async fn answer(&self, _: Request<'_>, _: &mut Replies) -> Option<u64> {
             panic!("no request is complete")
         }
-
-        fn begin(&self) -> Option<Active> {
-            None
-        }
-
-        fn answered(&self, _: Answered) {}
     }
 
     /// Runs a test on a reactor, with a connection that `site` serves, its client, and a clock that
@@ -536,12 +513,6 @@ mod tests {
             out.bytes.resize(LARGE, b'x');
             None
         }
-
-        fn begin(&self) -> Option<Active> {
-            None
-        }
-
-        fn answered(&self, _: Answered) {}
     }
 
     /// A client that sends a request and a part of the next one, and reads the reply of the first

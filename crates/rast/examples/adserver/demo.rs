@@ -10,7 +10,7 @@ use rast::reactor::io::{Backend, Watermarks};
 
 use crate::client::Client;
 use crate::oracle::Oracle;
-use crate::server::{BACKLOG, REQUEST, Server, Settings};
+use crate::server::{Server, Settings};
 use crate::summary::{Summary, ensure, say};
 use crate::{holds, trips};
 
@@ -35,8 +35,6 @@ pub(crate) fn run(backend: Backend) -> Result<(), Box<dyn Error>> {
         threads: [1, 1, 1],
         capacity: 8,
         on_pool_thread: |_| (),
-        backlog: BACKLOG,
-        request: REQUEST,
     })?;
     let mut summary = Summary::default();
     let backend = server.reactors.backend(1).map(ToString::to_string);
@@ -68,42 +66,52 @@ pub(crate) fn run(backend: Backend) -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// What the threads of the traffic share.
+struct Traffic {
+    is_over: AtomicBool,
+    /// The latest update of the shared campaign that was acknowledged, and that was begun.
+    acknowledged: AtomicU64,
+    begun: AtomicU64,
+}
+
 /// Ends the other threads if one fails.
-struct Stop<'a>(&'a AtomicBool);
+struct Stop<'a>(&'a Traffic);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
         // Relaxed: a flag; the threads are joined.
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_over.store(true, Ordering::Relaxed);
     }
 }
 
 /// Clients with their models, and two threads that watch one campaign change.
 fn traffic(server: &Server) -> io::Result<String> {
     let (api, ads) = (server.api, server.ads());
-    let is_over = AtomicBool::new(false);
+    let traffic = &Traffic {
+        is_over: AtomicBool::new(false),
+        acknowledged: AtomicU64::new(1),
+        begun: AtomicU64::new(1),
+    };
     let clients = (0..CLIENTS).map(|n| Oracle::connect(api, ads, BASE + 1000 * n));
     let mut clients = clients.collect::<io::Result<Vec<_>>>()?;
-    let (acknowledged, begun) = (AtomicU64::new(1), AtomicU64::new(1));
     let mut writer = Client::connect(api)?;
     writer.call("POST", "/campaigns", &shared_document(Some(SHARED), 1))?;
     let (writes, reads) = thread::scope(|scope| {
-        let (is_over, acknowledged, begun) = (&is_over, &acknowledged, &begun);
         let writes = scope.spawn(move || {
-            let _stop = Stop(is_over);
-            write_shared(&mut writer, is_over, acknowledged, begun)
+            let _stop = Stop(traffic);
+            write_shared(&mut writer, traffic)
         });
         let reads = scope.spawn(move || {
-            let _stop = Stop(is_over);
-            read_shared(&mut Client::connect(ads)?, is_over, acknowledged, begun)
+            let _stop = Stop(traffic);
+            read_shared(&mut Client::connect(ads)?, traffic)
         });
         let steps: Vec<_> = clients
             .iter_mut()
             .map(|client| {
                 scope.spawn(move || {
-                    let _stop = Stop(is_over);
+                    let _stop = Stop(traffic);
                     let begin = Instant::now();
-                    while begin.elapsed() < SPAN && !is_over.load(Ordering::Relaxed) {
+                    while begin.elapsed() < SPAN && !traffic.is_over.load(Ordering::Relaxed) {
                         client.step()?;
                     }
                     Ok::<_, io::Error>(())
@@ -117,7 +125,7 @@ fn traffic(server: &Server) -> io::Result<String> {
     })?;
     // The batch runs once all updates are acknowledged, so the models know what it sees.
     let reply = Client::connect(api)?.call("POST", "/pacing", "")?;
-    ensure(reply.status == 200, || format!("the batch: {reply:?}"))?;
+    reply.require(200, "the batch")?;
     let mut checked = reads;
     for client in &mut clients {
         client.pace();
@@ -143,40 +151,30 @@ fn shared_document(id: Option<u64>, number: u64) -> String {
     format!("{{{id}\"bid\":{number},\"ads\":[{ad}]}}")
 }
 
-fn write_shared(
-    api: &mut Client,
-    is_over: &AtomicBool,
-    acknowledged: &AtomicU64,
-    begun: &AtomicU64,
-) -> io::Result<u64> {
+fn write_shared(api: &mut Client, traffic: &Traffic) -> io::Result<u64> {
     let path = format!("/campaigns/{SHARED}");
     let mut number = 1;
-    while !is_over.load(Ordering::Relaxed) {
+    while !traffic.is_over.load(Ordering::Relaxed) {
         number += 1;
         // SeqCst: a reader that sees the update loads the number that was stored before it.
-        begun.store(number, Ordering::SeqCst);
+        traffic.begun.store(number, Ordering::SeqCst);
         let reply = api.call("PUT", &path, &shared_document(None, number))?;
         let expected = format!("{{\"version\":{number}}}");
         ensure(reply.body == expected, || {
             format!("{reply:?}, not {expected}")
         })?;
-        acknowledged.store(number, Ordering::SeqCst);
+        traffic.acknowledged.store(number, Ordering::SeqCst);
     }
     Ok(number - 1)
 }
 
-fn read_shared(
-    ads: &mut Client,
-    is_over: &AtomicBool,
-    acknowledged: &AtomicU64,
-    begun: &AtomicU64,
-) -> io::Result<u64> {
+fn read_shared(ads: &mut Client, traffic: &Traffic) -> io::Result<u64> {
     let body = format!("{{\"slot\":\"top\",\"campaigns\":[{SHARED}]}}");
     let mut reads = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        let least = acknowledged.load(Ordering::SeqCst);
+    while !traffic.is_over.load(Ordering::Relaxed) {
+        let least = traffic.acknowledged.load(Ordering::SeqCst);
         let reply = ads.call("POST", "/ads", &body)?;
-        let most = begun.load(Ordering::SeqCst);
+        let most = traffic.begun.load(Ordering::SeqCst);
         let is_right = (least..=most).any(|number| {
             let mut expected = Vec::new();
             let text = number.to_string();

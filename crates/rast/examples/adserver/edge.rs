@@ -4,14 +4,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use rast::primitive::Histogram;
 use rast::reactor::io::Requests;
-use rast::reactor::{Breaker, Gate, Lane, Limiter};
+use rast::reactor::{Breaker, Gate, Lane, Limiter, reactors_task};
 
 use crate::events::Events;
-use crate::histogram::Histogram;
 use crate::json::Parser;
 
 /// Bids that run at once.
@@ -25,20 +26,20 @@ const CLICKS: u32 = 100;
 /// Clicks at once.
 pub(crate) const CLICKS_BURST: u32 = 20;
 
-/// Latencies measured in the server.
-#[derive(Debug)]
+/// Latencies measured in the server, in nanoseconds.
+#[derive(Debug, Default)]
 pub(crate) struct Latencies {
     /// From the accept of a connection to its first reply.
-    pub(crate) from_accept: Histogram,
+    pub(crate) from_accept: Histogram<5>,
     /// From the send of a request, which it states, to its reply.
-    pub(crate) from_send: Histogram,
+    pub(crate) from_send: Histogram<5>,
 }
 
 /// The edge of a reactor.
 pub(crate) struct Edge {
     pub(crate) requests: Requests,
     pub(crate) events: Arc<Events>,
-    pub(crate) latencies: Arc<Latencies>,
+    pub(crate) latencies: RefCell<Latencies>,
     pub(crate) parser: RefCell<Parser>,
     /// Memory for the candidates of a request.
     pub(crate) candidates: Cell<Vec<u64>>,
@@ -52,12 +53,12 @@ pub(crate) struct Edge {
 
 impl Edge {
     /// Makes the edge of the reactor that runs the caller.
-    pub(crate) fn new(requests: Requests, events: Arc<Events>, latencies: Arc<Latencies>) -> Self {
+    pub(crate) fn new(requests: Requests, events: Arc<Events>) -> Self {
         let clicks = Limiter::new(CLICKS, Duration::from_secs(1), CLICKS_BURST);
         Self {
             requests,
             events,
-            latencies,
+            latencies: RefCell::default(),
             parser: RefCell::new(Parser::new()),
             candidates: Cell::default(),
             gate: Gate::new(BIDS_MAX),
@@ -74,10 +75,41 @@ impl Edge {
     }
 }
 
+thread_local! {
+    /// The edge of the reactor of this thread, for calls from reactor 0.
+    static EDGE: RefCell<Option<Rc<Edge>>> = const { RefCell::new(None) };
+}
+
+/// Lets calls from reactor 0 find the edge of this reactor.
+pub(crate) fn publish(edge: &Rc<Edge>) {
+    EDGE.set(Some(Rc::clone(edge)));
+}
+
+/// The edge of this reactor.
+pub(crate) fn here() -> Option<Rc<Edge>> {
+    EDGE.with_borrow(Clone::clone)
+}
+
+/// Takes what the ads reactors have measured since the last call, on reactor 0.
+pub(crate) async fn take_latencies() -> Latencies {
+    let parts = reactors_task(|| async { here().map(|edge| edge.latencies.take()) });
+    let mut all = Latencies::default();
+    for part in parts.await.into_iter().flatten().flatten() {
+        all.from_accept.merge(&part.from_accept);
+        all.from_send.merge(&part.from_send);
+    }
+    all
+}
+
 /// The zero of the clock of `sent_ns`.
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Nanoseconds of a clock that client and server share, since both are in this process.
 pub(crate) fn now_ns() -> u64 {
-    u64::try_from(BEGIN.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    nanos(BEGIN.elapsed())
+}
+
+/// A duration in nanoseconds.
+pub(crate) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

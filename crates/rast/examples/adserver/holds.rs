@@ -41,7 +41,7 @@ fn deadlock(server: &Server) -> io::Result<String> {
     for id in [1, 2] {
         let body = format!("{{\"id\":{id},\"bid\":1,\"budget\":1000}}");
         let reply = clients[0].call("POST", "/campaigns", &body)?;
-        ensure(reply.status == 201, || format!("a campaign: {reply:?}"))?;
+        reply.require(201, "a campaign")?;
     }
     let slow = server.events.count(Event::SlowPoll);
     let transfer = |(from, to): (u32, u32), amount: u32| {
@@ -67,8 +67,7 @@ fn deadlock(server: &Server) -> io::Result<String> {
     drop(go);
     ensure(both, || "the transfers do not hold a lock each".into())?;
     for client in &mut clients {
-        let reply = client.receive()?;
-        ensure(reply.status == 200, || format!("a transfer: {reply:?}"))?;
+        client.receive()?.require(200, "a transfer")?;
     }
     let refused = server.events.count(Event::Deadlock);
     ensure(refused == 1, || format!("{refused} deadlocks, not 1"))?;
@@ -76,9 +75,7 @@ fn deadlock(server: &Server) -> io::Result<String> {
     for (amount, status) in [(931, 409), (930, 200)] {
         clients[0].send(transfer((1, 2), amount))?;
         let reply = clients[0].receive()?;
-        ensure(reply.status == status, || {
-            format!("{amount}: {reply:?}, not {status}")
-        })?;
+        reply.require(status, &format!("a transfer of {amount}"))?;
     }
     drop(held);
     let is_slow = server.events.wait_for(Event::SlowPoll, slow + 1, LIMIT);
@@ -117,9 +114,7 @@ fn pool(server: &Server) -> io::Result<String> {
     }
     let before = server.events.count(Event::PoolFull);
     let reply = api.call("PUT", "/bidder", &body)?;
-    ensure(reply.status == 503, || {
-        format!("a full pool: {reply:?}, not 503")
-    })?;
+    reply.require(503, "a full pool")?;
     let full = server.events.count(Event::PoolFull) - before;
     ensure(full == 1, || format!("it was full {full} times"))?;
     drop(go);
@@ -128,18 +123,15 @@ fn pool(server: &Server) -> io::Result<String> {
         ended.map_err(|error| io::Error::other(error.to_string()))?;
     }
     let reply = api.call("PUT", "/bidder", &body)?;
-    ensure(reply.status == 200, || {
-        format!("after that: {reply:?}, not 200")
-    })?;
+    reply.require(200, "after that")?;
     Ok(format!(
         "full with {queued} tasks queued: 503, then served again"
     ))
 }
 
 /// Connections whose request lacks its body.
-struct Held {
-    clients: Vec<Client>,
-}
+#[derive(Default)]
+struct Held(Vec<Client>);
 
 const BODY: &str = "{\"slot\":\"top\",\"campaigns\":[]}";
 
@@ -148,14 +140,14 @@ impl Held {
     fn add(&mut self, mut client: Client) -> io::Result<()> {
         let request = request("POST", "/ads", BODY);
         client.send(&request[..request.len() - BODY.len()])?;
-        self.clients.push(client);
+        self.0.push(client);
         Ok(())
     }
 
     /// Completes the requests.
     fn release(self) -> io::Result<usize> {
-        let count = self.clients.len();
-        for mut client in self.clients {
+        let count = self.0.len();
+        for mut client in self.0 {
             client.send(BODY)?;
             let reply = client.receive()?;
             ensure(reply.body == NO_AD, || format!("a held request: {reply:?}"))?;
@@ -190,11 +182,9 @@ fn admission(server: &Server) -> io::Result<String> {
     const MANY: usize = 25;
     const LATER: usize = 20;
     let mut spare = Vec::new();
-    let mut one = Held {
-        clients: Vec::new(),
-    };
+    let mut one = Held::default();
     let begin = Instant::now();
-    while one.clients.len() < MANY {
+    while one.0.len() < MANY {
         ensure(begin.elapsed() < LIMIT, || {
             "too few connections come to reactor 1".into()
         })?;
@@ -207,9 +197,7 @@ fn admission(server: &Server) -> io::Result<String> {
         return Err(io::Error::other("all connections came to reactor 1"));
     };
     until_open(server, 1, &mut other)?;
-    let mut two = Held {
-        clients: Vec::new(),
-    };
+    let mut two = Held::default();
     for _ in 0..LATER {
         let (client, reactor) = connect(server)?;
         ensure(reactor == 2, || {
@@ -220,7 +208,7 @@ fn admission(server: &Server) -> io::Result<String> {
     for client in spare.drain(..spare.len().min(MANY)) {
         two.add(client)?;
     }
-    while two.clients.len() < MANY {
+    while two.0.len() < MANY {
         let (client, _) = connect(server)?;
         two.add(client)?;
     }
@@ -234,10 +222,7 @@ fn admission(server: &Server) -> io::Result<String> {
     let waiting = waiting.collect::<io::Result<Vec<_>>>()?;
     let held = one.release()? + two.release()?;
     for mut client in waiting {
-        let reply = client.receive()?;
-        ensure(reply.status == 200, || {
-            format!("a connection that waited: {reply:?}")
-        })?;
+        client.receive()?.require(200, "a connection that waited")?;
     }
     until_open(server, 2, &mut other)?;
     let how = if server.group.is_steered() {

@@ -47,31 +47,18 @@ pub(crate) struct Head {
     pub(crate) expects: bool,
 }
 
-/// A request that is refused before it reaches a handler; the connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Malformed,
-    HeadTooLarge,
-    BodyTooLarge,
-    NotImplemented,
-    Version,
-}
+/// Why a request failed: the status of the reply, and the reason.
+pub(crate) type Failure = (u16, &'static str);
 
-impl Refused {
-    /// The status of the reply.
-    pub(crate) fn status(self) -> u16 {
-        match self {
-            Self::Malformed => 400,
-            Self::HeadTooLarge => 431,
-            Self::BodyTooLarge => 413,
-            Self::NotImplemented => 501,
-            Self::Version => 505,
-        }
-    }
-}
+// After these, which refuse a request before it reaches a handler, the connection is closed.
+const MALFORMED: Failure = (400, "the request is malformed");
+const BODY_TOO_LARGE: Failure = (413, "the body is too large");
+const HEAD_TOO_LARGE: Failure = (431, "the head is too large");
+const NOT_IMPLEMENTED: Failure = (501, "the transfer coding is not implemented");
+const VERSION: Failure = (505, "the version is not supported");
 
 /// Parses a head at the begin of `bytes`; `None` if its end is missing.
-pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Refused> {
+pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Failure> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     // One byte more than a head may have, so that a longer one is told from one that is cut.
@@ -80,16 +67,16 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Refused> {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if seen.len() <= HEAD_MAX => return Ok(None),
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Err(Refused::HeadTooLarge);
+            return Err(HEAD_TOO_LARGE);
         }
-        Err(httparse::Error::Version) => return Err(Refused::Version),
-        Err(_) => return Err(Refused::Malformed),
+        Err(httparse::Error::Version) => return Err(VERSION),
+        Err(_) => return Err(MALFORMED),
     };
     if len > HEAD_MAX {
-        return Err(Refused::HeadTooLarge);
+        return Err(HEAD_TOO_LARGE);
     }
     let (Some(path), Some(method)) = (request.path, request.method) else {
-        return Err(Refused::Malformed);
+        return Err(MALFORMED);
     };
     let begin = path.as_ptr().addr() - bytes.as_ptr().addr();
     let mut head = Head {
@@ -108,13 +95,13 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Refused> {
     };
     let has_host = read_headers(&mut head, request.headers)?;
     if request.version == Some(1) && !has_host {
-        return Err(Refused::Malformed);
+        return Err(MALFORMED);
     }
     Ok(Some(head))
 }
 
 /// Takes what the headers say; returns whether there is a `Host`.
-fn read_headers(head: &mut Head, headers: &[httparse::Header<'_>]) -> Result<bool, Refused> {
+fn read_headers(head: &mut Head, headers: &[httparse::Header<'_>]) -> Result<bool, Failure> {
     let (mut length, mut is_chunked, mut has_host) = (None, false, false);
     for header in headers {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -122,12 +109,12 @@ fn read_headers(head: &mut Head, headers: &[httparse::Header<'_>]) -> Result<boo
         if is("content-length") {
             let stated = content_length(value())?;
             if length.is_some_and(|length| length != stated) {
-                return Err(Refused::Malformed);
+                return Err(MALFORMED);
             }
             length = Some(stated);
         } else if is("transfer-encoding") {
             if is_chunked || !value().eq_ignore_ascii_case("chunked") {
-                return Err(Refused::NotImplemented);
+                return Err(NOT_IMPLEMENTED);
             }
             is_chunked = true;
         } else if is("connection") {
@@ -144,49 +131,49 @@ fn read_headers(head: &mut Head, headers: &[httparse::Header<'_>]) -> Result<boo
     }
     head.framing = match (is_chunked, length) {
         // Both: the two ends of a connection could find different bodies.
-        (true, Some(_)) => return Err(Refused::Malformed),
+        (true, Some(_)) => return Err(MALFORMED),
         (true, None) => Framing::Chunked,
-        (false, Some(length)) if length > BODY_MAX => return Err(Refused::BodyTooLarge),
+        (false, Some(length)) if length > BODY_MAX => return Err(BODY_TOO_LARGE),
         (false, length) => Framing::Length(length.unwrap_or(0)),
     };
     Ok(has_host)
 }
 
-fn content_length(value: &str) -> Result<usize, Refused> {
+fn content_length(value: &str) -> Result<usize, Failure> {
     if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Refused::Malformed);
+        return Err(MALFORMED);
     }
     // Digits alone, so what does not fit is too large.
-    value.parse().map_err(|_| Refused::BodyTooLarge)
+    value.parse().map_err(|_| BODY_TOO_LARGE)
 }
 
 /// Moves chunks from the begin of `wire` to `body`. Returns how many bytes of `wire` were consumed,
 /// and whether the last chunk and the trailers were among them.
-pub(crate) fn dechunk(wire: &[u8], body: &mut Vec<u8>) -> Result<(usize, bool), Refused> {
+pub(crate) fn dechunk(wire: &[u8], body: &mut Vec<u8>) -> Result<(usize, bool), Failure> {
     let mut done = 0;
     loop {
         let rest = &wire[done..];
         let (line, size) = match httparse::parse_chunk_size(rest) {
             Ok(httparse::Status::Complete(parsed)) => parsed,
             Ok(httparse::Status::Partial) if rest.len() <= LINE_MAX => return Ok((done, false)),
-            Ok(httparse::Status::Partial) | Err(_) => return Err(Refused::Malformed),
+            Ok(httparse::Status::Partial) | Err(_) => return Err(MALFORMED),
         };
         if size == 0 {
             let mut trailers = [httparse::EMPTY_HEADER; 8];
             return match httparse::parse_headers(&rest[line..], &mut trailers) {
                 Ok(httparse::Status::Complete((len, _))) => Ok((done + line + len, true)),
                 Ok(httparse::Status::Partial) if rest.len() - line <= LINE_MAX => Ok((done, false)),
-                Ok(httparse::Status::Partial) | Err(_) => Err(Refused::Malformed),
+                Ok(httparse::Status::Partial) | Err(_) => Err(MALFORMED),
             };
         }
         let room = (BODY_MAX - body.len()) as u64;
         if size > room {
-            return Err(Refused::BodyTooLarge);
+            return Err(BODY_TOO_LARGE);
         }
         let end = line + size as usize;
         match rest.get(end..end + 2) {
             Some(b"\r\n") => {}
-            Some(_) => return Err(Refused::Malformed),
+            Some(_) => return Err(MALFORMED),
             None => return Ok((done, false)),
         }
         body.extend_from_slice(&rest[line..end]);
@@ -250,7 +237,6 @@ fn reason(status: u16) -> &'static str {
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
-        502 => "Bad Gateway",
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
@@ -304,10 +290,10 @@ mod tests {
             ("x\r\n\r\n".into(), 400),
         ] {
             let refused = head(format!("{HEAD}{rest}").as_bytes()).unwrap_err();
-            assert_eq!(refused.status(), status, "{rest:.40}");
+            assert_eq!(refused.0, status, "{rest:.40}");
         }
-        assert_eq!(head(b"GET / HTTP/1.1\r\n\r\n"), Err(Refused::Malformed));
-        assert_eq!(head(b"GET / HTTP/2.7\r\n\r\n"), Err(Refused::Version));
+        assert_eq!(head(b"GET / HTTP/1.1\r\n\r\n"), Err(MALFORMED));
+        assert_eq!(head(b"GET / HTTP/2.7\r\n\r\n"), Err(VERSION));
     }
 
     #[test]
@@ -329,13 +315,10 @@ mod tests {
     #[test]
     fn chunks_are_refused() {
         let mut body = vec![0; BODY_MAX - 2];
-        assert_eq!(
-            dechunk(b"3\r\nabc\r\n", &mut body),
-            Err(Refused::BodyTooLarge)
-        );
+        assert_eq!(dechunk(b"3\r\nabc\r\n", &mut body), Err(BODY_TOO_LARGE));
         body.clear();
         for wire in [&b"3\r\nabcd\r\n"[..], b"x\r\n", &[b' '; 2000]] {
-            assert_eq!(dechunk(wire, &mut body), Err(Refused::Malformed));
+            assert_eq!(dechunk(wire, &mut body), Err(MALFORMED));
         }
     }
 

@@ -13,6 +13,7 @@ use simd_json::tape::{Tape, Value};
 use simd_json::{Buffers, fill_tape};
 
 use crate::events::{Event, Events};
+use crate::http::Failure;
 
 /// Documents above it are parsed in the background.
 pub(crate) const LARGE: usize = 64 << 10;
@@ -23,24 +24,10 @@ pub(crate) struct Parser {
     tape: Tape<'static>,
 }
 
-/// Why a document has no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// It is not JSON, or not what is expected: 400.
-    Malformed,
-    /// The background pool has no room: 503.
-    Full,
-}
-
-impl Unread {
-    /// The status of the reply, and why.
-    pub(crate) fn reply(self) -> (u16, &'static str) {
-        match self {
-            Self::Malformed => (400, "the document is malformed"),
-            Self::Full => (503, "the background pool is full"),
-        }
-    }
-}
+/// A document is not JSON, or not what is expected.
+pub(crate) const MALFORMED: Failure = (400, "the document is malformed");
+/// The background pool has no room.
+pub(crate) const POOL_FULL: Failure = (503, "the background pool is full");
 
 impl Parser {
     pub(crate) fn new() -> Self {
@@ -56,12 +43,12 @@ impl Parser {
         &mut self,
         body: &mut [u8],
         read: impl FnOnce(Value<'_, '_>) -> Option<T>,
-    ) -> Result<T, Unread> {
+    ) -> Result<T, Failure> {
         let mut tape = mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let parsed = fill_tape(body, &mut self.buffers, &mut tape);
         let value = parsed.ok().and_then(|()| read(tape.as_value()));
         self.tape = tape.reset();
-        value.ok_or(Unread::Malformed)
+        value.ok_or(MALFORMED)
     }
 }
 
@@ -75,18 +62,18 @@ pub(crate) async fn parse_large<T: Send + 'static>(
     body: &[u8],
     events: &Events,
     read: impl FnOnce(Value<'_, '_>) -> Option<T> + Send + 'static,
-) -> Result<T, Unread> {
+) -> Result<T, Failure> {
     let mut body = body.to_vec();
     let parse = move || POOLED.with_borrow_mut(|parser| parser.parse(&mut body, read));
     let Ok(call) = background_task(Policy::Medium, parse) else {
         events.add(Event::PoolFull);
-        return Err(Unread::Full);
+        return Err(POOL_FULL);
     };
     events.add(Event::Background);
     match call.await {
         Ok(parsed) => parsed,
         Err(CallError::Panicked(payload)) => std::panic::resume_unwind(payload),
-        Err(_) => Err(Unread::Full),
+        Err(_) => Err(POOL_FULL),
     }
 }
 
@@ -130,7 +117,7 @@ mod tests {
         };
         assert_eq!(parse(r#"{"a":[1,{"n":2}],"n":3}"#), Ok(3));
         for bad in ["", "{", r#"{"n":}"#, "[1]", r#"{"n":"3"}"#] {
-            assert_eq!(parse(bad), Err(Unread::Malformed), "{bad}");
+            assert_eq!(parse(bad), Err(MALFORMED), "{bad}");
         }
         assert_eq!(parse(r#"{"n":18446744073709551615}"#), Ok(u64::MAX));
     }

@@ -16,8 +16,8 @@ use rast::reactor::{Gate, Pool, PoolThread, Reactors, spawn_local};
 use crate::client::{Client, parse, request};
 use crate::conn::within;
 use crate::edge::now_ns;
-use crate::server::{BACKLOG, REQUEST, Server, Settings};
-use crate::summary::{ensure, say};
+use crate::server::{Server, Settings};
+use crate::summary::say;
 
 /// A client gives a connection up after this time.
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -54,8 +54,6 @@ pub(crate) fn start(
             threads: [1, 1, 3],
             capacity: 65_536,
             on_pool_thread,
-            backlog: BACKLOG,
-            request: REQUEST,
         })
     };
     let clients = |core: Option<usize>| {
@@ -80,7 +78,7 @@ pub(crate) fn start(
     let list: Vec<_> = (1..=CAMPAIGNS).map(one).collect();
     let body = format!("{{\"campaigns\":[{}]}}", list.join(","));
     let reply = Client::connect(server.api)?.call("POST", "/campaigns", &body)?;
-    ensure(reply.status == 201, || format!("the campaigns: {reply:?}"))?;
+    reply.require(201, "the campaigns")?;
     Ok((server, clients))
 }
 
@@ -239,7 +237,7 @@ pub(crate) async fn steady(
                 };
                 input.extend_from_slice(&chunk);
             };
-            ensure(reply.status == 200, || format!("{reply:?}"))?;
+            reply.require(200, "an ad request")?;
             answered += 1;
         }
     };

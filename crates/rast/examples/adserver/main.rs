@@ -1,14 +1,8 @@
 //! `adserver`: an ad server that uses most parts of `rast-reactor`.
 //!
-//! `cargo run --release --features io --example adserver -- OPTION`
+//! `cargo run --release --features io --example adserver -- --demo`
 //!
-//! | option | does |
-//! |---|---|
-//! | none | serves until a line is read from the standard input |
-//! | `--demo` | checks every reply against a model, and trips every guard |
-//! | `--demo --readiness` | the same by readiness in place of io_uring |
-//! | `--overload` | ten times the load that saturates the server |
-//! | `--background` | latencies beside slow tasks in the background |
+//! `--help` lists the options.
 //!
 //! Reading order: `model` (the resources), `http`, `json`, `conn` (bytes to requests), `edge` (the
 //! guards of a reactor), `ads`, `spending`, `batch`, `api`, `transfer`, `server`; then the demo:
@@ -24,8 +18,6 @@ mod conn;
 mod demo;
 mod edge;
 mod events;
-#[path = "../kv/histogram.rs"]
-mod histogram;
 mod holds;
 mod http;
 mod json;
@@ -102,8 +94,6 @@ fn serve() -> Result<(), Box<dyn Error>> {
         threads: [4, 3, 3],
         capacity: 65_536,
         on_pool_thread: |_| (),
-        backlog: server::BACKLOG,
-        request: server::REQUEST,
     })?;
     say(&format!(
         "API on {}, ads on {}; Enter ends",

@@ -7,11 +7,11 @@
 use std::error::Error;
 use std::time::Duration;
 
+use rast::primitive::Histogram;
 use rast::reactor::executor::block_on;
 use rast::reactor::io::Watermarks;
 use rast::reactor::{Reactors, Spawned};
 
-use crate::histogram::Counts;
 use crate::load::{Ended, closed_loop, open_loop, single, start};
 use crate::server::Server;
 use crate::summary::say;
@@ -34,20 +34,15 @@ fn measured<F>(
     server: &Server,
     clients: &Reactors,
     load: impl FnOnce() -> F + Send + 'static,
-) -> Result<(Ended, Counts), Box<dyn Error>>
+) -> Result<(Ended, Histogram<5>), Box<dyn Error>>
 where
     F: Future<Output = Ended> + 'static,
 {
-    let read = || {
-        let mut counts = Counts::new();
-        server.latencies.from_accept.add_to(&mut counts);
-        counts
-    };
-    let before = read();
+    server.take_latencies()?;
     let reactor = clients.reactor(0).ok_or("no reactor for clients")?;
     let task: Spawned<Ended> = reactor.spawn(load);
     let ended = block_on(task)?;
-    Ok((ended, read().since(&before)))
+    Ok((ended, server.take_latencies()?.from_accept))
 }
 
 /// How many descriptors the clients may have beside those of the server.
@@ -76,7 +71,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         let request = request.clone();
         move || open_loop(address, request, rate / 2.0, most, SHORT)
     })?;
-    let half_p99 = half.quantile(0.99);
+    let half_p99 = Duration::from_nanos(half.quantile(0.99));
     say(&format!(
         "half of it: p99 from accept {half_p99:?}: {ended:?}"
     ));
@@ -85,7 +80,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         open_loop(address, request, rate * 10.0, most, LONG)
     })?;
     resets += ended.resets;
-    let over_p99 = over.quantile(0.99);
+    let over_p99 = Duration::from_nanos(over.quantile(0.99));
     let ratio = over_p99.as_secs_f64() / half_p99.as_secs_f64().max(1e-9);
     say(&format!(
         "ten times it for {} s, {most} connections at once at most: p99 from accept {over_p99:?}: \

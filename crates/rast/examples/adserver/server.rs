@@ -13,19 +13,17 @@ use rast::reactor::{Pool, PoolThread, Reactors, Spawned, Stopped, spawn_local_na
 use crate::ads::Ads;
 use crate::api::Api;
 use crate::conn::{Timeouts, serve};
-use crate::edge::{Edge, Latencies};
+use crate::edge::{self, Edge, Latencies};
 use crate::events::{Event, Events};
-use crate::histogram::Histogram;
 use crate::model::resources;
-use crate::spending::{self, Spending};
 
 /// How long a stop waits for connections.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The usual time limit of a request.
-pub(crate) const REQUEST: Duration = Duration::from_secs(30);
-/// The usual length of a socket's queue.
-pub(crate) const BACKLOG: u32 = 4096;
+/// The time limit of a request, from its first byte to its last.
+const REQUEST: Duration = Duration::from_secs(30);
+/// Connections that wait in the queue of a socket.
+const BACKLOG: u32 = 4096;
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -45,10 +43,6 @@ pub(crate) struct Settings {
     pub(crate) capacity: usize,
     /// What each thread of the pool does first.
     pub(crate) on_pool_thread: fn(PoolThread),
-    /// Connections that wait in the queue of a socket.
-    pub(crate) backlog: u32,
-    /// The time limit of a request, from its first byte to its last.
-    pub(crate) request: Duration,
 }
 
 /// A server that runs.
@@ -58,8 +52,6 @@ pub(crate) struct Server {
     /// Where the API listens.
     pub(crate) api: SocketAddr,
     pub(crate) events: Arc<Events>,
-    pub(crate) latencies: Arc<Latencies>,
-    request: Duration,
     accepts: Vec<Spawned<()>>,
 }
 
@@ -84,16 +76,11 @@ impl Server {
         let [api, ads] = settings.addresses;
         let mut server = Self {
             group: ListenerGroup::builder(ads, settings.marks)
-                .backlog(settings.backlog)
+                .backlog(BACKLOG)
                 .bind()?,
-            request: settings.request,
             reactors,
             api,
             events,
-            latencies: Arc::new(Latencies {
-                from_accept: Histogram::new(),
-                from_send: Histogram::new(),
-            }),
             accepts: Vec::new(),
         };
         server.listen()?;
@@ -102,26 +89,25 @@ impl Server {
 
     fn listen(&mut self) -> Result<(), Box<dyn Error>> {
         for reactor in (0..self.reactors.number()).filter_map(|at| self.reactors.reactor(at)) {
-            let (events, request) = (Arc::clone(&self.events), self.request);
+            let events = Arc::clone(&self.events);
             if reactor.index() == 0 {
                 let api = self.api;
                 let begun = reactor.spawn_named("api", move || async move {
                     let listener = TcpListener::bind(api)?;
                     let address = listener.local_addr()?;
-                    let accepts =
-                        spawn_local_named("api accepts", accept_api(listener, events, request));
+                    let accepts = spawn_local_named("api accepts", accept_api(listener, events));
                     Ok::<_, std::io::Error>((address, accepts))
                 });
                 let (address, accepts) = block_on(begun)??;
                 self.api = address;
                 self.accepts.push(accepts);
             } else {
-                let (group, latencies) = (self.group.clone(), Arc::clone(&self.latencies));
+                let group = self.group.clone();
                 let begun = reactor.spawn_named("ads", move || async move {
                     let listener = group.listener()?;
-                    let edge = Rc::new(Edge::new(listener.requests(), events, latencies));
-                    spending::publish(&edge);
-                    let accepts = accept_ads(listener, edge, request);
+                    let edge = Rc::new(Edge::new(listener.requests(), events));
+                    edge::publish(&edge);
+                    let accepts = accept_ads(listener, edge);
                     Ok::<_, std::io::Error>(spawn_local_named("ads accepts", accepts))
                 });
                 self.accepts.push(block_on(begun)??);
@@ -135,6 +121,12 @@ impl Server {
         self.group.local_addr()
     }
 
+    /// Takes the latencies of the requests since the last call.
+    pub(crate) fn take_latencies(&self) -> Result<Latencies, Box<dyn Error>> {
+        let reactor = self.reactors.reactor(0).ok_or("no reactor for the API")?;
+        Ok(block_on(reactor.spawn(edge::take_latencies))?)
+    }
+
     /// Accepts no more, waits for connections that are open, and stops.
     pub(crate) fn stop(self) -> Stopped {
         for accepts in &self.accepts {
@@ -144,9 +136,9 @@ impl Server {
     }
 }
 
-async fn accept_api(listener: TcpListener, events: Arc<Events>, request: Duration) {
-    let site = Rc::new(Api::new(events, Spending));
-    let timeouts = Timeouts::new(request);
+async fn accept_api(listener: TcpListener, events: Arc<Events>) {
+    let site = Rc::new(Api::new(events));
+    let timeouts = Timeouts::new(REQUEST);
     loop {
         // An error is one of a connection, or a lack of descriptors, after which accept rests.
         if let Ok(stream) = listener.accept().await {
@@ -156,10 +148,10 @@ async fn accept_api(listener: TcpListener, events: Arc<Events>, request: Duratio
     }
 }
 
-async fn accept_ads(listener: GroupListener, edge: Rc<Edge>, request: Duration) {
+async fn accept_ads(listener: GroupListener, edge: Rc<Edge>) {
     let reactor = rast::reactor::current().map_or(0, |reactor| reactor.index());
     let site = Rc::new(Ads { edge });
-    let timeouts = Timeouts::new(request);
+    let timeouts = Timeouts::new(REQUEST);
     loop {
         if let Ok(stream) = listener.accept().await {
             // Counted before the next accept, which the count may put off.

@@ -10,8 +10,10 @@ use std::time::Duration;
 use rast::reactor::registry::change;
 use rast::reactor::{Deadlock, Lock, Retry};
 
-use crate::api::{Api, Failure, commit, find};
+use crate::api::{Api, commit, find};
 use crate::events::Event;
+use crate::http::Failure;
+use crate::spending;
 
 /// The pause after a deadlock, with up to a half more or less. The default is a second.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -43,7 +45,7 @@ impl Api {
             .run(async |scope| {
                 let _from = locks.0.exclusive(scope).await.map_err(noted)?;
                 self.events.add(Event::TransferHolds);
-                let spent = self.spending.of(from).await;
+                let spent = spending::of(from).await;
                 let _to = locks.1.exclusive(scope).await.map_err(noted)?;
                 Ok::<_, Deadlock>(shift(from, to, amount, spent).await)
             })

@@ -28,7 +28,7 @@ pub(crate) fn run(server: &Server, summary: &mut Summary) {
 fn bidder(server: &Server, latency_ms: u64) -> io::Result<()> {
     let body = format!("{{\"latency_ms\":{latency_ms}}}");
     let reply = Client::connect(server.api)?.call("PUT", "/bidder", &body)?;
-    ensure(reply.status == 200, || format!("the bidder: {reply:?}"))
+    reply.require(200, "the bidder")
 }
 
 /// Requests that are refused for their form.
@@ -55,9 +55,7 @@ fn limits(server: &Server) -> io::Result<String> {
             client.send(&bytes)?;
             let reply = client.receive()?;
             let begin = &bytes[..bytes.len().min(80)];
-            ensure(reply.status == status, || {
-                format!("{begin}: {reply:?}, not {status}")
-            })?;
+            reply.require(status, begin)?;
             ensure(client.is_closed()?, || {
                 format!("{begin}: the connection stays")
             })?;
@@ -72,9 +70,7 @@ fn limits(server: &Server) -> io::Result<String> {
         "{\"slot\":\"x\",\"campaigns\":[]}",
     ] {
         let reply = client.call("POST", "/ads", body)?;
-        ensure(reply.status == 400, || {
-            format!("{body}: {reply:?}, not 400")
-        })?;
+        reply.require(400, body)?;
     }
     let body = "{\"slot\":\"top\",\"campaigns\":[]}";
     let expect = format!(
@@ -83,8 +79,7 @@ fn limits(server: &Server) -> io::Result<String> {
     );
     client.send(expect)?;
     client.send(body)?;
-    let reply = client.receive()?;
-    ensure(reply.status == 200, || format!("in two parts: {reply:?}"))?;
+    client.receive()?.require(200, "in two parts")?;
     Ok("431, 413 by length and by chunks, 400 and 501, on both listeners".into())
 }
 
@@ -108,9 +103,9 @@ fn large(server: &Server) -> io::Result<String> {
     })?;
     // Again: all of them are there, so none is added.
     let reply = api.call("POST", "/campaigns", &body)?;
-    ensure(reply.status == 409, || format!("{reply:?}, not 409"))?;
+    reply.require(409, "again")?;
     let cut = api.call("POST", "/campaigns", &body[..body.len() - 1])?;
-    ensure(cut.status == 400, || format!("{cut:?}, not 400"))?;
+    cut.require(400, "a document that is cut")?;
     // The best of them is the last one.
     let candidates: Vec<_> = (FIRST..FIRST + 5 * COUNT).collect();
     let body = format!("{{\"slot\":\"side\",\"campaigns\":{candidates:?}}}");
@@ -169,14 +164,8 @@ fn gate(server: &Server) -> io::Result<String> {
 fn limiter(server: &Server) -> io::Result<String> {
     let mut client = Client::connect(server.ads())?;
     let mut clicks = |count: u32| client.call("POST", "/clicks", &format!("{{\"count\":{count}}}"));
-    let reply = clicks(CLICKS_BURST + 1)?;
-    ensure(reply.status == 422, || {
-        format!("above the burst: {reply:?}, not 422")
-    })?;
-    let reply = clicks(CLICKS_BURST)?;
-    ensure(reply.status == 200, || {
-        format!("the burst: {reply:?}, not 200")
-    })?;
+    clicks(CLICKS_BURST + 1)?.require(422, "above the burst")?;
+    clicks(CLICKS_BURST)?.require(200, "the burst")?;
     let begin = Instant::now();
     let mut refused = 0;
     while begin.elapsed() < LIMIT {
@@ -204,10 +193,7 @@ fn breaker(server: &Server) -> io::Result<String> {
     let mut client = Client::connect(server.ads())?;
     let mut bid = || client.call("POST", "/bids", "");
     for _ in 0..5 {
-        let reply = bid()?;
-        ensure(reply.status == 504, || {
-            format!("a slow bid: {reply:?}, not 504")
-        })?;
+        bid()?.require(504, "a slow bid")?;
     }
     let opened = server.events.wait_for(Event::BreakerOpened, 1, LIMIT);
     ensure(opened, || "the breaker stayed closed".into())?;
@@ -225,10 +211,7 @@ fn breaker(server: &Server) -> io::Result<String> {
     }
     let closed = server.events.count(Event::BreakerClosed);
     ensure(closed == 1, || format!("it closed {closed} times"))?;
-    let reply = bid()?;
-    ensure(reply.status == 200, || {
-        format!("after the probe: {reply:?}")
-    })?;
+    bid()?.require(200, "after the probe")?;
     let refused = server.events.count(Event::BreakerRefused);
     Ok(format!(
         "opened after 5 failures, refused {refused}, closed by a probe"

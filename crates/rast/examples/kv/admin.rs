@@ -17,12 +17,6 @@ pub(crate) const SYNTAX: Refusal = Refusal::new("ERR syntax error");
 const WRONG_PASSWORD: Refusal =
     Refusal::new("WRONGPASS invalid username-password pair or user is disabled.");
 
-#[cold]
-fn unknown_subcommand(name: &[u8], container: &str) -> Refusal {
-    let after = format!("'. Try {container} HELP.");
-    Refusal::naming("ERR unknown subcommand '", name, &after)
-}
-
 /// `ON` or `OFF`.
 fn switch(word: &[u8]) -> Result<bool, Refusal> {
     if word.eq_ignore_ascii_case(b"on") {
@@ -50,12 +44,7 @@ pub(crate) fn auth(frame: &mut [Argument]) -> Result<Command, Refusal> {
 
 /// CLIENT and its subcommands.
 pub(crate) fn client(frame: &mut [Argument]) -> Result<Command, Refusal> {
-    let sub = frame[1].to_ascii_lowercase();
-    let Some(least) = CLIENT.iter().find(|(name, _)| name.as_bytes() == sub) else {
-        return Err(unknown_subcommand(&frame[1], "CLIENT"));
-    };
-    check_number(frame, "client", *least)?;
-    match sub.as_slice() {
+    match subcommand(frame, "client", CLIENT)?.as_slice() {
         b"caching" => Err(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
              OPTIN or OPTOUT mode enabled"
@@ -134,11 +123,25 @@ const CONFIG: &[(&str, i64)] = &[("get", -3), ("help", 2), ("set", -4)];
 pub(crate) const CONTAINERS: [(&str, &[(&str, i64)]); 3] =
     [("client", CLIENT), ("command", COMMAND), ("config", CONFIG)];
 
-fn check_number(frame: &[Argument], container: &str, sub: (&str, i64)) -> Result<(), Refusal> {
-    if command::fits(sub.1, frame.len()) {
-        return Ok(());
+/// The subcommand in lower case, if it is one of these and may have so many arguments.
+fn subcommand(
+    frame: &[Argument],
+    container: &str,
+    all: &[(&str, i64)],
+) -> Result<Vec<u8>, Refusal> {
+    let sub = frame[1].to_ascii_lowercase();
+    let Some((name, arity)) = all.iter().find(|(name, _)| name.as_bytes() == sub) else {
+        let after = format!("'. Try {} HELP.", container.to_ascii_uppercase());
+        return Err(Refusal::naming(
+            "ERR unknown subcommand '",
+            &frame[1],
+            &after,
+        ));
+    };
+    if !command::fits(*arity, frame.len()) {
+        return Err(Refusal::wrong_number(&format!("{container}|{name}")));
     }
-    Err(Refusal::wrong_number(&format!("{container}|{}", sub.0)))
+    Ok(sub)
 }
 
 /// Printable bytes without a space, and not past 1 KiB: they are kept for as long as
@@ -233,15 +236,10 @@ fn client_kill(frame: &[Argument]) -> Result<Command, Refusal> {
 
 /// COMMAND and its subcommands.
 pub(crate) fn command(frame: &mut [Argument]) -> Result<Command, Refusal> {
-    let Some(name) = frame.get(1) else {
+    if frame.len() == 1 {
         return local(Local::CommandTable);
-    };
-    let sub = name.to_ascii_lowercase();
-    let Some(least) = COMMAND.iter().find(|(name, _)| name.as_bytes() == sub) else {
-        return Err(unknown_subcommand(name, "COMMAND"));
-    };
-    check_number(frame, "command", *least)?;
-    match sub.as_slice() {
+    }
+    match subcommand(frame, "command", COMMAND)?.as_slice() {
         b"count" => local(Local::CommandCount),
         b"getkeys" => command_keys(&frame[2..]),
         b"help" => local(Local::Help(help::COMMAND)),
@@ -295,12 +293,7 @@ fn command_keys(frame: &[Argument]) -> Result<Command, Refusal> {
 
 /// CONFIG and its subcommands.
 pub(crate) fn config(frame: &mut [Argument]) -> Result<Command, Refusal> {
-    let sub = frame[1].to_ascii_lowercase();
-    let Some(least) = CONFIG.iter().find(|(name, _)| name.as_bytes() == sub) else {
-        return Err(unknown_subcommand(&frame[1], "CONFIG"));
-    };
-    check_number(frame, "config", *least)?;
-    match sub.as_slice() {
+    match subcommand(frame, "config", CONFIG)?.as_slice() {
         b"get" => local(Local::ConfigGet(behind(frame))),
         b"help" => local(Local::Help(help::CONFIG)),
         _ if !SETTINGS

@@ -1,6 +1,5 @@
 //! The command line: settings with their defaults, and the text of `--help`.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::resp::FrameLimits;
@@ -233,97 +232,44 @@ pub(crate) fn shown(bytes: u64) -> String {
 
 fn help() -> String {
     let settings = Settings::default();
-    let limits = settings.limits;
+    let (port, workers, limits) = (settings.port, settings.workers, settings.limits);
     let size = |bytes: usize| shown(bytes as u64);
-    let rows = [
-        (
-            "--port N",
-            "port on 127.0.0.1; 0 takes a free one",
-            settings.port.to_string(),
-        ),
-        (
-            "--workers N",
-            "worker threads; the first 8 have sockets",
-            settings.workers.to_string(),
-        ),
-        (
-            "--max-connections N",
-            "connections at a time; one more is refused",
-            limits.connections.to_string(),
-        ),
-        (
-            "--max-frame SIZE",
-            "one command, and one value; past it the connection is closed",
-            size(limits.frame),
-        ),
-        (
-            "--max-backlog SIZE",
-            "unread replies of one connection; past it, it is closed",
-            size(limits.backlog),
-        ),
-        (
-            "--max-in-flight N",
-            "commands of one connection under way; past it, it is not read",
-            limits.in_flight.to_string(),
-        ),
-        (
-            "--maxmemory SIZE",
-            "keys and values; past it writes are refused with OOM",
-            size(limits.memory),
-        ),
-        (
-            "--max-buffers SIZE",
-            "buffers of all connections; past it, the largest is closed",
-            size(limits.buffers),
-        ),
-        (
-            "--reshard-ms N",
-            "how often the balancer looks at the loads",
-            settings.reshard.as_millis().to_string(),
-        ),
-        (
-            "--drain-ms N",
-            "how long SIGINT and SIGTERM may take",
-            settings.drain.as_millis().to_string(),
-        ),
-        (
-            "--tui",
-            "show the running graph in the terminal, until q",
-            "off".to_owned(),
-        ),
-        (
-            "--demo",
-            "drive a server on a free port with a skewed load, watch it, check it",
-            "off".to_owned(),
-        ),
-        (
-            "--seconds N",
-            "how long the demo's skewed load runs",
-            "8".to_owned(),
-        ),
-        ("--clients N", "connections of the demo", "4".to_owned()),
-        ("--help", "this text", String::new()),
-    ];
-    let mut text = "kv: a sharded in-memory store that speaks RESP2 and RESP3, on RAST.\n\n\
-                    Usage: kv [OPTIONS]\n\n"
-        .to_owned();
-    for (flag, what, default) in rows {
-        let default = if default.is_empty() {
-            default
-        } else {
-            format!(" [{default}]")
-        };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {flag:<20} {what}{default}");
-    }
-    let _ = write!(
-        text,
-        "\nOther limits: {} per line, {ARGUMENTS} arguments per command.\n\
-         A SIZE is bytes, or a number with kb, mb or gb. Defaults stand in brackets.\n\
-         A first SIGINT or SIGTERM drains, a second one ends at once.\n",
-        shown(LINE as u64)
-    );
-    text
+    format!(
+        "\
+kv: a sharded in-memory store that speaks RESP2 and RESP3, on RAST.
+
+Usage: kv [OPTIONS]
+
+  --port N             port on 127.0.0.1; 0 takes a free one [{port}]
+  --workers N          worker threads; the first 8 have sockets [{workers}]
+  --max-connections N  connections at a time; one more is refused [{}]
+  --max-frame SIZE     one command, and one value; past it the connection is closed [{}]
+  --max-backlog SIZE   unread replies of one connection; past it, it is closed [{}]
+  --max-in-flight N    commands of one connection under way; past it, it is not read [{}]
+  --maxmemory SIZE     keys and values; past it writes are refused with OOM [{}]
+  --max-buffers SIZE   buffers of all connections; past it, the largest is closed [{}]
+  --reshard-ms N       how often the balancer looks at the loads [{}]
+  --drain-ms N         how long SIGINT and SIGTERM may take [{}]
+  --tui                show the running graph in the terminal, until q [off]
+  --demo               drive a server on a free port with a skewed load, watch it, check it [off]
+  --seconds N          how long the demo's skewed load runs [8]
+  --clients N          connections of the demo [4]
+  --help               this text
+
+Other limits: {} per line, {ARGUMENTS} arguments per command.
+A SIZE is bytes, or a number with kb, mb or gb. Defaults stand in brackets.
+A first SIGINT or SIGTERM drains, a second one ends at once.
+",
+        limits.connections,
+        size(limits.frame),
+        size(limits.backlog),
+        limits.in_flight,
+        size(limits.memory),
+        size(limits.buffers),
+        settings.reshard.as_millis(),
+        settings.drain.as_millis(),
+        size(LINE),
+    )
 }
 
 #[cfg(test)]

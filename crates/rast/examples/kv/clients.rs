@@ -148,11 +148,7 @@ impl Client {
         let place = &self.place;
         let words = self.words();
         let age = self.since.elapsed();
-        let idle = age.as_millis() as u64
-            - self
-                .last
-                .load(Ordering::Relaxed)
-                .min(age.as_millis() as u64);
+        let idle = (age.as_millis() as u64).saturating_sub(self.last.load(Ordering::Relaxed));
         let flags = match (
             self.no_evict.load(Ordering::Relaxed),
             self.no_touch.load(Ordering::Relaxed),
@@ -183,11 +179,7 @@ impl Client {
             self.input.load(Ordering::Relaxed),
             self.output.load(Ordering::Relaxed),
             self.held.load(Ordering::Relaxed),
-            if self.third.load(Ordering::Relaxed) {
-                3
-            } else {
-                2
-            },
+            2 + u8::from(self.third.load(Ordering::Relaxed)),
             shown(&words.library),
             shown(&words.version),
         );

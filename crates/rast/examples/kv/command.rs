@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::admin::{self, SYNTAX};
 use crate::clients::Filter;
 use crate::encode::Protocol;
-use crate::message::{Expiry, Key, Only, Op, SetAnswer, TtlUnit};
+use crate::message::{Expiry, Key, Only, Op, Set, SetAnswer, TtlUnit};
 use crate::refusal::Refusal;
 use crate::resp::{Argument, integer};
 use crate::value::Value;
@@ -157,7 +157,7 @@ macro_rules! table {
 /// All commands, ordered by name.
 pub(crate) static TABLE: &[Spec] = table! {
     "append" 3 "write denyoom fast" (1 1 1) "string" "Appends to a value." => |f| {
-        let [_, key, value] = three(f);
+        let [_, key, value] = taken(f);
         one(Op::Append(key, value.into()))
     };
     "auth" -2 "noscript loading stale fast" (0 0 0) "connection" "Accepts the default user."
@@ -168,12 +168,10 @@ pub(crate) static TABLE: &[Spec] = table! {
     "config" -2 "admin noscript loading stale" (0 0 0) "server" "Shows the settings." => admin::config;
     "dbsize" 1 "readonly fast" (0 0 0) "server" "Counts the keys."
         => |_| Ok(Command::Every(Every::Size));
-    "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one." => |f| {
-        let [_, key] = two(f);
-        one(Op::Add(key, -1))
-    };
+    "decr" 2 "write denyoom fast" (1 1 1) "string" "Subtracts one."
+        => |f| on_key(f, |key| Op::Add(key, -1));
     "decrby" 3 "write denyoom fast" (1 1 1) "string" "Subtracts a number." => |f| {
-        let [_, key, by] = three(f);
+        let [_, key, by] = taken(f);
         let by = integer(&by).ok_or(NOT_AN_INTEGER)?;
         let by = by.checked_neg().ok_or("ERR decrement would overflow")?;
         one(Op::Add(key, by))
@@ -181,7 +179,7 @@ pub(crate) static TABLE: &[Spec] = table! {
     "del" -2 "write" (1 -1 1) "generic" "Deletes keys."
         => |f| Ok(Command::Many(Many::Remove(keys(f))));
     "echo" 2 "fast loading stale" (0 0 0) "connection" "Sends its argument back." => |f| {
-        let [_, text] = two(f);
+        let [_, text] = taken(f);
         local(Local::Echo(text.into()))
     };
     "exists" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
@@ -190,26 +188,19 @@ pub(crate) static TABLE: &[Spec] = table! {
         => |f| expire(f, 1000, "expire");
     "flushall" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
     "flushdb" -1 "write" (0 0 0) "server" "Deletes all keys." => flush;
-    "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| {
-        let [_, key] = two(f);
-        one(Op::Get(key))
-    };
-    "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key." => |f| {
-        let [_, key] = two(f);
-        one(Op::Take(key))
-    };
+    "get" 2 "readonly fast" (1 1 1) "string" "Gets a value." => |f| on_key(f, Op::Get);
+    "getdel" 2 "write fast" (1 1 1) "string" "Gets a value and deletes its key."
+        => |f| on_key(f, Op::Take);
     "getset" 3 "write denyoom fast" (1 1 1) "string" "Sets a value and gets the old one." => |f| {
-        let [_, key, value] = three(f);
-        set_plain(key, value, Expiry::Clear, Only::Always, SetAnswer::Old)
+        let [_, key, value] = taken(f);
+        one(Op::Set(Set { answer: SetAnswer::Old, ..plain(key, value) }))
     };
     "hello" -1 "noscript loading stale fast" (0 0 0) "connection" "Agrees on the protocol."
         => admin::hello;
-    "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one." => |f| {
-        let [_, key] = two(f);
-        one(Op::Add(key, 1))
-    };
+    "incr" 2 "write denyoom fast" (1 1 1) "string" "Adds one."
+        => |f| on_key(f, |key| Op::Add(key, 1));
     "incrby" 3 "write denyoom fast" (1 1 1) "string" "Adds a number." => |f| {
-        let [_, key, by] = three(f);
+        let [_, key, by] = taken(f);
         one(Op::Add(key, integer(&by).ok_or(NOT_AN_INTEGER)?))
     };
     "info" -1 "loading stale" (0 0 0) "server" "Shows figures of the server." => |f| {
@@ -217,16 +208,14 @@ pub(crate) static TABLE: &[Spec] = table! {
         Ok(Command::Every(Every::Info(f.iter().skip(1).map(lower).collect())))
     };
     "keys" 2 "readonly" (0 0 0) "generic" "Lists the keys that match a pattern." => |f| {
-        let [_, pattern] = two(f);
+        let [_, pattern] = taken(f);
         Ok(Command::Every(Every::Keys(pattern.into())))
     };
     "mget" -2 "readonly fast" (1 -1 1) "string" "Gets several values."
         => |f| Ok(Command::Many(Many::Get(keys(f))));
     "mset" -3 "write denyoom" (1 -1 2) "string" "Sets several values." => mset;
-    "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key." => |f| {
-        let [_, key] = two(f);
-        one(Op::Persist(key))
-    };
+    "persist" 2 "write fast" (1 1 1) "generic" "Removes the expiry of a key."
+        => |f| on_key(f, Op::Persist);
     "pexpire" -3 "write fast" (1 1 1) "generic" "Sets the milliseconds until a key expires."
         => |f| expire(f, 1, "pexpire");
     "ping" -1 "fast" (0 0 0) "connection" "Answers PONG." => |f| {
@@ -238,16 +227,13 @@ pub(crate) static TABLE: &[Spec] = table! {
     "psetex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its milliseconds to live."
         => |f| setex(f, 1, "psetex");
     "pttl" 2 "readonly fast" (1 1 1) "generic" "Gets the milliseconds until a key expires."
-        => |f| {
-            let [_, key] = two(f);
-            one(Op::Ttl(key, TtlUnit::Milliseconds))
-        };
+        => |f| on_key(f, |key| Op::Ttl(key, TtlUnit::Milliseconds));
     "quit" -1 "fast loading stale" (0 0 0) "connection" "Closes the connection."
         => |_| local(Local::Quit);
     "reset" 1 "noscript loading stale fast" (0 0 0) "connection" "Resets the connection."
         => |_| local(Local::Reset);
     "select" 2 "fast loading stale" (0 0 0) "connection" "Selects the only database, 0." => |f| {
-        let [_, index] = two(f);
+        let [_, index] = taken(f);
         match integer(&index) {
             None => Err(NOT_AN_INTEGER),
             Some(0) => local(Local::Accepted),
@@ -258,23 +244,17 @@ pub(crate) static TABLE: &[Spec] = table! {
     "setex" 4 "write denyoom" (1 1 1) "string" "Sets a value and its seconds to live."
         => |f| setex(f, 1000, "setex");
     "setnx" 3 "write denyoom fast" (1 1 1) "string" "Sets a value if there is none." => |f| {
-        let [_, key, value] = three(f);
-        set_plain(key, value, Expiry::Clear, Only::Absent, SetAnswer::Count)
+        let [_, key, value] = taken(f);
+        one(Op::Set(Set { only: Only::Absent, answer: SetAnswer::Count, ..plain(key, value) }))
     };
-    "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value." => |f| {
-        let [_, key] = two(f);
-        one(Op::Length(key))
-    };
+    "strlen" 2 "readonly fast" (1 1 1) "string" "Gets the length of a value."
+        => |f| on_key(f, Op::Length);
     "touch" -2 "readonly fast" (1 -1 1) "generic" "Counts the keys that exist."
         => |f| Ok(Command::Many(Many::Exists(keys(f))));
-    "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires." => |f| {
-        let [_, key] = two(f);
-        one(Op::Ttl(key, TtlUnit::Seconds))
-    };
-    "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value." => |f| {
-        let [_, key] = two(f);
-        one(Op::Type(key))
-    };
+    "ttl" 2 "readonly fast" (1 1 1) "generic" "Gets the seconds until a key expires."
+        => |f| on_key(f, |key| Op::Ttl(key, TtlUnit::Seconds));
+    "type" 2 "readonly fast" (1 1 1) "generic" "Gets the type of a value."
+        => |f| on_key(f, Op::Type);
     "unlink" -2 "write fast" (1 -1 1) "generic" "Deletes keys."
         => |f| Ok(Command::Many(Many::Remove(keys(f))));
 };
@@ -381,19 +361,15 @@ pub(crate) fn local(local: Local) -> Result<Command, Refusal> {
     Ok(Command::Local(local))
 }
 
-/// The arguments of a command whose arity is two; the table has checked it.
-fn two(frame: &mut [Argument]) -> [Argument; 2] {
-    taken(frame)
-}
-
-/// The arguments of a command whose arity is three; the table has checked it.
-fn three(frame: &mut [Argument]) -> [Argument; 3] {
-    taken(frame)
-}
-
-/// The first arguments, whose number the table has checked.
+/// The arguments of a command of fixed arity, which the table has checked.
 fn taken<const N: usize>(frame: &mut [Argument]) -> [Argument; N] {
     std::array::from_fn(|at| frame.get_mut(at).map(std::mem::take).unwrap_or_default())
+}
+
+/// An operation on the key that is the only argument.
+fn on_key(frame: &mut [Argument], op: impl FnOnce(Key) -> Op) -> Result<Command, Refusal> {
+    let [_, key] = taken(frame);
+    one(op(key))
 }
 
 /// The arguments behind the name, one after the other.
@@ -405,20 +381,15 @@ fn keys(frame: &mut [Argument]) -> Vec<Key> {
     arguments(frame).collect()
 }
 
-fn set_plain(
-    key: Argument,
-    value: Argument,
-    expiry: Expiry,
-    only: Only,
-    answer: SetAnswer,
-) -> Result<Command, Refusal> {
-    one(Op::Set {
+/// A SET without options.
+fn plain(key: Argument, value: Argument) -> Set {
+    Set {
         key,
         value: value.into(),
-        expiry,
-        only,
-        answer,
-    })
+        expiry: Expiry::Clear,
+        only: Only::Always,
+        answer: SetAnswer::Done,
+    }
 }
 
 /// Milliseconds from a number of `unit` milliseconds, if it is a lifetime at all.
@@ -454,14 +425,11 @@ const LONGEST: i64 = i64::MAX / 1_000_000;
 
 fn setex(frame: &mut [Argument], unit: i64, name: &str) -> Result<Command, Refusal> {
     let [_, key, time, value] = taken(frame);
-    let millis = lifetime(&time, unit, name)?;
-    set_plain(
-        key,
-        value,
-        Expiry::After(millis),
-        Only::Always,
-        SetAnswer::Done,
-    )
+    let expiry = Expiry::After(lifetime(&time, unit, name)?);
+    one(Op::Set(Set {
+        expiry,
+        ..plain(key, value)
+    }))
 }
 
 fn set(frame: &mut [Argument]) -> Result<Command, Refusal> {
@@ -469,36 +437,23 @@ fn set(frame: &mut [Argument]) -> Result<Command, Refusal> {
     let (Some(key), Some(value)) = (arguments.next(), arguments.next()) else {
         return Err(Refusal::wrong_number("set"));
     };
-    let mut expiry = Expiry::Clear;
-    let mut only = Only::Always;
-    let mut answer = SetAnswer::Done;
+    let mut set = plain(key, value);
     while let Some(option) = arguments.next() {
-        let unset = expiry == Expiry::Clear;
+        let unset = set.expiry == Expiry::Clear;
+        let mut time = || arguments.next().ok_or(SYNTAX);
         match option.to_ascii_lowercase().as_slice() {
-            b"nx" if only != Only::Present => only = Only::Absent,
-            b"xx" if only != Only::Absent => only = Only::Present,
-            b"get" => answer = SetAnswer::Old,
-            b"keepttl" if unset => expiry = Expiry::Keep,
-            b"ex" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(lifetime(&time, 1000, "set")?);
-            }
-            b"px" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(lifetime(&time, 1, "set")?);
-            }
-            b"exat" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(until(&time, 1000, "set")?);
-            }
-            b"pxat" if unset => {
-                let time = arguments.next().ok_or(SYNTAX)?;
-                expiry = Expiry::After(until(&time, 1, "set")?);
-            }
+            b"nx" if set.only != Only::Present => set.only = Only::Absent,
+            b"xx" if set.only != Only::Absent => set.only = Only::Present,
+            b"get" => set.answer = SetAnswer::Old,
+            b"keepttl" if unset => set.expiry = Expiry::Keep,
+            b"ex" if unset => set.expiry = Expiry::After(lifetime(&time()?, 1000, "set")?),
+            b"px" if unset => set.expiry = Expiry::After(lifetime(&time()?, 1, "set")?),
+            b"exat" if unset => set.expiry = Expiry::After(until(&time()?, 1000, "set")?),
+            b"pxat" if unset => set.expiry = Expiry::After(until(&time()?, 1, "set")?),
             _ => return Err(SYNTAX),
         }
     }
-    set_plain(key, value, expiry, only, answer)
+    one(Op::Set(set))
 }
 
 fn mset(frame: &mut [Argument]) -> Result<Command, Refusal> {
@@ -597,13 +552,13 @@ mod tests {
     #[test]
     fn set_takes_its_options_in_any_order() {
         let set = |expiry, only, answer| {
-            Ok(Command::One(Op::Set {
+            Ok(Command::One(Op::Set(Set {
                 key: key("k"),
                 value: Value::from(b"v".to_vec()),
                 expiry,
                 only,
                 answer,
-            }))
+            })))
         };
         assert_eq!(
             parsed("SET k v"),

@@ -16,8 +16,9 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rast::primitive::Histogram;
+
 use crate::args::Demo;
-use crate::histogram::Counts;
 use crate::load::{self, Board, Choice, KEYS};
 use crate::route::PARTITIONS;
 use crate::say;
@@ -48,7 +49,7 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
         SHIFT.as_secs(),
     ));
     let router = server.shared().router;
-    let board = Arc::new(Board::new());
+    let board = Arc::new(Board::default());
     board
         .hot
         .store(owned_by(0, &server.shared().view()), Ordering::Relaxed);
@@ -129,6 +130,8 @@ fn owned_by(turn: usize, view: &GraphView) -> u64 {
 /// Draws the live view.
 struct Watcher {
     board: Arc<Board>,
+    /// The latencies of all windows.
+    all: Histogram<5>,
     terminal: bool,
     start: Instant,
 }
@@ -138,15 +141,17 @@ impl Watcher {
         let terminal = std::io::stdout().is_terminal();
         Self {
             board: Arc::clone(board),
+            all: Histogram::new(),
             terminal,
             start: Instant::now(),
         }
     }
 
-    fn counts(&self) -> Counts {
-        let mut counts = Counts::new();
-        self.board.latencies.add_to(&mut counts);
-        counts
+    /// Takes the latencies since the last call.
+    fn window(&mut self) -> Histogram<5> {
+        let window = std::mem::take(&mut *self.board.latencies.lock());
+        self.all.merge(&window);
+        window
     }
 
     /// Watches one phase until its time is over or it cannot go on.
@@ -164,7 +169,8 @@ impl Watcher {
         } else {
             PRINT.min(span)
         };
-        let mut last = (begin, self.counts());
+        self.window();
+        let mut last = begin;
         let mut shifted = begin;
         let mut turn = 0;
         while begin.elapsed() < span && go_on() {
@@ -176,11 +182,11 @@ impl Watcher {
                     .hot
                     .store(owned_by(turn, &view()), Ordering::Relaxed);
             }
-            let over = begin.elapsed() >= span && last.0.elapsed() >= every / 2;
-            if over || last.0.elapsed() >= every {
-                let counts = self.counts();
-                self.draw(name, &counts.since(&last.1), last.0.elapsed(), &view());
-                last = (Instant::now(), counts);
+            let over = begin.elapsed() >= span && last.elapsed() >= every / 2;
+            if over || last.elapsed() >= every {
+                let window = self.window();
+                self.draw(name, &window, last.elapsed(), &view());
+                last = Instant::now();
             }
         }
         if self.terminal {
@@ -188,11 +194,11 @@ impl Watcher {
         }
     }
 
-    fn draw(&self, name: &str, window: &Counts, span: Duration, view: &GraphView) {
+    fn draw(&self, name: &str, window: &Histogram<5>, span: Duration, view: &GraphView) {
         let mut line = format!(
             "{:6.1}s {name:<7} {:>9.0} req/s  p50 {}  p99 {}  p99.9 {}  load",
             self.start.elapsed().as_secs_f64(),
-            window.total() as f64 / span.as_secs_f64(),
+            window.count() as f64 / span.as_secs_f64(),
             shown(window.quantile(0.5)),
             shown(window.quantile(0.99)),
             shown(window.quantile(0.999)),
@@ -217,14 +223,14 @@ impl Watcher {
         }
     }
 
-    fn summary(&self, skewed: &GraphView, uniform: &GraphView) {
-        let counts = self.counts();
+    fn summary(&mut self, skewed: &GraphView, uniform: &GraphView) {
+        self.window();
         say(&format!(
             "latency: p50 {}, p99 {}, p99.9 {}, max {}",
-            shown(counts.quantile(0.5)),
-            shown(counts.quantile(0.99)),
-            shown(counts.quantile(0.999)),
-            shown(counts.quantile(1.0)),
+            shown(self.all.quantile(0.5)),
+            shown(self.all.quantile(0.99)),
+            shown(self.all.quantile(0.999)),
+            shown(self.all.quantile(1.0)),
         ));
         say(&format!(
             "partitions moved: {} under the skewed load, {} under the uniform one; {} epochs",
@@ -236,8 +242,8 @@ impl Watcher {
 }
 
 /// A latency in three figures.
-fn shown(span: Duration) -> String {
-    let micros = span.as_secs_f64() * 1e6;
+fn shown(nanos: u64) -> String {
+    let micros = nanos as f64 / 1e3;
     match micros {
         ..1e3 => format!("{micros:5.0} us"),
         ..1e6 => format!("{:5.2} ms", micros / 1e3),

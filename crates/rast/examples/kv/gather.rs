@@ -11,6 +11,7 @@ use crate::command::{Every, Many};
 use crate::encode::{self, Protocol};
 use crate::message::{Body, Key, Op, PartitionStats};
 use crate::route::{PARTITIONS, Router};
+use crate::shared::Shared;
 use crate::value::Value;
 
 /// What is being put together.
@@ -36,53 +37,25 @@ pub(crate) struct Gather {
     error: Option<&'static str>,
 }
 
-/// Writes the text of INFO from the sections that were asked for and the sum of
-/// the partitions' figures.
-pub(crate) trait Describe {
-    /// The text of the sections.
-    fn info(&self, sections: &[String], stats: &PartitionStats) -> String;
-}
-
 /// The parts of a command over several keys: partition and request.
 pub(crate) fn split(many: Many, router: Router) -> (Gather, Vec<(usize, Op)>) {
     match many {
         Many::Get(keys) => {
-            let places = keys.len();
-            let placed = keys
-                .into_iter()
-                .zip(0_u32..)
-                .map(|(key, place)| (place, key));
-            let parts = by_partition(placed, |(_, key)| router.partition(key));
-            let parts = parts
-                .into_iter()
-                .map(|(at, keys)| (at, Op::MGet(keys)))
-                .collect();
-            gather(Whole::Values(vec![None; places]), parts)
+            let values = vec![None; keys.len()];
+            let placed = (0_u32..).zip(keys);
+            let parts = by_partition(placed, |(_, key)| router.partition(key), Op::MGet);
+            gather(Whole::Values(values), parts)
         }
         Many::Set(pairs) => {
-            let parts = by_partition(pairs, |(key, _)| router.partition(key));
-            gather(
-                Whole::Done,
-                parts
-                    .into_iter()
-                    .map(|(at, some)| (at, Op::MSet(some)))
-                    .collect(),
-            )
+            let parts = by_partition(pairs, |(key, _)| router.partition(key), Op::MSet);
+            gather(Whole::Done, parts)
         }
         Many::Remove(keys) => {
-            let parts = by_partition(keys, |key| router.partition(key));
-            let parts = parts
-                .into_iter()
-                .map(|(at, keys)| (at, Op::Remove(keys)))
-                .collect();
+            let parts = by_partition(keys, |key| router.partition(key), Op::Remove);
             gather(Whole::Sum(0), parts)
         }
         Many::Exists(keys) => {
-            let parts = by_partition(keys, |key| router.partition(key));
-            let parts = parts
-                .into_iter()
-                .map(|(at, keys)| (at, Op::Exists(keys)))
-                .collect();
+            let parts = by_partition(keys, |key| router.partition(key), Op::Exists);
             gather(Whole::Sum(0), parts)
         }
     }
@@ -120,11 +93,12 @@ fn gather(whole: Whole, parts: Vec<(usize, Op)>) -> (Gather, Vec<(usize, Op)>) {
     )
 }
 
-/// Groups items by partition, in the order of first mention.
+/// Makes a request of the items of each partition, in the order of first mention.
 fn by_partition<T>(
     items: impl IntoIterator<Item = T>,
     partition: impl Fn(&T) -> usize,
-) -> Vec<(usize, Vec<T>)> {
+    op: fn(Vec<T>) -> Op,
+) -> Vec<(usize, Op)> {
     let mut places = [usize::MAX; PARTITIONS];
     let mut groups: Vec<(usize, Vec<T>)> = Vec::new();
     for item in items {
@@ -136,7 +110,8 @@ fn by_partition<T>(
             groups.push((at, vec![item]));
         }
     }
-    groups
+    let parts = groups.into_iter().map(|(at, group)| (at, op(group)));
+    parts.collect()
 }
 
 impl Gather {
@@ -171,7 +146,7 @@ impl Gather {
     }
 
     /// Writes the whole reply.
-    pub(crate) fn write(&self, describe: &dyn Describe, protocol: Protocol, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, shared: &Shared, protocol: Protocol, out: &mut Vec<u8>) {
         if let Some(text) = self.error {
             return encode::error(out, text);
         }
@@ -191,7 +166,7 @@ impl Gather {
                 }
             }
             Whole::Info { sections, stats } => {
-                encode::text(out, protocol, &describe.info(sections, stats));
+                encode::text(out, protocol, &shared.info(sections, stats));
             }
         }
     }
@@ -213,18 +188,11 @@ pub(crate) fn write_value(value: Option<&Value>, protocol: Protocol, out: &mut V
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Nothing;
-
-    impl Describe for Nothing {
-        fn info(&self, sections: &[String], stats: &PartitionStats) -> String {
-            format!("{} {}", sections.join(","), stats.keys)
-        }
-    }
+    use crate::args::Settings;
 
     fn written(gather: &Gather) -> String {
         let mut out = Vec::new();
-        gather.write(&Nothing, Protocol::Two, &mut out);
+        gather.write(&Shared::new(Settings::default()), Protocol::Two, &mut out);
         String::from_utf8(out).expect("text")
     }
 
@@ -287,6 +255,6 @@ mod tests {
                 ..PartitionStats::default()
             }));
         }
-        assert_eq!(written(&gather), "$12\r\nkeyspace 128\r\n");
+        assert!(written(&gather).contains("keys=128,"));
     }
 }

@@ -149,12 +149,6 @@ impl Receive<Kv, Front, Request> for Partition {
     }
 }
 
-/// The running graph.
-#[derive(Debug)]
-pub(crate) struct Running {
-    handle: Arc<Handle<Kv>>,
-}
-
 /// The poll that a worker sleeps in.
 pub(crate) fn poller(worker: usize) -> std::io::Result<Poller> {
     Poller::new((worker < IOS).then(|| shard_of::<Kv, Front>(worker)))
@@ -166,7 +160,7 @@ pub(crate) fn start(
     shared: &Shared,
     ios: Vec<Io>,
     mailboxes: Vec<Arc<Mailbox>>,
-) -> Result<Running, String> {
+) -> Result<Handle<Kv>, String> {
     let settings = &shared.settings;
     let partition = |_| Partition {
         store: Store::new(&shared.memory, &shared.buffers, settings.limits.frame),
@@ -192,55 +186,30 @@ pub(crate) fn start(
     for number in 0..pinned {
         builder = builder.pin::<Front>(number, number);
     }
-    let handle = builder.start().map_err(|error| error.to_string())?;
-    Ok(Running {
-        handle: Arc::new(handle),
-    })
+    builder.start().map_err(|error| error.to_string())
 }
 
-impl Running {
-    /// Reads the graph's figures, for as long as it runs.
-    pub(crate) fn viewer(&self) -> Viewer {
-        let handle = Arc::downgrade(&self.handle);
-        let window = Mutex::new(Window::new());
-        Box::new(move || {
-            let Some(handle) = handle.upgrade() else {
-                return GraphView::default();
-            };
-            window.lock().view(&handle.metrics())
-        })
-    }
+/// Reads the graph's figures.
+pub(crate) fn viewer(handle: &Handle<Kv>) -> Viewer {
+    let viewer = handle.viewer();
+    let window = Mutex::new(Window::new());
+    Box::new(move || window.lock().view(&viewer.metrics()))
+}
 
-    /// What reads the graph on another thread.
-    pub(crate) fn graph_viewer(&self) -> rast::msgpass::Viewer {
-        self.handle.viewer()
-    }
-
-    /// Whether the graph has stopped by itself.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.handle.is_stopping()
-    }
-
-    /// Ends the graph: what it accepted is handled within `span`. Returns how many
-    /// messages were not; the error says what went wrong.
-    pub(crate) fn drain(self, span: Duration) -> Result<u64, String> {
-        let Some(handle) = Arc::into_inner(self.handle) else {
-            return Err(
-                "the graph's figures are being read; it is stopped without a report".into(),
-            );
-        };
-        let report = match handle.drain(span) {
-            Ok(report) => report,
-            // Out of time: the connections were cut off, and no thread waits any more.
-            Err(error) => *error.report,
-        };
-        let panics = report.panics.iter().map(ToString::to_string);
-        let faults: Vec<String> = panics.chain(report.faults.iter().cloned()).collect();
-        if faults.is_empty() {
-            Ok(report.undelivered_total())
-        } else {
-            Err(faults.join("; "))
-        }
+/// Ends the graph: what it accepted is handled within `span`. Returns how many
+/// messages were not; the error says what went wrong.
+pub(crate) fn drain(handle: Handle<Kv>, span: Duration) -> Result<u64, String> {
+    let report = match handle.drain(span) {
+        Ok(report) => report,
+        // Out of time: the connections were cut off, and no thread waits any more.
+        Err(error) => *error.report,
+    };
+    let panics = report.panics.iter().map(ToString::to_string);
+    let faults: Vec<String> = panics.chain(report.faults.iter().cloned()).collect();
+    if faults.is_empty() {
+        Ok(report.undelivered_total())
+    } else {
+        Err(faults.join("; "))
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rast::alloc::RastAlloc;
 
-use crate::gather::Describe;
 use crate::message::PartitionStats;
 use crate::route::PARTITIONS;
 use crate::shared::{COMPATIBLE_VERSION, Shared};
@@ -29,8 +28,9 @@ const SECTIONS: [(&str, &str); 11] = [
     ("keyspace", "Keyspace"),
 ];
 
-impl Describe for Shared {
-    fn info(&self, sections: &[String], stats: &PartitionStats) -> String {
+impl Shared {
+    /// The text of the sections, in lower case; none means the default ones.
+    pub(crate) fn info(&self, sections: &[String], stats: &PartitionStats) -> String {
         let all = sections.is_empty()
             || sections
                 .iter()

@@ -15,25 +15,12 @@ pub(crate) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, Unbalanced> {
     let mut words = Vec::new();
     let end = line.iter().position(|&byte| byte == 0);
     let mut rest = &line[..end.unwrap_or(line.len())];
-    loop {
-        rest = skip_spaces(rest);
-        if rest.is_empty() {
-            return Ok(words);
-        }
-        let (word, after) = word(rest)?;
+    while let Some(start) = rest.iter().position(|&byte| !is_space(byte)) {
+        let (word, after) = word(&rest[start..])?;
         words.push(word);
         rest = after;
     }
-}
-
-fn skip_spaces(mut bytes: &[u8]) -> &[u8] {
-    while let [first, rest @ ..] = bytes {
-        if !is_space(*first) {
-            break;
-        }
-        bytes = rest;
-    }
-    bytes
+    Ok(words)
 }
 
 fn is_space(byte: u8) -> bool {
@@ -45,8 +32,7 @@ fn word(mut rest: &[u8]) -> Result<(Vec<u8>, &[u8]), Unbalanced> {
     loop {
         match rest {
             [] => return Ok((word, rest)),
-            [b'"', after @ ..] => return quoted(word, after, b'"'),
-            [b'\'', after @ ..] => return quoted(word, after, b'\''),
+            [quote @ (b'"' | b'\''), after @ ..] => return quoted(word, after, *quote),
             [byte, _after @ ..] if is_space(*byte) => return Ok((word, rest)),
             [byte, after @ ..] => {
                 word.push(*byte);
@@ -62,10 +48,9 @@ fn quoted(mut word: Vec<u8>, mut rest: &[u8], quote: u8) -> Result<(Vec<u8>, &[u
         rest = match rest {
             [] => return Err(Unbalanced),
             [byte, after @ ..] if *byte == quote => {
-                return match after {
-                    [] => Ok((word, after)),
-                    [next, ..] if is_space(*next) => Ok((word, after)),
-                    _ => Err(Unbalanced),
+                return match after.first() {
+                    Some(next) if !is_space(*next) => Err(Unbalanced),
+                    _ => Ok((word, after)),
                 };
             }
             [b'\\', b'\'', after @ ..] if quote == b'\'' => {
@@ -99,11 +84,7 @@ fn quoted(mut word: Vec<u8>, mut rest: &[u8], quote: u8) -> Result<(Vec<u8>, &[u
 
 /// The value of a hexadecimal digit.
 fn hex(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => digit.wrapping_sub(b'A').wrapping_add(10),
-    }
+    char::from(digit).to_digit(16).unwrap_or(0) as u8
 }
 
 #[cfg(test)]

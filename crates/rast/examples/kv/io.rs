@@ -34,13 +34,11 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
-use rast::primitive::sync::Mutex;
 use rast::queue::Queue;
 
 use crate::clients::{Client, Place};
@@ -63,33 +61,6 @@ const SCRATCH: usize = 64 * 1024;
 
 /// What CLIENT LIST shows for a socket whose other side has gone already.
 const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-
-/// What the server tells its I/O processors.
-#[derive(Debug, Default)]
-pub(crate) struct Control {
-    phase: AtomicU8,
-    deadline: Mutex<Option<Instant>>,
-}
-
-const DRAINING: u8 = 1;
-
-impl Control {
-    /// Tells the processors to answer what was read and to end by `deadline`; they
-    /// have to be woken.
-    pub(crate) fn drain(&self, deadline: Instant) {
-        *self.deadline.lock() = Some(deadline);
-        // Release: pairs with the Acquire in `draining`; the deadline is there.
-        self.phase.store(DRAINING, Ordering::Release);
-    }
-
-    fn draining(&self) -> Option<Instant> {
-        // Acquire: pairs with the Release in `drain`.
-        if self.phase.load(Ordering::Acquire) != DRAINING {
-            return None;
-        }
-        *self.deadline.lock()
-    }
-}
 
 /// The way to an I/O processor, for other threads.
 pub(crate) struct Mailbox {
@@ -138,7 +109,6 @@ pub(crate) struct Io {
     told: Option<Instant>,
     listener: Option<Listener>,
     shared: Arc<Shared>,
-    control: Arc<Control>,
     /// Told once, when the drain is over or polling failed.
     ended: Option<Sender<Ended>>,
     table: Table,
@@ -167,7 +137,6 @@ impl Io {
         number: usize,
         mailboxes: &[Arc<Mailbox>],
         shared: &Arc<Shared>,
-        control: &Arc<Control>,
         ended: Sender<Ended>,
     ) -> io::Result<Self> {
         let mailbox = Arc::clone(&mailboxes[number]);
@@ -183,7 +152,6 @@ impl Io {
             told: None,
             listener: None,
             shared: Arc::clone(shared),
-            control: Arc::clone(control),
             ended: Some(ended),
             table: Table::default(),
             left: HashMap::new(),
@@ -219,7 +187,7 @@ impl Io {
                 self.take_over();
                 self.close_doomed();
                 if self.drain_until.is_none() {
-                    self.drain_until = self.control.draining();
+                    self.drain_until = self.shared.drain_until.get().copied();
                     if self.drain_until.is_some() {
                         self.begin_drain(door);
                     }

@@ -141,11 +141,8 @@ impl Listener {
         let mailbox = &self.mailboxes[self.next % self.mailboxes.len()];
         self.next = self.next.wrapping_add(1);
         // Only this processor raises this figure, so numbers are unique.
-        if mailbox
-            .sockets
-            .push((counters.accepted.get(), stream))
-            .is_err()
-        {
+        let numbered = (counters.accepted.get(), stream);
+        if mailbox.sockets.push(numbered).is_err() {
             counters.connected.sub(1);
         }
         mailbox.wake();

@@ -5,7 +5,8 @@
 //! number it asked to be echoed. A reply that is missing, doubled, late or out of
 //! order shows as a difference.
 
-use rast::primitive::Random;
+use rast::primitive::sync::Mutex;
+use rast::primitive::{Histogram, Random};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::encode;
-use crate::histogram::Histogram;
 use crate::route::Router;
 
 /// Keys of one client.
@@ -57,10 +57,10 @@ impl Choice {
 }
 
 /// What the clients and their watcher share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Board {
-    /// Latencies of all replies.
-    pub(crate) latencies: Histogram,
+    /// Latencies of replies, in nanoseconds.
+    pub(crate) latencies: Mutex<Histogram<5>>,
     /// Shifts which keys are the hot ones.
     pub(crate) shift: AtomicU64,
     /// The partitions, a bit each, whose keys are the hot ones; none is all.
@@ -69,19 +69,6 @@ pub(crate) struct Board {
     pub(crate) uniform: AtomicBool,
     /// The clients end.
     pub(crate) stop: AtomicBool,
-}
-
-impl Board {
-    /// A board for clients that are about to start.
-    pub(crate) fn new() -> Self {
-        Self {
-            latencies: Histogram::new(),
-            shift: AtomicU64::new(0),
-            hot: AtomicU64::new(0),
-            uniform: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-        }
-    }
 }
 
 /// Runs one client until the board says stop; returns the number of replies. The
@@ -107,7 +94,9 @@ pub(crate) fn client(
         client.batch(choice, shift);
         let start = Instant::now();
         client.exchange()?;
-        board.latencies.record(start.elapsed(), DEPTH as u64);
+        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut latencies = board.latencies.lock();
+        (0..DEPTH).for_each(|_| latencies.record(nanos));
     }
     client.quit()
 }

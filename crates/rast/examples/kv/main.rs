@@ -9,7 +9,7 @@
 //! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
 //! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`,
 //! `local`, `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
-//! `load`, `histogram`, and `tui`, `screen`.
+//! `load`, and `tui`, `screen`.
 
 mod admin;
 mod args;
@@ -22,7 +22,6 @@ mod gather;
 mod glob;
 mod graph;
 mod help;
-mod histogram;
 mod info;
 mod inline;
 mod io;
@@ -78,7 +77,7 @@ fn main() -> ExitCode {
     };
     let server = match Server::start(settings) {
         Ok(server) => server,
-        Err(error) => return fail(&error.to_string(), 1),
+        Err(error) => return fail(&error, 1),
     };
     if let Some(demo) = settings.demo {
         return match demo::run(server, demo, &signals) {

@@ -79,6 +79,21 @@ pub(crate) enum Only {
     PresentEarlier,
 }
 
+/// What a SET does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Set {
+    /// The key.
+    pub(crate) key: Key,
+    /// Its new value.
+    pub(crate) value: Value,
+    /// Its new expiry.
+    pub(crate) expiry: Expiry,
+    /// When to set.
+    pub(crate) only: Only,
+    /// What to answer.
+    pub(crate) answer: SetAnswer,
+}
+
 /// What a partition is asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -87,18 +102,7 @@ pub(crate) enum Op {
     /// GETDEL.
     Take(Key),
     /// SET in all its forms.
-    Set {
-        /// The key.
-        key: Key,
-        /// Its new value.
-        value: Value,
-        /// Its new expiry.
-        expiry: Expiry,
-        /// When to set.
-        only: Only,
-        /// What to answer.
-        answer: SetAnswer,
-    },
+    Set(Set),
     /// INCR, DECR, INCRBY, DECRBY.
     Add(Key, i64),
     /// APPEND.
@@ -142,7 +146,7 @@ impl Op {
         match self {
             Self::Get(key)
             | Self::Take(key)
-            | Self::Set { key, .. }
+            | Self::Set(Set { key, .. })
             | Self::Add(key, _)
             | Self::Append(key, _)
             | Self::Length(key)

@@ -15,8 +15,9 @@
 use std::collections::VecDeque;
 
 use crate::encode::{self, Protocol};
-use crate::gather::{self, Describe, Gather};
+use crate::gather::{self, Gather};
 use crate::message::Body;
+use crate::shared::Shared;
 
 /// The answer of a command, as far as it is known.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl Ring {
         sequence: u64,
         body: Body,
         most: usize,
-        describe: &dyn Describe,
+        shared: &Shared,
     ) -> Taken {
         let Some(slot) = usize::try_from(sequence.wrapping_sub(self.first))
             .ok()
@@ -136,7 +137,7 @@ impl Ring {
                 }
                 if last {
                     let mut bytes = Vec::new();
-                    gather.write(describe, slot.protocol, &mut bytes);
+                    gather.write(shared, slot.protocol, &mut bytes);
                     slot.answer = Answer::Written(bytes);
                 }
             }
@@ -195,31 +196,24 @@ fn write_body(body: &Body, protocol: Protocol, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::PartitionStats;
-
-    struct Nothing;
-
-    impl Describe for Nothing {
-        fn info(&self, _: &[String], _: &PartitionStats) -> String {
-            String::new()
-        }
-    }
+    use crate::args::Settings;
 
     #[test]
     fn each_answer_has_the_version_of_its_command() {
+        let shared = Shared::new(Settings::default());
         let mut ring = Ring::default();
         let old = ring.open(Answer::Waiting, 7, Protocol::Two);
         let new = ring.open(Answer::Waiting, 5, Protocol::Three);
         assert_eq!((ring.len(), ring.under_way()), (2, 12));
         let mut out = Vec::new();
         assert_eq!(
-            ring.take(new, Body::Value(None), 100, &Nothing),
+            ring.take(new, Body::Value(None), 100, &shared),
             Taken::Later
         );
         ring.write_done(&mut out);
         assert_eq!(out, b"");
         assert_eq!(
-            ring.take(old, Body::Value(None), 100, &Nothing),
+            ring.take(old, Body::Value(None), 100, &shared),
             Taken::First
         );
         ring.write_done(&mut out);

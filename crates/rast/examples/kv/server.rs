@@ -5,58 +5,25 @@
 //! what they have parsed, send it and close; then the graph, which has nothing left
 //! to do, is drained.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rast::msgpass::{Handle, Viewer};
+
 use crate::args::Settings;
-use crate::graph::{self, Running};
-use crate::io::{Control, Ended, Io, Mailbox};
+use crate::graph::{self, Kv};
+use crate::io::{Ended, Io, Mailbox};
 use crate::listen;
 use crate::shared::Shared;
-
-/// Why a server did not start.
-#[derive(Debug)]
-pub(crate) enum StartError {
-    /// The port is in use.
-    PortTaken(u16),
-    /// Listening failed for another reason.
-    Listen(u16, io::Error),
-    /// The operating system refused a poll.
-    System(io::Error),
-    /// The graph was not built.
-    Graph(String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PortTaken(port) => write!(
-                f,
-                "port {port} on 127.0.0.1 is taken; choose another one with --port N \
-                 (0 takes a free one)"
-            ),
-            Self::Listen(port, error) => {
-                write!(
-                    f,
-                    "cannot listen on 127.0.0.1:{port} (set by --port): {error}"
-                )
-            }
-            Self::System(error) => write!(f, "cannot poll sockets: {error}"),
-            Self::Graph(error) => write!(f, "cannot start the graph: {error}"),
-        }
-    }
-}
 
 /// A running server.
 pub(crate) struct Server {
     shared: Arc<Shared>,
-    control: Arc<Control>,
     address: SocketAddr,
-    running: Running,
+    graph: Handle<Kv>,
     mailboxes: Vec<Arc<Mailbox>>,
     /// Each I/O processor tells how it has ended.
     ended: Receiver<Ended>,
@@ -76,42 +43,43 @@ pub(crate) struct Ending {
 }
 
 impl Server {
-    /// Binds the port and starts the graph.
-    pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
-        let listener = listen::bind(settings.port).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => StartError::PortTaken(settings.port),
-            _ => StartError::Listen(settings.port, error),
-        })?;
-        let address = listener
-            .local_addr()
-            .map_err(|error| StartError::Listen(settings.port, error))?;
+    /// Binds the port and starts the graph; the error says why it did not start.
+    pub(crate) fn start(settings: Settings) -> Result<Self, String> {
+        let port = settings.port;
+        let listening = |error: io::Error| match error.kind() {
+            ErrorKind::AddrInUse => format!(
+                "port {port} on 127.0.0.1 is taken; choose another one with --port N \
+                 (0 takes a free one)"
+            ),
+            _ => format!("cannot listen on 127.0.0.1:{port} (set by --port): {error}"),
+        };
+        let polling = |error| format!("cannot poll sockets: {error}");
+        let listener = listen::bind(port).map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
         let shared = Arc::new(Shared::new(settings));
-        let control = Arc::new(Control::default());
         let polls: Vec<Arc<Mailbox>> = (0..settings.workers)
             .map(|worker| graph::poller(worker).map(Mailbox::new))
             .collect::<io::Result<_>>()
-            .map_err(StartError::System)?;
+            .map_err(polling)?;
         let mailboxes = polls[..settings.ios()].to_vec();
         let (telling, ended) = channel();
         let mut ios = (0..mailboxes.len())
-            .map(|number| Io::new(number, &mailboxes, &shared, &control, telling.clone()))
+            .map(|number| Io::new(number, &mailboxes, &shared, telling.clone()))
             .collect::<io::Result<Vec<_>>>()
-            .map_err(StartError::System)?;
-        ios[0]
-            .listen(listener, &mailboxes)
-            .map_err(StartError::System)?;
+            .map_err(polling)?;
+        ios[0].listen(listener, &mailboxes).map_err(polling)?;
         let woken = mailboxes.clone();
         let wake = move |io: u16| woken[usize::from(io)].wake();
         // The cells are set here alone, once.
         let _ = shared.clients.wake.set(Box::new(wake));
         let _ = shared.port.set(address.port());
-        let running = graph::start(&shared, ios, polls).map_err(StartError::Graph)?;
-        let _ = shared.viewer.set(running.viewer());
+        let graph = graph::start(&shared, ios, polls)
+            .map_err(|error| format!("cannot start the graph: {error}"))?;
+        let _ = shared.viewer.set(graph::viewer(&graph));
         Ok(Self {
             shared,
-            control,
             address,
-            running,
+            graph,
             mailboxes,
             ended,
         })
@@ -128,13 +96,13 @@ impl Server {
     }
 
     /// What reads the graph.
-    pub(crate) fn viewer(&self) -> rast::msgpass::Viewer {
-        self.running.graph_viewer()
+    pub(crate) fn viewer(&self) -> Viewer {
+        self.graph.viewer()
     }
 
     /// Whether the graph has ended without having been told to.
     pub(crate) fn has_failed(&self) -> bool {
-        self.running.is_stopping()
+        self.graph.is_stopping()
     }
 
     /// Answers what was read, then ends everything, within the drain's time.
@@ -142,7 +110,7 @@ impl Server {
         let start = Instant::now();
         let span = self.shared.settings.drain;
         // A tenth is kept for the graph, which has nothing left to do by then.
-        self.control.drain(start + span * 9 / 10);
+        let _ = self.shared.drain_until.set(start + span * 9 / 10);
         self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         let mut faults = Vec::new();
         let mut left = self.mailboxes.len();
@@ -159,7 +127,7 @@ impl Server {
             }
         }
         let left = span.saturating_sub(start.elapsed());
-        let undelivered = self.running.drain(left).unwrap_or_else(|error| {
+        let undelivered = graph::drain(self.graph, left).unwrap_or_else(|error| {
             faults.push(error);
             0
         });

@@ -130,6 +130,9 @@ pub(crate) struct Shared {
     pub(crate) port: OnceLock<u16>,
     /// The graph's figures, once it runs.
     pub(crate) viewer: OnceLock<Viewer>,
+    /// Set when the server drains: when each I/O processor has to end, having answered what it
+    /// has read. They are woken then.
+    pub(crate) drain_until: OnceLock<Instant>,
     /// What had been read when the allocator was last looked at.
     weighed: AtomicU64,
     /// Milliseconds from the start to the last purge.
@@ -152,6 +155,7 @@ impl Shared {
             clients: Clients::default(),
             port: OnceLock::new(),
             viewer: OnceLock::new(),
+            drain_until: OnceLock::new(),
             weighed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             started: Instant::now(),

@@ -22,7 +22,7 @@ use rast::timers::{DeadlineStore, Handle, HeapStore, Instant, Nanos};
 use crate::glob;
 use crate::memory::{Account, Memory};
 use crate::message::{
-    Body, ChargedKeys, Expiry, Key, Only, Op, PartitionStats, SetAnswer, TtlUnit,
+    Body, ChargedKeys, Expiry, Key, Only, Op, PartitionStats, Set, SetAnswer, TtlUnit,
 };
 use crate::value::Value;
 
@@ -85,13 +85,7 @@ impl Store {
                 self.remove(&key);
                 Body::Value(value)
             }
-            Op::Set {
-                key,
-                value,
-                expiry,
-                only,
-                answer,
-            } => self.set(key, value, expiry, only, answer, now),
+            Op::Set(set) => self.set(set, now),
             Op::Add(key, by) => self.add(key, by, now),
             Op::Append(key, bytes) => self.append(key, bytes, now),
             Op::Length(key) => Body::Int(
@@ -223,29 +217,21 @@ impl Store {
         }
     }
 
-    fn set(
-        &mut self,
-        key: Key,
-        value: Value,
-        expiry: Expiry,
-        only: Only,
-        answer: SetAnswer,
-        now: Instant,
-    ) -> Body {
-        self.forget_if_past(&key, now);
-        let holds = match only {
-            Only::Absent => !self.map.contains_key(&key),
-            Only::Present => self.map.contains_key(&key),
+    fn set(&mut self, set: Set, now: Instant) -> Body {
+        self.forget_if_past(&set.key, now);
+        let holds = match set.only {
+            Only::Absent => !self.map.contains_key(&set.key),
+            Only::Present => self.map.contains_key(&set.key),
             _ => true,
         };
-        let old_value = match answer {
-            SetAnswer::Old => self.map.get(&key).map(|entry| entry.value.clone()),
+        let old_value = match set.answer {
+            SetAnswer::Old => self.map.get(&set.key).map(|entry| entry.value.clone()),
             _ => None,
         };
-        if holds && !self.put(key, value, expiry, now) {
+        if holds && !self.put(set.key, set.value, set.expiry, now) {
             return OUT_OF_MEMORY;
         }
-        match answer {
+        match set.answer {
             SetAnswer::Old => Body::Value(old_value),
             SetAnswer::Count => Body::Int(i64::from(holds)),
             SetAnswer::Done if holds => Body::Status("OK"),
@@ -527,13 +513,13 @@ mod tests {
     fn set(key_text: &str, value: &str, expiry: Expiry) -> Op {
         let value = Value::from(value.as_bytes().to_vec());
         let only = Only::Always;
-        Op::Set {
+        Op::Set(Set {
             key: key(key_text),
             value,
             expiry,
             only,
             answer: SetAnswer::Done,
-        }
+        })
     }
 
     fn value(text: &str) -> Body {
@@ -664,12 +650,14 @@ mod tests {
     #[test]
     fn conditions_and_answers_of_set() {
         let (_memory, mut store) = store(1 << 20);
-        let set = |text: &str, only, answer| Op::Set {
-            key: key("k"),
-            value: Value::from(text.as_bytes().to_vec()),
-            expiry: Expiry::Clear,
-            only,
-            answer,
+        let set = |text: &str, only, answer| {
+            Op::Set(Set {
+                key: key("k"),
+                value: Value::from(text.as_bytes().to_vec()),
+                expiry: Expiry::Clear,
+                only,
+                answer,
+            })
         };
         assert_eq!(
             store.apply(set("a", Only::Present, SetAnswer::Done), at(0)),

@@ -1,29 +1,7 @@
 //! `kv` under clients that send garbage, half frames, or never read, and under
 //! signals: others are served on, memory stays under the stated limits, and what
 //! was read is answered.
-#![cfg(all(
-    unix,
-    feature = "alloc",
-    feature = "queue",
-    feature = "timers",
-    feature = "sharder",
-    feature = "msgpass",
-    not(rast_loom)
-))]
-
-#[path = "../examples/kv/encode.rs"]
-#[allow(dead_code)]
-mod encode;
-#[path = "../examples/kv/histogram.rs"]
-#[allow(dead_code)]
-mod histogram;
-mod kv_support;
-#[path = "../examples/kv/load.rs"]
-#[allow(dead_code)]
-mod load;
-#[path = "../examples/kv/route.rs"]
-#[allow(dead_code)]
-mod route;
+#![cfg(unix)]
 
 use rast::primitive::Random;
 use std::io::{Read, Write};
@@ -31,9 +9,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kv_support::{Kv, Raw, until};
-use load::{Board, Choice};
-use route::Router;
+use crate::encode;
+use crate::kv_support::{Kv, Raw, until};
+use crate::load::{self, Board, Choice};
+use crate::route::Router;
 
 const MIB: u64 = 1 << 20;
 
@@ -42,7 +21,7 @@ const BASE: u64 = 32 * MIB;
 
 /// Runs a client that checks every reply until `hostile` has returned.
 fn with_a_checking_client(kv: &Kv, hostile: impl FnOnce()) {
-    let board = Arc::new(Board::new());
+    let board = Arc::new(Board::default());
     std::thread::scope(|scope| {
         let checking = {
             let board = Arc::clone(&board);
