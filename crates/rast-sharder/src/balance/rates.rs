@@ -327,7 +327,10 @@ impl Rates {
                     self.pass(longest.is_some_and(is_long));
                     self.enter(Stage::Load);
                 }
-                Stage::SumNew => self.totals[1] += view.used()[at].1.demand,
+                Stage::SumNew => {
+                    let demand = view.used()[at].1.demand;
+                    self.totals[1] += if demand.is_finite() { demand } else { 0.0 };
+                }
                 Stage::Load if at == self.active.len() => {
                     self.windows = PATIENCE.min(self.windows + 1);
                     if self.passing.windows != self.passed.windows {
@@ -582,6 +585,23 @@ mod tests {
         };
         assert_eq!(rates.ties[0], [tie(1, 0.0, 100.0)]);
         assert_eq!(rates.ties[1], [tie(0, 100.0, 0.0)]);
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_leaves_those_of_other_shards() {
+        let mut noise = Vec::new();
+        for odd in [0.0, f64::NAN, f64::INFINITY] {
+            let mut rates = Rates::default();
+            for one in [0.8, 0.2, 0.5, 0.9, 0.4] {
+                let mut view = LoadView::new(2, 3);
+                view.set(ShardId(0), one, WINDOW);
+                view.set(ShardId(1), 1.0 - one, WINDOW);
+                view.set(ShardId(2), odd, WINDOW);
+                update(&mut rates, &view);
+            }
+            noise.push((rates.recent[0], rates.usual[0], rates.steady[0]));
+        }
+        assert_eq!(noise, [noise[0]; 3]);
     }
 
     #[test]
