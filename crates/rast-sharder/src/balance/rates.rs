@@ -6,9 +6,11 @@
 //! loads at once does not count.
 //!
 //! A load has a second mean: the share of the total over about 16 windows, times the newest total.
-//! Its noise is less than half. It is the load that counts while the two means differ by at most
-//! the noise of the first. So the load of a shard whose windows are noisy is known well after some
-//! of them. After a step the means soon differ by more, and then the first one counts.
+//! It is the load that counts while the two means differ by at most the noise of the first. If all
+//! windows are independent, its noise is less than half. Else the two means differ by more, so
+//! their difference counts as noise too. So the load of a shard whose windows are noisy is known
+//! well after some of them. After a step the means soon differ by more, and then the first one
+//! counts.
 //!
 //! The distance of a window to the mean would be a worse measure, because the mean lags behind a
 //! step of the load. The step would count as noise until the mean has caught up, and no shard would
@@ -487,9 +489,10 @@ impl Rates {
         let (load, steady) = (self.loads[shard], self.steady[shard] * total);
         let noise = self.recent[shard].max(self.usual[shard] * load);
         match self.known[shard] > STEADY && (load - steady).abs() <= noise {
+            // Windows that are alike one after the other hide how far this mean strays.
             true => Figure {
                 load: steady,
-                noise: noise * STEADY_NOISE,
+                noise: (noise * STEADY_NOISE).hypot(load - steady),
             },
             false => Figure { load, noise },
         }
