@@ -32,9 +32,9 @@ pub struct ShardLoad {
     /// The share of the window that the shard spent working. Time in which the system ran another
     /// thread instead of the worker does not count, if it is known.
     pub busy: f64,
-    /// The share of a worker that the shard would use on a worker of its own. On a worker with time
-    /// to spare it is `busy`. On a fully used worker it is the share that the shard worked of the
-    /// window without the time for which it was ready and waited. Balancers decide by this figure.
+    /// The share of a worker that the shard would use on a worker of its own. It is `busy`, plus,
+    /// on a fully used worker, the share of the window in which the shard was ready and waited.
+    /// Balancers decide by this figure.
     pub demand: f64,
     /// How long the shard was measured.
     pub window: Nanos,

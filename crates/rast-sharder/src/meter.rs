@@ -3,28 +3,19 @@
 //!
 //! The time that a shard used shows its demand only if its worker had time left. On a full worker
 //! the shards share the time, so the used time does not show how much more each of them could use.
-//! On a worker of its own a shard would not wait while it is ready. It would work as long as here,
-//! and have no work as long as here, in less time:
+//! There a shard counts with the time in which it was ready or in a turn, which is what it would
+//! use of a worker of its own.
 //!
 //! ```text
-//!   full worker   │ worked │ waited, ready             │ worked │ waited    │ idle │
-//!   its own       │ worked │ worked │ idle │
-//!
-//!   worked  = time of its turns × share (see below)         as shares of the window
-//!   idle    = 1 − time in which it was ready or in a turn
-//!   alone   = worked / (worked + idle)
-//!   demand  = worked + fullness × (alone − worked)
+//!   worked  = time of its turns × share (see below)
+//!   asked   = time in which it was ready or in a turn
+//!   demand  = worked + fullness × (asked − worked)          as shares of the window
 //!
 //!   fullness  1 ┤▔▔╲
 //!             0 ┤   ╲▁▁▁▁▁▁▁▁▁▁
 //!               └┬──┬───────────  idle share of the worker
 //!                0  SPARE
 //! ```
-//!
-//! So the demand of a shard that is always ready is a whole worker, and that of a shard with a
-//! little work is small, however long it waits for others or while the OS runs another thread. If
-//! two shards of one worker send each other messages in turn, one is idle while the other waits, so
-//! their demand comes out too small, but above what they used.
 //!
 //! A thread that the OS does not run does no work, although the time of its turn passes. So the
 //! times of turns are reduced if they add up to more than the thread's own processor time, read at
@@ -57,13 +48,8 @@ impl Spent {
     /// its demand. `turns` is the time of all turns of its worker, in nanoseconds.
     pub(crate) fn demand(self, worked: f64, asked: f64, turns: f64) -> (f64, f64) {
         let worked = worked * self.share(turns);
-        let idle = (1.0 - asked).max(0.0);
-        let alone = match worked + idle > 0.0 {
-            true => worked / (worked + idle),
-            // It waited through the whole window.
-            false => 1.0,
-        };
-        (worked, worked + self.fullness * (alone - worked).max(0.0))
+        let unmet = (asked.min(1.0) - worked).max(0.0);
+        (worked, worked + self.fullness * unmet)
     }
 
     /// Returns the share of `turns` that the thread can have run.
@@ -156,10 +142,6 @@ mod tests {
         let mut meter = Meter::new(at(0), None);
         let spent = meter.spent(at(100), || None);
         assert_eq!(spent.demand(0.25, 1.0, 1e5), (0.25, 1.0));
-        assert_eq!(spent.demand(0.0, 1.0, 1e5), (0.0, 1.0));
-        // A little work, and a long wait.
-        assert_eq!(spent.demand(0.125, 0.625, 1e5), (0.125, 0.25));
-        assert_eq!(spent.demand(0.25, 0.25, 1e5), (0.25, 0.25));
         // A worker that is idle at the end of a window is idle at the start of the next.
         meter.rest(at(100));
         meter.restart(at(100), None);

@@ -198,6 +198,33 @@ fn moves_beside_spikes(skew: f64, seed: u64) -> Vec<usize> {
     moves
 }
 
+/// Runs 200 epochs of 64 shards on four workers. In each epoch a fifth of the shards, drawn anew,
+/// has about the same load, and the others have none. Returns how many of the last 180 epochs moved
+/// any.
+fn moves_of_rare_loads(seed: u64) -> usize {
+    let mut random = Random::new(seed);
+    let mut greedy = Greedy::new();
+    let mut current = Assignment::round_robin(64, 4);
+    let mut moves = 0;
+    for epoch in 0..200 {
+        let mut load = |_| match random.below(5) {
+            0 => between(&mut random, 0.07, 0.13),
+            _ => 0.0,
+        };
+        let loads: Vec<f64> = (0..64).map(&mut load).collect();
+        let next = decide(&mut greedy, &view_of(4, &loads, &[]), &current, 256);
+        moves += usize::from(epoch >= 20 && next != current);
+        current = next;
+    }
+    moves
+}
+
+#[test]
+fn shards_that_are_rarely_used_hardly_move() {
+    let moves: usize = (0..50).map(moves_of_rare_loads).sum();
+    assert!(moves <= 60, "{moves} of 9,000 windows moved shards");
+}
+
 #[test]
 fn a_skew_that_single_windows_hide_is_found() {
     let (skewed, uniform): (Vec<_>, Vec<_>) = (0..200)
@@ -209,10 +236,10 @@ fn a_skew_that_single_windows_hide_is_found() {
         })
         .unzip();
     let found = skewed.iter().filter(|moves| !moves.is_empty()).count();
-    assert!(found >= 150, "found in {found} of 200 runs");
+    assert!(found >= 130, "found in {found} of 200 runs");
     let moved: usize = uniform.iter().map(Vec::len).sum();
     assert!(
-        moved <= 60,
+        moved <= 30,
         "{moved} of 12,000 windows of a uniform load moved shards"
     );
 }

@@ -38,7 +38,8 @@ const MARGIN: f64 = 0.05;
 const CHARGE: f64 = 0.10;
 
 /// The gain must also exceed this multiple of the noise of the comparison. In the scenario of
-/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-29) one run of 3,000,000 moves late.
+/// `noise_on_a_uniform_load_settles` (`tests/model.rs`, 2026-11-29) one run of 3,000,000 moves
+/// late.
 const NOISE: f64 = 1.75;
 
 /// The default minimum length of a window whose figures count.

@@ -6,9 +6,11 @@
 //! loads at once does not count.
 //!
 //! A load has a second mean: the share of the total over about 16 windows, times the newest total.
-//! Its noise is less than half. It is the load that counts while the two means differ by at most
-//! the noise of the first. So the load of a shard whose windows are noisy is known well after some
-//! of them. After a step the means soon differ by more, and then the first one counts.
+//! It is the load that counts while the two means differ by at most the noise of the first. If all
+//! windows are independent, its noise is less than half. Else the two means differ by more, so
+//! their difference counts as noise too. So the load of a shard whose windows are noisy is known
+//! well after some of them. After a step the means soon differ by more, and then the first one
+//! counts.
 //!
 //! The distance of a window to the mean would be a worse measure, because the mean lags behind a
 //! step of the load. The step would count as noise until the mean has caught up, and no shard would
@@ -327,7 +329,10 @@ impl Rates {
                     self.pass(longest.is_some_and(is_long));
                     self.enter(Stage::Load);
                 }
-                Stage::SumNew => self.totals[1] += view.used()[at].1.demand,
+                Stage::SumNew => {
+                    let demand = view.used()[at].1.demand;
+                    self.totals[1] += if demand.is_finite() { demand } else { 0.0 };
+                }
                 Stage::Load if at == self.active.len() => {
                     self.windows = PATIENCE.min(self.windows + 1);
                     if self.passing.windows != self.passed.windows {
@@ -484,9 +489,10 @@ impl Rates {
         let (load, steady) = (self.loads[shard], self.steady[shard] * total);
         let noise = self.recent[shard].max(self.usual[shard] * load);
         match self.known[shard] > STEADY && (load - steady).abs() <= noise {
+            // Windows that are alike one after the other hide how far this mean strays.
             true => Figure {
                 load: steady,
-                noise: noise * STEADY_NOISE,
+                noise: (noise * STEADY_NOISE).hypot(load - steady),
             },
             false => Figure { load, noise },
         }
@@ -582,6 +588,23 @@ mod tests {
         };
         assert_eq!(rates.ties[0], [tie(1, 0.0, 100.0)]);
         assert_eq!(rates.ties[1], [tie(0, 100.0, 0.0)]);
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_leaves_those_of_other_shards() {
+        let mut noise = Vec::new();
+        for odd in [0.0, f64::NAN, f64::INFINITY] {
+            let mut rates = Rates::default();
+            for one in [0.8, 0.2, 0.5, 0.9, 0.4] {
+                let mut view = LoadView::new(2, 3);
+                view.set(ShardId(0), one, WINDOW);
+                view.set(ShardId(1), 1.0 - one, WINDOW);
+                view.set(ShardId(2), odd, WINDOW);
+                update(&mut rates, &view);
+            }
+            noise.push((rates.recent[0], rates.usual[0], rates.steady[0]));
+        }
+        assert_eq!(noise, [noise[0]; 3]);
     }
 
     #[test]

@@ -232,28 +232,6 @@ fn a_shard_that_waits_through_a_window_is_used() {
     assert_eq!(world.reported(), []);
 }
 
-#[test]
-fn a_long_wait_before_a_short_turn_is_little_demand() {
-    let mut world = World::new(2, 1);
-    world.epoch(&[]);
-    // The worker is never idle.
-    for turn in 0..7 {
-        if turn == 3 {
-            world.handle.wake(ShardId(1));
-        }
-        world.handle.wake(ShardId(0));
-        world.steps.look();
-        assert!(world.steps.turn(ShardId(0)));
-    }
-    assert!(world.steps.turn(ShardId(1)));
-    world.epoch(&[]);
-    assert_eq!(world.reported(), [0, 1]);
-    // Without its wait of four turns, shard 1 works in one of four; the clock is read before its
-    // turn at the latest.
-    let demand = world.seen.lock().unwrap().demands[1];
-    assert!((0.19..0.26).contains(&demand), "{demand}");
-}
-
 /// What is done in a window: turns of shards, and then moves.
 type Ops = Vec<(Vec<(u32, u32)>, Vec<(u32, u16)>)>;
 
