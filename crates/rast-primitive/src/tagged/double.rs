@@ -164,10 +164,7 @@ impl<T> AtomicWideTaggedPtr<T> {
     /// Returns `true` if the operations are lock-free on this processor.
     #[must_use]
     pub fn is_lock_free() -> bool {
-        #[cfg(not(rast_loom))]
-        return wide::AtomicWord::is_lock_free();
-        #[cfg(rast_loom)]
-        return true;
+        wide::is_lock_free()
     }
 
     /// Returns both parts.
