@@ -285,7 +285,8 @@ impl<T, A> Block<T, A> {
         if size_of::<Mark>() == 0 {
             return;
         }
-        for index in index..index + len {
+        for offset in 0..len {
+            let index = index.wrapping_add(offset);
             // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's
             // array of marks.
             let mark = unsafe { self.marks().add(index & self.mask) };
