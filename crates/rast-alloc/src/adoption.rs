@@ -26,9 +26,8 @@
 
 use core::ptr;
 
-use crate::constructor::constructor;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
-use crate::primitive::{AtomicWideTaggedPtr, WideTaggedPtr};
+use crate::primitive::{AtomicWideTaggedPtr, WideTaggedPtr, constructor};
 
 /// A stack of values that live as long as it does.
 pub struct Stack<T> {
@@ -51,7 +50,8 @@ pub trait Offered: Sized {
 impl<T> Place<T> {
     constructor! {
         /// Makes the place of a value that is in no stack.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self {
                 next: AtomicPtr::new(ptr::null_mut()),
                 is_offered: AtomicBool::new(false),
@@ -63,7 +63,8 @@ impl<T> Place<T> {
 impl<T: Offered> Stack<T> {
     constructor! {
         /// Makes an empty stack.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self {
                 top: AtomicWideTaggedPtr::new(WideTaggedPtr::null()),
             }

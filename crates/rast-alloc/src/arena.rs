@@ -165,34 +165,27 @@ impl Slot {
         }
     }
 
+    /// `given` − `taken`.
+    #[inline(always)]
+    fn excess(&self) -> i64 {
+        let excess = self.given.get().wrapping_sub(self.taken.get());
+        excess.cast_signed()
+    }
+
     #[inline(always)]
     fn is_full(&self) -> bool {
-        self.given
-            .get()
-            .wrapping_sub(self.taken.get())
-            .cast_signed()
-            >= self.bound.get()
+        self.excess() >= self.bound.get()
     }
 
     /// How many more blocks fit into the list.
     #[inline(always)]
     fn room(&self) -> i64 {
-        let excess = self
-            .given
-            .get()
-            .wrapping_sub(self.taken.get())
-            .cast_signed();
-        self.bound.get() - excess
+        self.bound.get() - self.excess()
     }
 
     /// The number of blocks in the list.
     fn len(&self, class: usize) -> usize {
-        let excess = self
-            .given
-            .get()
-            .wrapping_sub(self.taken.get())
-            .cast_signed();
-        (excess - self.bound.get() + list_limit(class) as i64) as usize
+        (self.excess() - self.bound.get() + list_limit(class) as i64) as usize
     }
 
     /// Records that `count` blocks were added to the list other than by freeing.

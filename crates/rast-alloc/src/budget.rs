@@ -1,6 +1,6 @@
 //! A budget: a bound on the bytes in use, which all threads count in one word.
 
-use crate::constructor::constructor;
+use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
 /// A bound, the bytes used, and their maximum.
@@ -17,7 +17,8 @@ pub struct Budget {
 impl Budget {
     constructor! {
         /// Makes a budget of `bound` bytes; `usize::MAX` is no bound.
-        pub fn new(bound: usize) {
+        #[must_use]
+        pub fn new(bound: usize) -> Self {
             Self {
                 bound,
                 used: AtomicUsize::new(0),

@@ -180,18 +180,6 @@ impl Heap {
         }
     }
 
-    /// Calls `request`. If it returns null, purges this heap and the heaps that no thread holds,
-    /// and calls it again.
-    fn with_retry(&self, arena: &Arena, layout: Layout, request: impl Fn() -> *mut u8) -> *mut u8 {
-        let block = request();
-        if !block.is_null() || layout.size() > os::ADDRESSES {
-            return block;
-        }
-        arena.purge();
-        ThreadHeap::purge_unheld();
-        request()
-    }
-
     fn take(
         &self,
         layout: Layout,
@@ -205,13 +193,12 @@ impl Heap {
             if !self.admits(arena, 0, layout.size()) {
                 return Err(AllocError);
             }
-            match NonNull::new(self.with_retry(arena, layout, || from(arena))) {
-                Some(block) => block,
-                None => {
-                    self.peak.set(peak);
-                    return Err(AllocError);
-                }
-            }
+            let request = || NonNull::new(from(arena));
+            let taken = ThreadHeap::with_retry(layout, || arena.purge(), request);
+            taken.ok_or_else(|| {
+                self.peak.set(peak);
+                AllocError
+            })?
         };
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
@@ -234,8 +221,8 @@ impl FrontEnd for &Heap {
             arena.check_own(block.as_ptr(), old);
         }
         // SAFETY: the caller's obligations.
-        let resized = self.with_retry(arena, new, || unsafe { arena.reallocate(block, old, new) });
-        NonNull::new(resized).ok_or_else(|| {
+        let request = || NonNull::new(unsafe { arena.reallocate(block, old, new) });
+        ThreadHeap::with_retry(new, || arena.purge(), request).ok_or_else(|| {
             self.peak.set(peak);
             AllocError
         })

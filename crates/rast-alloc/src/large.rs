@@ -54,8 +54,7 @@ impl LargeBlocks {
     pub(crate) const fn tracked() -> Self {
         Self {
             is_tracked: true,
-            first: Cell::new(ptr::null()),
-            owner: Cell::new(ptr::null()),
+            ..Self::untracked()
         }
     }
 
@@ -235,27 +234,18 @@ impl LargeBlocks {
         self.unlink(start);
         // SAFETY: the mapping is whole, obligation 1; the old start is forgotten if it moves.
         let moved = unsafe { os::remap(start, old_bytes + GUARD, new_bytes + GUARD) };
+        let (start, bytes, layout) = match moved {
+            Some(moved) => (moved, new_bytes, new),
+            None => (start, old_bytes, old),
+        };
+        // SAFETY: the offset is less than the mapping's length.
+        let block = unsafe { start.add(self.offset(layout)) };
         if HARDENED {
-            let (start, bytes, layout) = match moved {
-                Some(moved) => (moved, new_bytes, new),
-                None => (start, old_bytes, old),
-            };
             guard(start, bytes, Access::Forbidden);
-            // SAFETY: the offset is less than the mapping's length.
-            let block = unsafe { start.add(self.offset(layout)) };
             self.enter_again(block, layout);
         }
-        match moved {
-            Some(moved) => {
-                self.link(moved, new_bytes, PAGE);
-                // SAFETY: the offset is less than the mapping's length.
-                Some(unsafe { moved.add(self.offset(new)) })
-            }
-            None => {
-                self.link(start, old_bytes, PAGE);
-                None
-            }
-        }
+        self.link(start, bytes, PAGE);
+        moved.is_some().then_some(block)
     }
 
     /// The owner in the register: this list, or none.

@@ -85,8 +85,6 @@ extern crate std;
 mod arena;
 #[cfg(feature = "std")]
 mod block;
-#[cfg(feature = "std")]
-mod constructor;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 mod geometry;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
@@ -125,7 +123,6 @@ mod stranded;
 // Threads.
 #[cfg(feature = "std")]
 mod adoption;
-#[cfg(feature = "std")]
 #[cfg(feature = "std")]
 mod budget;
 #[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]

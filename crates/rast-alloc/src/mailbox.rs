@@ -22,9 +22,8 @@
 use core::ptr::NonNull;
 
 use crate::block::Block;
-use crate::constructor::constructor;
-use crate::primitive::LinkStack;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::primitive::{LinkStack, constructor};
 
 /// A stack of freed blocks, and the flag of the holder.
 #[derive(Debug)]
@@ -36,7 +35,8 @@ pub struct Mailbox {
 impl Mailbox {
     constructor! {
         /// Makes an empty mailbox that the caller holds.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self {
                 messages: LinkStack::new(),
                 is_held: AtomicBool::new(true),

@@ -52,9 +52,8 @@
 //! tries a bounded number of times to claim the mailbox (`ThreadHeap::reacquire`), and then adopts
 //! another heap. `purge_all` waits up to a second in all for threads that have taken heaps.
 
-use crate::constructor::constructor;
-use crate::primitive::asymmetric;
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::primitive::{asymmetric, constructor};
 
 const IN_USE: u64 = 0;
 const PARKED: u64 = 2;
@@ -95,7 +94,8 @@ pub struct Requests(AtomicU64);
 impl Requests {
     constructor! {
         /// Makes a source of requests. All heaps must share one.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self(AtomicU64::new(FIRST_REQUEST))
         }
     }
@@ -129,7 +129,8 @@ pub struct Ownership {
 impl Ownership {
     constructor! {
         /// Makes the state of a new heap, whose owner is inside.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self {
                 state: AtomicU64::new(IN_USE),
                 is_inside: AtomicBool::new(true),
@@ -139,7 +140,8 @@ impl Ownership {
 
     constructor! {
         /// Makes the state of a heap that no thread ever enters.
-        pub fn none() {
+        #[must_use]
+        pub fn none() -> Self {
             Self {
                 state: AtomicU64::new(ABANDONED),
                 is_inside: AtomicBool::new(false),

@@ -11,7 +11,7 @@
 
 use core::ptr::{self, NonNull};
 
-use crate::constructor::constructor;
+use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
 /// Unit of both numbers: no page is smaller.
@@ -39,10 +39,11 @@ fn unpack(word: u64) -> (usize, usize) {
 impl<const N: usize> Ranges<N> {
     constructor! {
         /// Makes an empty table.
-        pub fn new() {
-            #[cfg(not(any(rast_loom, rast_shuttle)))]
+        #[must_use]
+        pub fn new() -> Self {
+            #[cfg(not(rast_loom))]
             let places = [const { AtomicU64::new(0) }; N];
-            #[cfg(any(rast_loom, rast_shuttle))]
+            #[cfg(rast_loom)]
             let places = core::array::from_fn(|_| AtomicU64::new(0));
             Self { places }
         }

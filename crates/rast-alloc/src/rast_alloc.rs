@@ -191,54 +191,6 @@ impl RastAlloc {
     }
 }
 
-// Under loom an atomic belongs to one run of a model, so it cannot be static. Under shuttle all
-// threads of a model are one OS thread, whose end the heaps wait for. So models use the system's
-// allocator.
-#[cfg(any(rast_loom, rast_shuttle))]
-mod heap {
-    use super::{GlobalAlloc, Layout, System};
-
-    /// As in the other build.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`GlobalAlloc::alloc`].
-    pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
-        // SAFETY: obligation 1.
-        unsafe { System.alloc(layout) }
-    }
-
-    /// As in the other build.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`GlobalAlloc::alloc_zeroed`].
-    pub(super) unsafe fn allocate_zeroed(layout: Layout) -> *mut u8 {
-        // SAFETY: obligation 1.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    /// As in the other build.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`GlobalAlloc::dealloc`].
-    pub(super) unsafe fn deallocate(block: *mut u8, layout: Layout) {
-        // SAFETY: obligation 1.
-        unsafe { System.dealloc(block, layout) };
-    }
-
-    /// As in the other build.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`GlobalAlloc::realloc`].
-    pub(super) unsafe fn reallocate(block: *mut u8, old: Layout, size: usize) -> *mut u8 {
-        // SAFETY: obligation 1.
-        unsafe { System.realloc(block, old, size) }
-    }
-}
-
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 mod heap {
     use crate::arena::check_class;
@@ -249,12 +201,8 @@ mod heap {
     use core::ptr;
 
     /// Allocates a block.
-    ///
-    /// # Safety
-    ///
-    /// 1. None in this build; the other build has some.
     #[inline(always)]
-    pub(super) unsafe fn allocate(layout: Layout) -> *mut u8 {
+    pub(super) fn allocate(layout: Layout) -> *mut u8 {
         if let Some(class) = small_class_of(layout) {
             let heap = thread::here();
             if heap.ownership.enter() {
@@ -275,11 +223,7 @@ mod heap {
     }
 
     /// Allocates a zeroed block.
-    ///
-    /// # Safety
-    ///
-    /// 1. None in this build; the other build has some.
-    pub(super) unsafe fn allocate_zeroed(layout: Layout) -> *mut u8 {
+    pub(super) fn allocate_zeroed(layout: Layout) -> *mut u8 {
         thread::with(|heap| heap.allocate_zeroed(layout)).unwrap_or(ptr::null_mut())
     }
 
@@ -480,29 +424,45 @@ mod heap {
 // SAFETY: the heap keeps the contract: blocks do not overlap, are as long and aligned as requested,
 // a refusal is null, and nothing panics or unwinds. Nothing inside allocates through the global
 // allocator.
+#[cfg(not(any(rast_loom, rast_shuttle)))]
 unsafe impl GlobalAlloc for RastAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's obligations are the heap's.
-        unsafe { heap::allocate(layout) }
+        heap::allocate(layout)
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller's obligations are the heap's.
         unsafe { heap::deallocate(block, layout) };
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe { heap::allocate_zeroed(layout) }
+        heap::allocate_zeroed(layout)
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         unsafe { heap::reallocate(block, layout, size) }
+    }
+}
+
+// Under loom an atomic belongs to one run of a model, so it cannot be static. Under shuttle all
+// threads of a model are one OS thread, whose end the heaps wait for. So models use the system's
+// allocator.
+// SAFETY: every call is passed to the system's allocator unchanged.
+#[cfg(any(rast_loom, rast_shuttle))]
+unsafe impl GlobalAlloc for RastAlloc {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.dealloc(block, layout) };
     }
 }
 

@@ -7,8 +7,8 @@
 
 use core::ptr::{self, NonNull};
 
-use crate::constructor::constructor;
 use crate::primitive::cell::UnsafeCell;
+use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicPtr, Ordering};
 
 /// A list that only grows.
@@ -35,7 +35,8 @@ pub trait Entered: Sized {
 impl<T> Entry<T> {
     constructor! {
         /// Makes the link of a value in no list.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self(UnsafeCell::new(ptr::null_mut()))
         }
     }
@@ -44,7 +45,8 @@ impl<T> Entry<T> {
 impl<T: Entered> Registry<T> {
     constructor! {
         /// Makes an empty list.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self {
                 first: AtomicPtr::new(ptr::null_mut()),
             }

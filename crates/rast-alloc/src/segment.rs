@@ -232,7 +232,6 @@ fn guard(start: NonNull<u8>, unit: u16) -> bool {
 /// All segments of one owner, linked through their headers.
 pub(crate) struct Segments {
     first: Cell<*const Segment>,
-    count: Cell<usize>,
     own: OwnSegments,
 }
 
@@ -240,7 +239,6 @@ impl Segments {
     pub(crate) const fn new() -> Self {
         Self {
             first: Cell::new(ptr::null()),
-            count: Cell::new(0),
             own: OwnSegments::none(),
         }
     }
@@ -266,7 +264,9 @@ impl Segments {
     /// The number of segments.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        self.count.get()
+        let mut count = 0;
+        self.each(|_| count += 1);
+        count
     }
 
     pub(crate) fn link(&self, segment: &Segment) {
@@ -276,7 +276,6 @@ impl Segments {
             next.previous.set(segment);
         }
         self.first.set(segment);
-        self.count.set(self.count.get() + 1);
         // SAFETY: a linked segment is mapped until it is unlinked.
         unsafe { self.own.note(ptr::from_ref(segment).addr()) };
     }
@@ -295,7 +294,6 @@ impl Segments {
         }
         segment.previous.set(ptr::null());
         segment.next.set(ptr::null());
-        self.count.set(self.count.get() - 1);
     }
 
     /// Removes one.

@@ -386,22 +386,6 @@ impl SharedHeap {
         }
     }
 
-    /// Calls `request`. If it returns `None`, purges this heap and the heaps that no thread holds,
-    /// and calls it again.
-    fn with_retry(
-        &self,
-        layout: Layout,
-        request: impl Fn() -> Option<NonNull<u8>>,
-    ) -> Option<NonNull<u8>> {
-        let block = request();
-        if block.is_some() || layout.size() > os::ADDRESSES {
-            return block;
-        }
-        self.purge();
-        ThreadHeap::purge_unheld();
-        request()
-    }
-
     fn take(
         &self,
         layout: Layout,
@@ -413,7 +397,8 @@ impl SharedHeap {
             if !self.budget.take(layout.size()) {
                 return Err(AllocError);
             }
-            let taken = self.with_retry(layout, || self.with(&from).and_then(NonNull::new));
+            let request = || self.with(&from).and_then(NonNull::new);
+            let taken = ThreadHeap::with_retry(layout, || self.purge(), request);
             taken.ok_or_else(|| {
                 self.budget.give(layout.size());
                 AllocError
@@ -471,7 +456,8 @@ impl FrontEnd for &SharedHeap {
             return Err(AllocError);
         }
         // SAFETY: the caller's obligations.
-        match self.with_retry(new, || unsafe { self.resize_unbounded(block, old, new) }) {
+        let request = || unsafe { self.resize_unbounded(block, old, new) };
+        match ThreadHeap::with_retry(new, || self.purge(), request) {
             Some(resized) => {
                 self.budget.give(old.size().saturating_sub(new.size()));
                 Ok(resized)

@@ -32,10 +32,11 @@
 //! 5. Because of the sentinel no test for the segment's end is needed; `before == 0` shows its
 //!    start.
 //!
-//! One thread at a time uses a [`SpanIndex`] and all of its segments, so only its two statistics,
-//! `free` and `clean`, are atomic.
+//! One thread at a time uses a [`SpanIndex`] and all of its segments, so only its statistic `clean`
+//! is atomic.
 
 use core::cell::Cell;
+use core::iter;
 use core::ptr::NonNull;
 
 use crate::geometry::{GRAIN, GRAINS, SEGMENT, TAGS};
@@ -257,8 +258,6 @@ pub(crate) struct SpanIndex {
     heads: [[Cell<Option<Span>>; LISTS]; GROUPS],
     /// The mark of the last pass, 1 and 2 in turn.
     pass_mark: Cell<u8>,
-    /// Bytes of free spans.
-    pub(crate) free: Counter,
     /// Bytes of free spans that are zero: never touched, or returned to the system.
     pub(crate) clean: Counter,
 }
@@ -277,7 +276,6 @@ impl SpanIndex {
             lists: [ZERO; GROUPS],
             heads: [ROW; GROUPS],
             pass_mark: Cell::new(1),
-            free: Counter::new(),
             clean: Counter::new(),
         }
     }
@@ -337,7 +335,6 @@ impl SpanIndex {
         self.groups.set(self.groups.get() | 1 << group);
         span.tag().state.set(FREE);
         span.tag().aged.set(0);
-        self.free.add(bytes as u64);
         if is_clean {
             self.clean.add(bytes as u64);
         }
@@ -366,10 +363,28 @@ impl SpanIndex {
             }
         }
         span.tag().state.set(USED);
-        self.free.subtract(span.bytes() as u64);
         if span.is_clean() {
             self.clean.subtract(span.bytes() as u64);
         }
+    }
+
+    /// The spans of a list, from `first` on. A span may be changed once the next one was returned.
+    fn list(first: Option<Span>) -> impl Iterator<Item = Span> {
+        iter::successors(first, |span| span.links().next.get())
+    }
+
+    /// The dirty free spans of at least `bytes` bytes.
+    fn dirty(&self, bytes: usize) -> impl Iterator<Item = Span> {
+        let (first, _) = Self::list_of(bytes);
+        let heads = self.heads[first..].iter().flatten();
+        let spans = heads.flat_map(|head| Self::list(head.get()));
+        spans.filter(move |span| !span.is_clean() && span.bytes() >= bytes)
+    }
+
+    /// Records that a free span was cleared.
+    fn set_clean(&self, span: Span) {
+        span.tag().clean.set(true);
+        self.clean.add(span.bytes() as u64);
     }
 
     /// The first span of the first list that is not empty, from this list on.
@@ -428,21 +443,9 @@ impl SpanIndex {
         // A span of exactly this length and alignment fits as it is, such as the slot of each freed
         // slab.
         let (group, list) = Self::list_of(bytes);
-        let mut candidate = if group < GROUPS {
-            self.heads[group][list].get()
-        } else {
-            None
-        };
-        let mut found = None;
-        for _ in 0..TRIES {
-            let Some(span) = candidate else { break };
-            if front_of(span) + bytes <= span.bytes() {
-                found = Some(span);
-                break;
-            }
-            candidate = span.links().next.get();
-        }
-        let mut span = match found {
+        let first = self.heads.get(group).and_then(|lists| lists[list].get());
+        let mut tried = Self::list(first).take(TRIES);
+        let mut span = match tried.find(|&span| front_of(span) + bytes <= span.bytes()) {
             Some(span) => span,
             None => {
                 let (group, list) = Self::list_from(bytes + align);
@@ -523,15 +526,9 @@ impl SpanIndex {
     /// Cost: linear in the number of free spans of nearly that length.
     pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {
         let (group, list) = Self::list_of(bytes);
-        let mut next = self.heads[group][list].get();
-        while let Some(span) = next {
-            if span.is_whole() {
-                self.remove(span);
-                return Some(span);
-            }
-            next = span.links().next.get();
-        }
-        None
+        let span = Self::list(self.heads[group][list].get()).find(|span| span.is_whole())?;
+        self.remove(span);
+        Some(span)
     }
 
     /// Calls `discard` on each dirty free span of at least `bytes_min` bytes. `discard` may return
@@ -543,21 +540,10 @@ impl SpanIndex {
         mut discard: impl FnMut(Span) -> Option<usize>,
     ) -> usize {
         let mut purged = 0;
-        let (first, _) = Self::list_of(bytes_min.max(GRAIN));
-        for group in &self.heads[first..] {
-            for head in group {
-                let mut next = head.get();
-                while let Some(span) = next {
-                    next = span.links().next.get();
-                    if span.is_clean() || span.bytes() < bytes_min {
-                        continue;
-                    }
-                    if let Some(bytes) = discard(span) {
-                        purged += bytes;
-                        span.tag().clean.set(true);
-                        self.clean.add(span.bytes() as u64);
-                    }
-                }
+        for span in self.dirty(bytes_min) {
+            if let Some(bytes) = discard(span) {
+                purged += bytes;
+                self.set_clean(span);
             }
         }
         purged
@@ -582,35 +568,24 @@ impl SpanIndex {
         if is_new_pass {
             self.pass_mark.set(3 - self.pass_mark.get());
         }
-        let (first, _) = Self::list_of(bytes_min);
-        for group in &self.heads[first..] {
-            for head in group {
-                let mut next = head.get();
-                while let Some(span) = next {
-                    next = span.links().next.get();
-                    if span.is_clean() || span.bytes() < bytes_min {
-                        continue;
-                    }
-                    let mark = &span.tag().aged;
-                    if mark.get() == 0 {
-                        if is_new_pass {
-                            mark.set(self.pass_mark.get());
-                        }
-                        aged.is_clean = false;
-                    } else if mark.get() == self.pass_mark.get() {
-                        // The last pass marked it.
-                        aged.is_clean = false;
-                    } else if !may(span.bytes() + CALL) {
-                        aged.is_all = false;
-                    } else if discard(span).is_some() {
-                        span.tag().clean.set(true);
-                        self.clean.add(span.bytes() as u64);
-                    } else {
-                        // If the system rejects the pages, it is not asked again in each call.
-                        mark.set(0);
-                        aged.is_clean = false;
-                    }
+        for span in self.dirty(bytes_min) {
+            let mark = &span.tag().aged;
+            if mark.get() == 0 {
+                if is_new_pass {
+                    mark.set(self.pass_mark.get());
                 }
+                aged.is_clean = false;
+            } else if mark.get() == self.pass_mark.get() {
+                // The last pass marked it.
+                aged.is_clean = false;
+            } else if !may(span.bytes() + CALL) {
+                aged.is_all = false;
+            } else if discard(span).is_some() {
+                self.set_clean(span);
+            } else {
+                // If the system rejects the pages, it is not asked again in each call.
+                mark.set(0);
+                aged.is_clean = false;
             }
         }
         aged
@@ -632,11 +607,11 @@ impl SpanIndex {
             assert!(!(was_free && span.is_free()), "two free neighbours");
             if span.is_free() {
                 let (group, list) = Self::list_of(span.bytes());
-                let mut member = self.heads[group][list].get();
-                while member.is_some_and(|member| member != span) {
-                    member = member.and_then(|member| member.links().next.get());
-                }
-                assert_eq!(member, Some(span), "a free span in its list");
+                let mut members = Self::list(self.heads[group][list].get());
+                assert!(
+                    members.any(|member| member == span),
+                    "a free span in its list"
+                );
                 if span.is_clean() {
                     // SAFETY: the span is no thread's, and initialised where it is clean.
                     let is_zero = unsafe { crate::arena::is_zero(span.start(), span.bytes()) };

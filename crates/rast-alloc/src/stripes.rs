@@ -16,6 +16,7 @@
 
 use core::ptr::{self, NonNull};
 
+use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::registry::{Entered, Registry};
 
@@ -35,32 +36,19 @@ pub struct Stripes<T> {
 }
 
 impl<T: Entered> Stripes<T> {
-    /// Makes an empty table.
-    #[cfg(not(any(rast_loom, rast_shuttle)))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            places: [const { AtomicPtr::new(ptr::null_mut()) }; STRIPES],
-            known: AtomicUsize::new(0),
-            rest: Registry::new(),
-        }
-    }
-
-    /// Makes an empty table.
-    #[cfg(any(rast_loom, rast_shuttle))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "hidden: for the heaps and the models alone"
-    )]
-    pub fn new() -> Self {
-        Self {
-            places: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            known: AtomicUsize::new(0),
-            rest: Registry::new(),
+    constructor! {
+        /// Makes an empty table.
+        #[must_use]
+        pub fn new() -> Self {
+            #[cfg(not(rast_loom))]
+            let places = [const { AtomicPtr::new(ptr::null_mut()) }; STRIPES];
+            #[cfg(rast_loom)]
+            let places = core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+            Self {
+                places,
+                known: AtomicUsize::new(0),
+                rest: Registry::new(),
+            }
         }
     }
 

@@ -29,7 +29,7 @@
 //! 2. A message to a heap that no thread holds is handled by the thread that delivers it.
 //! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
 //!    KiB), when its place, one of [`BATCHES`], is needed for another owner, every [`SLOW_CALLS`]
-//!    slow paths, at idle, and when the thread ends.
+//!    slow paths, at idle, at a purge, and when the thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -7,6 +7,8 @@ use core::cell::Cell;
 
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 use crate::hint;
+#[cfg(feature = "std")]
+use crate::thread::yield_now;
 
 /// Doublings of the spin phase with four cores or more: 1 + 2 + .. + 32 hints.
 const SPIN_LIMIT_MANY: u32 = 6;
@@ -121,22 +123,12 @@ fn pause(step: u32, limit: u32) {
 
 #[cfg(any(rast_loom, rast_shuttle))]
 fn pause(_step: u32, _limit: u32) {
-    crate::thread::yield_now();
+    yield_now();
 }
 
-#[cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
-fn yield_now() {
-    crate::thread::yield_now();
-}
-
-#[cfg(all(not(feature = "std"), not(any(rast_loom, rast_shuttle))))]
+#[cfg(not(feature = "std"))]
 fn yield_now() {
     pause(SPIN_LIMIT_MANY, SPIN_LIMIT_MANY);
-}
-
-#[cfg(any(rast_loom, rast_shuttle))]
-fn yield_now() {
-    crate::thread::yield_now();
 }
 
 /// Returns the doublings of the spin phase that suit this machine.

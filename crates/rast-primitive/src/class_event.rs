@@ -46,6 +46,7 @@ const CLASSES_MAX: u32 = 32;
 /// ```
 pub struct ClassEvent {
     word: AtomicU32,
+    classes: u32,
     sleepers: imp::Sleepers,
 }
 
@@ -67,6 +68,7 @@ impl ClassEvent {
         );
         Self {
             word: AtomicU32::new(0),
+            classes,
             sleepers: imp::Sleepers::new(classes),
         }
     }
@@ -88,7 +90,7 @@ impl ClassEvent {
     ///
     /// If there is no such class.
     pub fn wait(&self, seen: Seen, class: u32) {
-        self.sleepers.check(class);
+        self.check(class);
         self.sleepers.wait(&self.word, seen.0, class);
     }
 
@@ -101,11 +103,15 @@ impl ClassEvent {
     ///
     /// If there is no such class.
     pub fn wake(&self, class: u32, most: u32) {
-        self.sleepers.check(class);
+        self.check(class);
         // Release: pairs with CE1; publishes the condition. A wake-up is lost only if exactly 2^32
         // others come between a `look` and its `wait`. [CE2]
         self.word.fetch_add(1, Release);
         self.sleepers.wake(&self.word, class, most);
+    }
+
+    fn check(&self, class: u32) {
+        assert!(class < self.classes, "no class {class} of a ClassEvent");
     }
 }
 
@@ -125,53 +131,38 @@ mod imp {
     use super::AtomicU32;
 
     /// Threads sleep in the kernel.
-    pub(super) struct Sleepers {
-        classes: u32,
-    }
+    pub(super) struct Sleepers;
 
     impl Sleepers {
-        pub(super) fn new(classes: u32) -> Self {
-            Self { classes }
-        }
-
-        pub(super) fn check(&self, class: u32) {
-            assert!(class < self.classes, "no class {class} of a ClassEvent");
+        pub(super) fn new(_: u32) -> Self {
+            Self
         }
 
         pub(super) fn wait(&self, word: &AtomicU32, seen: u32, class: u32) {
-            let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
             // Its errors are a changed word and a signal, both an early return.
-            // SAFETY: the word is borrowed for the call, and there is neither a timeout nor a
-            // second word.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    word.as_ptr(),
-                    operation,
-                    seen,
-                    null::<libc::timespec>(),
-                    null::<u32>(),
-                    1_u32 << class,
-                )
-            };
+            futex(word, libc::FUTEX_WAIT_BITSET, seen, class);
         }
 
         pub(super) fn wake(&self, word: &AtomicU32, class: u32, most: u32) {
-            let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
-            let most = i32::try_from(most).unwrap_or(i32::MAX);
-            // SAFETY: as above; the kernel uses only the address of the word.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    word.as_ptr(),
-                    operation,
-                    most,
-                    null::<libc::timespec>(),
-                    null::<u32>(),
-                    1_u32 << class,
-                )
-            };
+            let most = most.min(i32::MAX.cast_unsigned());
+            futex(word, libc::FUTEX_WAKE_BITSET, most, class);
         }
+    }
+
+    fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, class: u32) {
+        // SAFETY: the word is borrowed for the call, and there is neither a timeout nor a second
+        // word.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                operation | libc::FUTEX_PRIVATE_FLAG,
+                value,
+                null::<libc::timespec>(),
+                null::<u32>(),
+                1_u32 << class,
+            )
+        };
     }
 }
 
@@ -195,13 +186,6 @@ mod imp {
             Self {
                 events: (0..classes).map(|_| EventCount::new()).collect(),
             }
-        }
-
-        pub(super) fn check(&self, class: u32) {
-            assert!(
-                (class as usize) < self.events.len(),
-                "no class {class} of a ClassEvent"
-            );
         }
 
         pub(super) fn wait(&self, word: &AtomicU32, seen: u32, class: u32) {

@@ -1,5 +1,6 @@
 //! A counter that one thread writes and any thread reads.
 
+use crate::constructor;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A wrapping counter with one writer at a time.
@@ -25,18 +26,12 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Makes a counter of zero.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Makes a counter of zero.
-    #[cfg(rast_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+    constructor! {
+        /// Makes a counter of zero.
+        #[must_use]
+        pub fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
     }
 
     /// Adds to the counter. Only the writer may call it.

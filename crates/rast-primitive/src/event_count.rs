@@ -40,6 +40,7 @@ use std::time::Instant;
 use std_alloc::vec::Vec;
 
 use crate::backoff::Backoff;
+use crate::constructor;
 use crate::deadline::Deadline;
 use crate::sync::atomic::{
     AtomicUsize,
@@ -121,22 +122,14 @@ struct Table {
 }
 
 impl EventCount {
-    /// Makes an event count that no thread waits on.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            waiters: AtomicUsize::new(0),
-            table: Mutex::new(Table::new()),
-        }
-    }
-
-    /// Makes an event count that no thread waits on.
-    #[cfg(rast_loom)]
-    pub fn new() -> Self {
-        Self {
-            waiters: AtomicUsize::new(0),
-            table: Mutex::new(Table::new()),
+    constructor! {
+        /// Makes an event count that no thread waits on.
+        #[must_use]
+        pub fn new() -> Self {
+            Self {
+                waiters: AtomicUsize::new(0),
+                table: Mutex::new(Table::new()),
+            }
         }
     }
 

@@ -17,7 +17,7 @@
 use core::fmt::{self, Write as _};
 use core::hash::{BuildHasherDefault, Hash, Hasher};
 use std::collections::HashMap;
-use std::string::{String, ToString};
+use std::string::String;
 use std::vec::Vec;
 
 const NOWHERE: u32 = u32::MAX;
@@ -232,14 +232,7 @@ pub fn explore<M: Machine>(machine: &M, limits: Limits) -> Result<Explored<M::No
         origins: Vec::new(),
         steps: Vec::new(),
         finishing: Vec::new(),
-        explored: Explored {
-            states: 0,
-            edges: 0,
-            probes: 0,
-            longest: 0,
-            alone: 0,
-            notes: M::Notes::default(),
-        },
+        explored: Explored::default(),
     };
     explorer.visit_all()?;
     explorer.judge_graph()?;
@@ -252,20 +245,14 @@ pub fn trace<M: Machine>(machine: &M, way: &[usize]) -> String {
     let mut text = String::new();
     for &thread in way {
         let before = state;
-        let outcome = machine.step(&mut state, thread);
-        text.push_str("  thread ");
-        text.push_str(&thread.to_string());
-        text.push_str(": ");
-        text.push_str(&machine.describe(&before, thread, &state));
-        match outcome {
-            Ok(false) => {}
-            Ok(true) => text.push_str("  [returns]"),
-            Err(what) => {
-                text.push_str("  ** ");
-                text.push_str(&what);
-            }
-        }
-        text.push('\n');
+        let end = match machine.step(&mut state, thread) {
+            Ok(false) => String::new(),
+            Ok(true) => "  [returns]".into(),
+            Err(what) => std::format!("  ** {what}"),
+        };
+        let step = machine.describe(&before, thread, &state);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  thread {thread}: {step}{end}");
     }
     text
 }
@@ -317,9 +304,8 @@ impl<M: Machine> Explorer<'_, M> {
         let mut state = self.machine.start();
         while let Some(thread) = self.machine.prologue(&state) {
             self.prologue.push(thread);
-            if let Err(what) = self.machine.step(&mut state, thread) {
-                return Err(self.fault(what, NOWHERE, None));
-            }
+            let stepped = self.machine.step(&mut state, thread);
+            stepped.map_err(|what| self.fault(what, NOWHERE, None))?;
         }
         let mut level = Vec::new();
         self.meet(state, u8::MAX, 0, (NOWHERE, 0), &mut level);
@@ -340,10 +326,9 @@ impl<M: Machine> Explorer<'_, M> {
         next: &mut Vec<Node<M::State>>,
     ) -> Result<(), Fault> {
         if self.limits.probes {
-            match self.machine.probe(&node.state) {
-                Ok(made) => self.explored.probes += usize::from(made),
-                Err(what) => return Err(self.fault(what, node.id, None)),
-            }
+            let probed = self.machine.probe(&node.state);
+            let made = probed.map_err(|what| self.fault(what, node.id, None))?;
+            self.explored.probes += usize::from(made);
         }
         let mut is_end = true;
         for thread in 0..self.threads {
@@ -367,10 +352,7 @@ impl<M: Machine> Explorer<'_, M> {
             let mut state = node.state;
             let stepped = self.machine.step(&mut state, thread);
             let checked = stepped.and_then(|ends| self.machine.check(&state).map(|()| ends));
-            let finishes = match checked {
-                Ok(finishes) => finishes,
-                Err(what) => return Err(self.fault(what, node.id, Some(thread))),
-            };
+            let finishes = checked.map_err(|what| self.fault(what, node.id, Some(thread)))?;
             let origin = (node.id, thread as u8);
             let id = self.meet(state, thread as u8, preemptions, origin, next);
             self.steps[node.id as usize * self.threads + thread] = id;
@@ -427,10 +409,6 @@ impl<M: Machine> Explorer<'_, M> {
     /// Checks the graph for cycles, and computes the longest path and the longest solo run.
     fn judge_graph(&mut self) -> Result<(), Fault> {
         let (count, threads) = (self.origins.len(), self.threads);
-        let from = |steps: &[u32], id: usize| -> core::ops::Range<usize> {
-            debug_assert!(id * threads < steps.len());
-            id * threads..(id + 1) * threads
-        };
         let mut incoming = std::vec![0_u8; count];
         for &to in self.steps.iter().filter(|&&to| to != NOWHERE) {
             // A state has few predecessors: at most a handful per thread, each by one step.
@@ -442,7 +420,7 @@ impl<M: Machine> Explorer<'_, M> {
         order.push(0_u32);
         let mut at = 0;
         while at < order.len() {
-            for &to in &self.steps[from(&self.steps, order[at] as usize)] {
+            for &to in &self.steps[order[at] as usize * threads..][..threads] {
                 if to == NOWHERE {
                     continue;
                 }
@@ -493,11 +471,8 @@ impl<M: Machine> Explorer<'_, M> {
         way.extend(self.prologue.iter().rev());
         way.reverse();
         way.extend(failing);
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(text, "{}", trace(self.machine, &way));
         Fault {
-            trace: text,
+            trace: trace(self.machine, &way),
             steps: way.len(),
             states: self.origins.len(),
             what,
@@ -583,6 +558,7 @@ impl Hasher for Mixer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
 
     /// One thread that counts.
     struct Counts;

@@ -20,11 +20,6 @@ use crate::Counter;
 const VALUE_BITS: u32 = 40;
 const LARGEST: u64 = (1 << VALUE_BITS) - 1;
 
-/// Returns the number of buckets.
-const fn buckets(part_bits: u32) -> usize {
-    bucket(LARGEST, part_bits) + 1
-}
-
 /// Returns the bucket of a value.
 const fn bucket(value: u64, part_bits: u32) -> usize {
     let value = if value < LARGEST { value } else { LARGEST };
@@ -82,17 +77,19 @@ pub struct Histogram<const P: u32> {
 }
 
 impl<const P: u32> Histogram<P> {
+    const BUCKETS: usize = {
+        assert!(
+            P <= 16,
+            "a histogram has at most 2^16 buckets for each doubling"
+        );
+        bucket(LARGEST, P) + 1
+    };
+
     /// Makes an empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        const {
-            assert!(
-                P <= 16,
-                "a histogram has at most 2^16 buckets for each doubling"
-            )
-        };
         Self {
-            counts: vec![0; buckets(P)].into(),
+            counts: vec![0; Self::BUCKETS].into(),
             count: 0,
             sum: 0,
             min: u64::MAX,
@@ -254,14 +251,10 @@ impl<const P: u32> LiveHistogram<P> {
     /// Makes an empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        const {
-            assert!(
-                P <= 16,
-                "a histogram has at most 2^16 buckets for each doubling"
-            )
-        };
         Self {
-            counts: (0..buckets(P)).map(|_| Counter::new()).collect(),
+            counts: (0..Histogram::<P>::BUCKETS)
+                .map(|_| Counter::new())
+                .collect(),
             others: array::from_fn(|_| Counter::new()),
         }
     }
@@ -325,7 +318,7 @@ mod tests {
 
     fn check_layout<const P: u32>() {
         let mut last = None;
-        for at in 0..buckets(P) {
+        for at in 0..Histogram::<P>::BUCKETS {
             // Each bucket begins where the one before it ends.
             let first = last.map_or(0, |last: u64| last + 1);
             assert_eq!((bucket(first, P), bucket(largest(at, P), P)), (at, at));
@@ -333,8 +326,9 @@ mod tests {
             last = Some(largest(at, P));
         }
         assert_eq!(last, Some(LARGEST));
-        assert_eq!(bucket(u64::MAX, P), buckets(P) - 1);
-        assert_eq!(buckets(P), (41 - P as usize) << P);
+        let buckets = Histogram::<P>::BUCKETS;
+        assert_eq!(bucket(u64::MAX, P), buckets - 1);
+        assert_eq!(buckets, (41 - P as usize) << P);
     }
 
     #[test]

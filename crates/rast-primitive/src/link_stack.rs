@@ -33,6 +33,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use crate::constructor;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// A node of a [`LinkStack`]: a value with room for a link.
@@ -176,20 +177,13 @@ impl<T, const CLOSES: bool> LinkStack<T, CLOSES> {
         ptr::without_provenance_mut(1)
     };
 
-    /// Makes an empty stack.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            top: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    /// Makes an empty stack.
-    #[cfg(rast_loom)]
-    pub fn new() -> Self {
-        Self {
-            top: AtomicPtr::new(ptr::null_mut()),
+    constructor! {
+        /// Makes an empty stack.
+        #[must_use]
+        pub fn new() -> Self {
+            Self {
+                top: AtomicPtr::new(ptr::null_mut()),
+            }
         }
     }
 

@@ -7,6 +7,8 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
+use crate::constructor;
+
 #[cfg(rast_loom)]
 use loom::sync as imp;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
@@ -31,17 +33,12 @@ use shuttle::sync as imp;
 pub struct Mutex<T: ?Sized>(imp::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Makes an unlocked lock around `value`.
-    #[cfg(not(rast_loom))]
-    pub const fn new(value: T) -> Self {
-        Self(imp::Mutex::new(value))
-    }
-
-    /// Makes an unlocked lock around `value`.
-    #[cfg(rast_loom)]
-    #[track_caller]
-    pub fn new(value: T) -> Self {
-        Self(imp::Mutex::new(value))
+    constructor! {
+        /// Makes an unlocked lock around `value`.
+        #[cfg_attr(rast_loom, track_caller)]
+        pub fn new(value: T) -> Self {
+            Self(imp::Mutex::new(value))
+        }
     }
 
     /// Returns the value.
@@ -171,17 +168,12 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 pub struct Condvar(imp::Condvar);
 
 impl Condvar {
-    /// Makes a condition that no thread waits for.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(imp::Condvar::new())
-    }
-
-    /// Makes a condition that no thread waits for.
-    #[cfg(rast_loom)]
-    pub fn new() -> Self {
-        Self(imp::Condvar::new())
+    constructor! {
+        /// Makes a condition that no thread waits for.
+        #[must_use]
+        pub fn new() -> Self {
+            Self(imp::Condvar::new())
+        }
     }
 
     /// Unlocks, sleeps until notified, and locks again. Blocking.

@@ -22,6 +22,7 @@ use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 
+use crate::constructor;
 use crate::deadline::Deadline;
 use crate::sync::atomic::{
     AtomicU8,
@@ -63,24 +64,15 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Makes a signal that is not set.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            state: AtomicU8::new(EMPTY),
-            lock: Mutex::new(()),
-            wake: Condvar::new(),
-        }
-    }
-
-    /// Makes a signal that is not set.
-    #[cfg(rast_loom)]
-    pub fn new() -> Self {
-        Self {
-            state: AtomicU8::new(EMPTY),
-            lock: Mutex::new(()),
-            wake: Condvar::new(),
+    constructor! {
+        /// Makes a signal that is not set.
+        #[must_use]
+        pub fn new() -> Self {
+            Self {
+                state: AtomicU8::new(EMPTY),
+                lock: Mutex::new(()),
+                wake: Condvar::new(),
+            }
         }
     }
 

@@ -67,6 +67,21 @@ macro_rules! unsized_arc {
     };
 }
 
+/// Defines a constructor that is `const`, except under loom, whose atomics no constant can have.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! constructor {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(rast_loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+
+        #[cfg(rast_loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+
 #[cfg(feature = "std")]
 pub use crate::lock::{Condvar, Mutex, MutexGuard};
 /// std's cell that is written once, for values of the whole process.

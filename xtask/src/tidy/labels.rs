@@ -26,11 +26,13 @@ pub(crate) struct Row {
     reason: String,
 }
 
-/// The rows of the table.
+/// The rows of the tables; the heading above a table names the crate.
 pub(crate) fn rows(table: &str) -> Vec<Row> {
     let mut rows = Vec::new();
+    let mut krate = "";
     for (index, line) in table.lines().enumerate() {
         let line = line.trim();
+        krate = line.strip_prefix("## ").unwrap_or(krate);
         let Some(inner) = line.strip_prefix('|').and_then(|l| l.strip_suffix('|')) else {
             continue;
         };
@@ -40,7 +42,7 @@ pub(crate) fn rows(table: &str) -> Vec<Row> {
             .map(|c| c.trim().replace('\u{1}', "|"))
             .collect();
         let plain = |cell: &String| cell.trim_matches('`').to_string();
-        let [label, krate, _place, ordering, pairs, model] = cells.as_slice() else {
+        let [label, _place, ordering, pairs, model] = cells.as_slice() else {
             continue;
         };
         if !is_label(&plain(label)) {
@@ -49,7 +51,7 @@ pub(crate) fn rows(table: &str) -> Vec<Row> {
         let model = plain(model);
         rows.push(Row {
             label: plain(label),
-            krate: plain(krate),
+            krate: krate.to_string(),
             ordering: plain(ordering),
             pairs: pairs.clone(),
             model: (!model.starts_with("none")).then(|| model.clone()),
@@ -260,7 +262,7 @@ mod tests {
 
     const SOURCE: &str = "//! Concept.\nfn a() {\n    // Release: pairs with the Acquire in b. [RG1]\n    x.store(1, Ordering::Release);\n}\n";
     const LOOM: &str = "//! Models.\n#[test]\nfn pushes() {}\n";
-    const ROW: &str = "| RG1 | rast-queue | a | Release | RG1 | pushes |";
+    const ROW: &str = "## rast-queue\n| RG1 | a | Release | RG1 | pushes |";
 
     fn faults(source: &str, table: &str) -> Vec<String> {
         let file = |path: &str, text: &str| File {

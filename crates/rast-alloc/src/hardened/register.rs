@@ -67,7 +67,7 @@ pub(crate) fn enter(address: usize, bytes: usize, owner: usize) -> bool {
             entry.bytes.store(bytes, Ordering::Relaxed);
             // Relaxed: as for [AH11]. [AH12]
             entry.owner.store(owner, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `take`; publishes the two words above. [AH13]
+            // Release: pairs with the Acquire in `find`; publishes the two words above. [AH13]
             entry.address.store(address, Ordering::Release);
             return true;
         }
@@ -75,50 +75,43 @@ pub(crate) fn enter(address: usize, bytes: usize, owner: usize) -> bool {
     false
 }
 
-/// Removes a block; `false` if none with these bytes and this owner is in use.
-pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
+/// Finds the entry of a block with these bytes and this owner that is in use.
+fn find(address: usize, bytes: usize, owner: usize) -> Option<&'static Entry> {
     for entry in sequence(address) {
         // Acquire: pairs with the Release in `enter`; the two words are this block's. [AH14]
         let seen = entry.address.load(Ordering::Acquire);
         if seen == 0 {
-            return false;
+            return None;
         }
         if seen == address {
             // Relaxed: acquired above. [AH15]
             let is_long = entry.bytes.load(Ordering::Relaxed) == bytes;
             // Relaxed: as for [AH15]. [AH16]
-            if !is_long || entry.owner.load(Ordering::Relaxed) != owner {
-                return false;
-            }
-            let freed = address | FREED;
-            // Release: pairs with the Acquire in `enter`; if two threads free a block at once, one
-            // fails. [AH17]
-            let taken =
-                entry
-                    .address
-                    .compare_exchange(seen, freed, Ordering::Release, Ordering::Relaxed);
-            return taken.is_ok();
+            let is_same = is_long && entry.owner.load(Ordering::Relaxed) == owner;
+            return is_same.then_some(entry);
         }
     }
-    false
+    None
+}
+
+/// Removes a block; `false` if none with these bytes and this owner is in use.
+pub(crate) fn take(address: usize, bytes: usize, owner: usize) -> bool {
+    find(address, bytes, owner).is_some_and(|entry| {
+        // Release: pairs with the Acquire in `enter`; if two threads free a block at once, one
+        // fails. [AH17]
+        let freed = entry.address.compare_exchange(
+            address,
+            address | FREED,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        freed.is_ok()
+    })
 }
 
 /// Returns `true` if a block with these bytes and this owner is in use.
 pub(crate) fn knows(address: usize, bytes: usize, owner: usize) -> bool {
-    for entry in sequence(address) {
-        // Acquire: as for [AH14]. [AH20]
-        let seen = entry.address.load(Ordering::Acquire);
-        if seen == 0 {
-            return false;
-        }
-        if seen == address {
-            // Relaxed: acquired above. [AH21]
-            let is_long = entry.bytes.load(Ordering::Relaxed) == bytes;
-            // Relaxed: as for [AH21]. [AH22]
-            return is_long && entry.owner.load(Ordering::Relaxed) == owner;
-        }
-    }
-    false
+    find(address, bytes, owner).is_some()
 }
 
 /// Looks up an address, for an error message.

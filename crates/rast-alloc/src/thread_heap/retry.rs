@@ -1,6 +1,8 @@
 //! The retry after the system refused memory: unused memory of the process returns to the system
 //! first.
 
+use core::ptr::NonNull;
+
 use super::{HEAPS, ThreadHeap};
 use crate::Layout;
 use crate::os;
@@ -22,6 +24,23 @@ impl ThreadHeap {
             Self::purge_others(self, 0);
             allocate();
         }
+    }
+
+    /// Calls `request`, which a separate heap serves. If it returns `None`, purges that heap by
+    /// `purge`, and the heaps that no thread holds, and calls it again.
+    #[inline]
+    pub(crate) fn with_retry(
+        layout: Layout,
+        purge: impl FnOnce() -> usize,
+        request: impl Fn() -> Option<NonNull<u8>>,
+    ) -> Option<NonNull<u8>> {
+        let block = request();
+        if block.is_some() || layout.size() > os::ADDRESSES {
+            return block;
+        }
+        purge();
+        Self::purge_unheld();
+        request()
     }
 
     /// Purges the heaps that no thread holds.

@@ -8,6 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::{AddressTooWide, refuse_slow, wide};
+use crate::constructor;
 use crate::sync::atomic::Ordering;
 
 /// A pointer and a wrapping count of 64 bits (32 with short pointers), as one copyable word.
@@ -148,33 +149,22 @@ pub struct AtomicWideTaggedPtr<T> {
 }
 
 impl<T> AtomicWideTaggedPtr<T> {
-    /// Makes an atomic with this value.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new(value: WideTaggedPtr<T>) -> Self {
-        Self {
-            word: wide::AtomicWord::new(value.word),
-            of: PhantomData,
-        }
-    }
-
-    /// Makes an atomic with this value.
-    #[cfg(rast_loom)]
-    #[track_caller]
-    pub fn new(value: WideTaggedPtr<T>) -> Self {
-        Self {
-            word: wide::AtomicWord::new(value.word),
-            of: PhantomData,
+    constructor! {
+        /// Makes an atomic with this value.
+        #[must_use]
+        #[cfg_attr(rast_loom, track_caller)]
+        pub fn new(value: WideTaggedPtr<T>) -> Self {
+            Self {
+                word: wide::AtomicWord::new(value.word),
+                of: PhantomData,
+            }
         }
     }
 
     /// Returns `true` if the operations are lock-free on this processor.
     #[must_use]
     pub fn is_lock_free() -> bool {
-        #[cfg(not(rast_loom))]
-        return wide::AtomicWord::is_lock_free();
-        #[cfg(rast_loom)]
-        return true;
+        wide::is_lock_free()
     }
 
     /// Returns both parts.

@@ -20,6 +20,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::constructor;
 use crate::sync::atomic::Ordering;
 
 #[cfg(all(
@@ -296,23 +297,15 @@ pub struct AtomicTaggedPtr<T> {
 }
 
 impl<T> AtomicTaggedPtr<T> {
-    /// Makes an atomic with this value.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new(value: TaggedPtr<T>) -> Self {
-        Self {
-            word: layout::AtomicWord::new(value.word),
-            of: PhantomData,
-        }
-    }
-
-    /// Makes an atomic with this value.
-    #[cfg(rast_loom)]
-    #[track_caller]
-    pub fn new(value: TaggedPtr<T>) -> Self {
-        Self {
-            word: layout::AtomicWord::new(value.word),
-            of: PhantomData,
+    constructor! {
+        /// Makes an atomic with this value.
+        #[must_use]
+        #[cfg_attr(rast_loom, track_caller)]
+        pub fn new(value: TaggedPtr<T>) -> Self {
+            Self {
+                word: layout::AtomicWord::new(value.word),
+                of: PhantomData,
+            }
         }
     }
 

@@ -21,18 +21,16 @@ use core::ptr::with_exposed_provenance_mut;
 use crate::sync::atomic::Ordering;
 
 #[cfg(rast_shuttle)]
-use crate::scheduled::AtomicU128 as Inner;
+pub(super) use crate::scheduled::AtomicU128 as AtomicWord;
 #[cfg(not(target_pointer_width = "64"))]
-use portable_atomic::AtomicU64 as Inner;
+pub(super) use portable_atomic::AtomicU64 as AtomicWord;
 #[cfg(all(target_pointer_width = "64", not(rast_shuttle)))]
-use portable_atomic::AtomicU128 as Inner;
+pub(super) use portable_atomic::AtomicU128 as AtomicWord;
 
 #[cfg(target_pointer_width = "64")]
 pub(super) type Word = u128;
 #[cfg(not(target_pointer_width = "64"))]
 pub(super) type Word = u64;
-
-pub(super) type AtomicWord = Inner;
 
 const SHIFT: u32 = Word::BITS / 2;
 
@@ -48,12 +46,8 @@ pub(super) const fn count_bits<T>() -> u32 {
 }
 
 /// x86-64 builds check the processor at run time.
-#[allow(dead_code, reason = "named by `TaggedPtr` alone")]
 pub(super) fn is_lock_free() -> bool {
-    #[cfg(rast_shuttle)]
-    return true;
-    #[cfg(not(rast_shuttle))]
-    Inner::is_lock_free()
+    AtomicWord::is_lock_free()
 }
 
 pub(super) fn fits<T>(_address: usize) -> bool {

@@ -67,7 +67,7 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 
 use crate::alloc::{Allocator, Global};
-use crate::primitive::{AtomicWideTaggedPtr, CachePadded};
+use crate::primitive::{AtomicWideTaggedPtr, CachePadded, constructor};
 use crate::{Closed, TryPushError};
 use block::Block;
 pub use iter::{Drain, IntoIter};
@@ -147,47 +147,28 @@ impl<T, A: Allocator> UnwindSafe for ListQueue<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for ListQueue<T, A> {}
 
 impl<T> ListQueue<T> {
-    /// Makes an empty queue in the global allocator; allocates nothing.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self::new_in(Global)
-    }
-
-    /// Makes an empty queue in the global allocator; allocates nothing.
-    #[cfg(rast_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self::new_in(Global)
+    constructor! {
+        /// Makes an empty queue in the global allocator; allocates nothing.
+        #[must_use]
+        pub fn new() -> Self {
+            Self::new_in(Global)
+        }
     }
 }
 
 impl<T, A: Allocator> ListQueue<T, A> {
-    /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
-    #[cfg(not(rast_loom))]
-    pub const fn new_in(alloc: A) -> Self {
-        Self {
-            head: CachePadded::new(Source::new()),
-            tail: CachePadded::new(Source::new()),
-            nodes: Nodes {
-                first: Node::new(Node::<T>::STANDING),
-                last: Node::closed(),
-                alloc,
-            },
-        }
-    }
-
-    /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
-    #[cfg(rast_loom)]
-    pub fn new_in(alloc: A) -> Self {
-        Self {
-            head: CachePadded::new(Source::new()),
-            tail: CachePadded::new(Source::new()),
-            nodes: Nodes {
-                first: Node::new(Node::<T>::STANDING),
-                last: Node::closed(),
-                alloc,
-            },
+    constructor! {
+        /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
+        pub fn new_in(alloc: A) -> Self {
+            Self {
+                head: CachePadded::new(Source::new()),
+                tail: CachePadded::new(Source::new()),
+                nodes: Nodes {
+                    first: Node::new(Node::<T>::STANDING),
+                    last: Node::closed(),
+                    alloc,
+                },
+            }
         }
     }
 

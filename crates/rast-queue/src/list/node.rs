@@ -29,9 +29,9 @@
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-use crate::primitive::WideTaggedPtr;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::primitive::{WideTaggedPtr, constructor};
 
 /// An item of the queue. Its address is even, so `CLOSED` is never the address of an item.
 #[repr(align(2))]
@@ -85,44 +85,26 @@ impl<T> Node<T> {
     /// never promises.
     pub(super) const STANDING: usize = 3 * Self::SOURCE;
 
-    /// A place for an item, with a number of sources.
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new(sources: usize) -> Self {
-        Self {
-            data: AtomicPtr::new(ptr::null_mut()),
-            next: AtomicPtr::new(ptr::null_mut()),
-            state: AtomicUsize::new(sources),
-            life: UnsafeCell::new(()),
-            owns: PhantomData,
+    constructor! {
+        /// A place for an item, with a number of sources.
+        pub(super) fn new(sources: usize) -> Self {
+            Self {
+                data: AtomicPtr::new(ptr::null_mut()),
+                next: AtomicPtr::new(ptr::null_mut()),
+                state: AtomicUsize::new(sources),
+                life: UnsafeCell::new(()),
+                owns: PhantomData,
+            }
         }
     }
 
-    /// A place for an item, with a number of sources.
-    #[cfg(rast_loom)]
-    pub(super) fn new(sources: usize) -> Self {
-        Self {
-            data: AtomicPtr::new(ptr::null_mut()),
-            next: AtomicPtr::new(ptr::null_mut()),
-            state: AtomicUsize::new(sources),
-            life: UnsafeCell::new(()),
-            owns: PhantomData,
+    constructor! {
+        /// The last node of a queue that was closed while it had no place for an item.
+        pub(super) fn closed() -> Self {
+            let mut node = Self::new(Self::STANDING);
+            node.data = AtomicPtr::new(ptr::without_provenance_mut(CLOSED));
+            node
         }
-    }
-
-    /// The last node of a queue that was closed while it had no place for an item.
-    #[cfg(not(rast_loom))]
-    pub(super) const fn closed() -> Self {
-        let mut node = Self::new(Self::STANDING);
-        node.data = AtomicPtr::new(ptr::without_provenance_mut(CLOSED));
-        node
-    }
-
-    /// The last node of a queue that was closed while it had no place for an item.
-    #[cfg(rast_loom)]
-    pub(super) fn closed() -> Self {
-        let mut node = Self::new(Self::STANDING);
-        node.data = AtomicPtr::new(ptr::without_provenance_mut(CLOSED));
-        node
     }
 
     /// Stores `item` in the node, which then owns it, if nothing was stored before. Otherwise

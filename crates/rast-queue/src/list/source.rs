@@ -4,7 +4,7 @@
 use core::ptr::{self, NonNull};
 
 use crate::primitive::sync::atomic::Ordering;
-use crate::primitive::{AtomicWideTaggedPtr, WideTaggedPtr};
+use crate::primitive::{AtomicWideTaggedPtr, WideTaggedPtr, constructor};
 
 use super::node::Node;
 
@@ -90,16 +90,11 @@ impl<T> Place<T> {
 pub(super) struct Source<T>(AtomicWideTaggedPtr<Node<T>>);
 
 impl<T> Source<T> {
-    /// Points to the first node.
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new() -> Self {
-        Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
-    }
-
-    /// Points to the first node.
-    #[cfg(rast_loom)]
-    pub(super) fn new() -> Self {
-        Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
+    constructor! {
+        /// Points to the first node.
+        pub(super) fn new() -> Self {
+            Self(AtomicWideTaggedPtr::new(WideTaggedPtr::null()))
+        }
     }
 
     /// Gives out a reference to the node that this word points to, which must be released by

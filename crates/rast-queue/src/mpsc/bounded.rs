@@ -176,6 +176,30 @@ impl<T> Ring<T> {
         self.slot(index).state.store(state, Ordering::Relaxed);
     }
 
+    /// Moves the first item at or after `head` out, with its tag, and moves `head` past it.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the consumer.
+    /// 2. The items before `head` are moved out, and no others.
+    #[inline(always)]
+    unsafe fn take(&self, head: &mut usize) -> Option<(u32, T)> {
+        loop {
+            let index = *head;
+            let state = self.state_of(index)?;
+            *head = index.wrapping_add(1);
+            if state & VOID != 0 {
+                continue;
+            }
+            let item = self.slot(index).item.with(|place| {
+                // SAFETY: by (1) and rule 3 the slot is the caller's and holds an item; by (2) it
+                // is read once, as the head has moved on.
+                unsafe { place.cast::<T>().read() }
+            });
+            return Some((state >> TAG_SHIFT, item));
+        }
+    }
+
     /// Returns the state of a slot, if it was published in the round of `index`.
     #[inline(always)]
     fn state_of(&self, index: usize) -> Option<u32> {
@@ -419,20 +443,8 @@ impl<T> Consumer<T> {
     /// even if this returns `None` after them.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, T)> {
-        loop {
-            let index = self.head;
-            let state = self.ring.state_of(index)?;
-            self.head = index.wrapping_add(1);
-            if state & VOID != 0 {
-                continue;
-            }
-            let item = self.ring.slot(index).item.with(|place| {
-                // SAFETY: by rule 3 the slot is the consumer's and holds an item; the head has
-                // moved on, so it is read once.
-                unsafe { place.cast::<T>().read() }
-            });
-            return Some((state >> TAG_SHIFT, item));
-        }
+        // SAFETY: (1) this is the consumer; (2) this is its head, which each take moves.
+        unsafe { self.ring.take(&mut self.head) }
     }
 
     /// Returns the slots of the taken items to the producers. One store.
@@ -481,37 +493,14 @@ impl<T> fmt::Debug for Consumer<T> {
     }
 }
 
-impl<T> Ring<T> {
-    /// Moves the first item at or after `index` out, and moves `index` past it.
-    ///
-    /// # Safety
-    ///
-    /// 1. Nothing else reaches the ring, now or later.
-    /// 2. The items before `index` are moved out.
-    unsafe fn take_rest(&self, index: &mut usize) -> Option<T> {
-        loop {
-            let state = self.state_of(*index)?;
-            let slot = self.slot(*index);
-            *index = index.wrapping_add(1);
-            if state & VOID == 0 {
-                return Some(slot.item.with(|place| {
-                    // SAFETY: published in its lap, so it holds an item; ours alone by (1), read
-                    // once by (2), because `index` is past it.
-                    unsafe { place.cast::<T>().read() }
-                }));
-            }
-        }
-    }
-}
-
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         if core::mem::needs_drop::<T>() {
             // Relaxed: the last half to go sees what the others did. [MB11]
             let mut head = self.head.load(Ordering::Relaxed);
-            // SAFETY: (1) the ring ends here; (2) the consumer published its head when it went,
-            // and each call moves `head` past the item that it returns.
-            drop_each(|| unsafe { self.take_rest(&mut head) });
+            // SAFETY: (1) the ring ends here, so this is the consumer; (2) the consumer published
+            // its head when it went, and each call moves `head` past the item that it returns.
+            drop_each(|| unsafe { self.take(&mut head) });
         }
     }
 }

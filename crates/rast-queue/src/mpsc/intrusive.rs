@@ -13,10 +13,10 @@ use core::ptr::NonNull;
 use super::node::{Link, Node, Pointer, UniquePointer};
 use super::stack::{self, Fifo, Inbox, RawLink, Stack};
 use crate::Closed;
-use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::primitive::{CachePadded, constructor};
 
 /// An unbounded queue of nodes that carry their own link, from any number of producers to one
 /// consumer at a time.
@@ -167,31 +167,18 @@ impl<P> fmt::Debug for PushError<P> {
 impl<P> core::error::Error for PushError<P> {}
 
 impl<P: Pointer> Queue<P> {
-    /// Makes an empty queue.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            stack: CachePadded::new(Stack::new()),
-            claim: CachePadded::new(Claim {
-                taken: AtomicBool::new(false),
-                inbox: UnsafeCell::new(Inbox::new()),
-            }),
-            owns: PhantomData,
-        }
-    }
-
-    /// Makes an empty queue.
-    #[cfg(rast_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            stack: CachePadded::new(Stack::new()),
-            claim: CachePadded::new(Claim {
-                taken: AtomicBool::new(false),
-                inbox: UnsafeCell::new(Inbox::new()),
-            }),
-            owns: PhantomData,
+    constructor! {
+        /// Makes an empty queue.
+        #[must_use]
+        pub fn new() -> Self {
+            Self {
+                stack: CachePadded::new(Stack::new()),
+                claim: CachePadded::new(Claim {
+                    taken: AtomicBool::new(false),
+                    inbox: UnsafeCell::new(Inbox::new()),
+                }),
+                owns: PhantomData,
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use core::ptr::NonNull;
 use std_alloc::boxed::Box;
 
 use super::stack::RawLink;
+use crate::primitive::constructor;
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,23 +44,14 @@ unsafe impl Sync for Link {}
 unsafe impl Send for Link {}
 
 impl Link {
-    /// Makes a link that is in no queue.
-    #[cfg(not(rast_loom))]
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            raw: RawLink::new(),
-            queued: AtomicBool::new(false),
-        }
-    }
-
-    /// Makes a link that is in no queue.
-    #[cfg(rast_loom)]
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            raw: RawLink::new(),
-            queued: AtomicBool::new(false),
+    constructor! {
+        /// Makes a link that is in no queue.
+        #[must_use]
+        pub fn new() -> Self {
+            Self {
+                raw: RawLink::new(),
+                queued: AtomicBool::new(false),
+            }
         }
     }
 

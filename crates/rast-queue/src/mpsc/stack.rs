@@ -21,7 +21,7 @@
 use core::ptr::{self, NonNull};
 
 use crate::primitive::cell::UnsafeCell;
-use crate::primitive::{Link, LinkStack, Linked};
+use crate::primitive::{Link, LinkStack, Linked, constructor};
 
 /// The place of a node in a stack.
 #[repr(C)]
@@ -30,17 +30,11 @@ pub(super) struct RawLink {
 }
 
 impl RawLink {
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            next: UnsafeCell::new(Link::NULL),
-        }
-    }
-
-    #[cfg(rast_loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            next: UnsafeCell::new(Link::NULL),
+    constructor! {
+        pub(super) fn new() -> Self {
+            Self {
+                next: UnsafeCell::new(Link::NULL),
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ use core::ptr::{self, NonNull};
 use crate::alloc::{AllocError, Allocator, Global};
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use crate::primitive::{AtomicTaggedPtr, CachePadded, LinkStack, TaggedPtr};
+use crate::primitive::{AtomicTaggedPtr, CachePadded, LinkStack, TaggedPtr, constructor};
 use pace::Pace;
 use segment::{Segment, terminal};
 use word::{CLOSED, MOST_PINS, MOST_SLOTS, index, same_segment};
@@ -179,21 +179,6 @@ unsafe impl<T: Send, A: Allocator + Sync> Sync for Queue<T, A> {}
 impl<T, A: Allocator> UnwindSafe for Queue<T, A> {}
 impl<T, A: Allocator> RefUnwindSafe for Queue<T, A> {}
 
-/// `const` outside of models, whose atomics cannot be made in constants.
-macro_rules! constructor {
-    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) $body:block) => {
-        $(#[$meta])*
-        #[cfg(not(rast_loom))]
-        #[must_use]
-        pub const fn $name($($argument: $of),*) -> Self $body
-
-        $(#[$meta])*
-        #[cfg(rast_loom)]
-        #[must_use]
-        pub fn $name($($argument: $of),*) -> Self $body
-    };
-}
-
 impl<T> Queue<T> {
     /// Default number of slots in a segment.
     ///
@@ -227,7 +212,8 @@ impl<T> Queue<T> {
 
     constructor! {
         /// Makes an empty queue that uses the global allocator; allocates nothing.
-        pub fn new() {
+        #[must_use]
+        pub fn new() -> Self {
             Self::new_in(Global)
         }
     }
@@ -247,7 +233,8 @@ impl<T> Queue<T> {
         /// static SMALL: rast_queue::Queue<u8> = rast_queue::Queue::with_segment_slots(64);
         /// SMALL.push(1).unwrap();
         /// ```
-        pub fn with_segment_slots(slots: usize) {
+        #[must_use]
+        pub fn with_segment_slots(slots: usize) -> Self {
             Self::with_segment_slots_in(slots, Global)
         }
     }
@@ -256,7 +243,8 @@ impl<T> Queue<T> {
 impl<T, A: Allocator> Queue<T, A> {
     constructor! {
         /// Makes an empty queue whose memory comes from `alloc`; allocates nothing.
-        pub fn new_in(alloc: A) {
+        #[must_use]
+        pub fn new_in(alloc: A) -> Self {
             Self::with_segment_slots_in(Queue::<T>::DEFAULT_SEGMENT_SLOTS, alloc)
         }
     }
@@ -267,7 +255,8 @@ impl<T, A: Allocator> Queue<T, A> {
         /// # Panics
         ///
         /// As [`with_segment_slots`](Queue::with_segment_slots).
-        pub fn with_segment_slots_in(slots: usize, alloc: A) {
+        #[must_use]
+        pub fn with_segment_slots_in(slots: usize, alloc: A) -> Self {
             assert!(
                 slots.is_power_of_two() && slots >= 2 && slots <= MOST_SLOTS,
                 "queue: the slots of a segment are a power of two from 2 to MOST_SEGMENT_SLOTS"

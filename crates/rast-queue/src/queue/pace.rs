@@ -19,6 +19,7 @@
 //!
 //! All fields are hints: a lost or stale update only moves a pause to another check.
 
+use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicU32, Ordering};
 
 use super::pause::IS_MODEL;
@@ -44,14 +45,10 @@ const LEFT: u32 = (1 << POWER_AT) - 1;
 pub(super) struct Pace(AtomicU32);
 
 impl Pace {
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    #[cfg(rast_loom)]
-    pub(super) fn new() -> Self {
-        Self(AtomicU32::new(0))
+    constructor! {
+        pub(super) fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
     }
 
     /// Returns whether the caller should pause before its check, and then call

@@ -48,7 +48,7 @@ use std_alloc::boxed::Box;
 use super::pause::IS_MODEL;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use crate::primitive::{Backoff, LocalUnparker};
+use crate::primitive::{Backoff, LocalUnparker, constructor};
 
 /// Number of places in a group: one word holds their TAKEN bits, another their WAITING bits.
 const GROUP: usize = if IS_MODEL { 2 } else { usize::BITS as usize };
@@ -132,23 +132,18 @@ struct Parts<'a> {
 }
 
 impl WaitList {
-    #[cfg(not(rast_loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            live: AtomicUsize::new(0),
-            enter_at: AtomicUsize::new(0),
-            wake_at: AtomicUsize::new(0),
-            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
-        }
-    }
-
-    #[cfg(rast_loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            live: AtomicUsize::new(0),
-            enter_at: AtomicUsize::new(0),
-            wake_at: AtomicUsize::new(0),
-            chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+    constructor! {
+        pub(super) fn new() -> Self {
+            #[cfg(not(rast_loom))]
+            let chunks = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+            #[cfg(rast_loom)]
+            let chunks = core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+            Self {
+                live: AtomicUsize::new(0),
+                enter_at: AtomicUsize::new(0),
+                wake_at: AtomicUsize::new(0),
+                chunks,
+            }
         }
     }
 

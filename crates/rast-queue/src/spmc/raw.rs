@@ -349,14 +349,8 @@ impl<T, A: Allocator> Handle<T, A> {
     pub(super) fn fresh_block(&self) -> Result<NonNull<Block<T>>, AllocError> {
         match self.take_spare() {
             Some(block) => Ok(block),
-            None => self.allocate_block(),
+            None => allocate_block(self.block_slots(), self.allocator()),
         }
-    }
-
-    /// A block from the allocator.
-    pub(super) fn allocate_block(&self) -> Result<NonNull<Block<T>>, AllocError> {
-        let cold = &self.shared().cold;
-        allocate_block(cold.slots, &cold.alloc)
     }
 
     /// Prepares a block for the slots from `base` on.

@@ -5,7 +5,8 @@ use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::pace::Pace;
-use super::raw::{Block, Side, Span};
+use super::raw::{Block, Span};
+use super::side::Side;
 use super::wait::Wait;
 use crate::alloc::{Allocator, Global};
 
@@ -261,7 +262,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// loop, check [`is_finished`](Self::is_finished).
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.block.other_is_gone(Side::Consumer)
+        self.block.gone().has_other(Side::Consumer)
     }
 
     /// Returns whether the producer was dropped and the queue is empty, so that no later pop

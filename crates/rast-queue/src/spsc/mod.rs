@@ -77,6 +77,7 @@ mod producer;
 mod raw;
 mod read_chunk;
 pub mod segmented;
+mod side;
 mod wait;
 mod write_chunk;
 

@@ -4,7 +4,8 @@ use core::cell::Cell;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::raw::{Block, Side, Span};
+use super::raw::{Block, Span};
+use super::side::Side;
 use crate::Full;
 use crate::alloc::{Allocator, Global};
 use crate::primitive::hint::prefetch_write;
@@ -235,7 +236,7 @@ impl<T, A: Allocator> Producer<T, A> {
     /// items are dropped with the producer.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.block.other_is_gone(Side::Producer)
+        self.block.gone().has_other(Side::Producer)
     }
 
     #[inline(always)]

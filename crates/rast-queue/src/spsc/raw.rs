@@ -1,8 +1,8 @@
 //! The block that both halves of a ring share: two published indices, the slots, and which halves
 //! are dropped.
 //!
-//! All atomic operations of the ring are in this file, and all of its unsafe code is here or calls
-//! into it.
+//! All atomic operations of the ring are in this file and in `side.rs`, and all of its unsafe code
+//! is here or calls into it.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -11,35 +11,19 @@ use core::ptr::{self, NonNull};
 
 use core::alloc::LayoutError;
 
+use super::side::{Gone, Side};
 use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::hint::opaque;
 use crate::primitive::panics::drop_each;
-use crate::primitive::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
 /// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
 ///
 /// The slots themselves are plain memory, so that a range of them is a slice.
 type Mark = UnsafeCell<()>;
-
-/// Which half.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Side {
-    Producer = 1,
-    Consumer = 2,
-}
-
-impl Side {
-    fn other(self) -> Self {
-        match self {
-            Self::Producer => Self::Consumer,
-            Self::Consumer => Self::Producer,
-        }
-    }
-}
 
 struct Header<A> {
     /// Published by the producer: items before it are in their slots.
@@ -51,8 +35,7 @@ struct Header<A> {
 }
 
 struct Cold<A> {
-    /// The sum of the sides that are gone.
-    gone: AtomicU8,
+    gone: Gone,
     alloc: A,
 }
 
@@ -302,7 +285,8 @@ impl<T, A> Block<T, A> {
         if size_of::<Mark>() == 0 {
             return;
         }
-        for index in index..index + len {
+        for offset in 0..len {
+            let index = index.wrapping_add(offset);
             // SAFETY: `index & mask` is below the capacity, so the address lies inside the block's
             // array of marks.
             let mark = unsafe { self.marks().add(index & self.mask) };
@@ -401,29 +385,10 @@ impl<T, A> Block<T, A> {
         self.header().head.store(head, Ordering::Release);
     }
 
-    /// Returns whether the half opposite of `side` was dropped. If so, later loads return its last
-    /// index.
-    #[inline]
-    pub(super) fn other_is_gone(&self, side: Side) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; the next load of the other
-        // half's index returns its last one. [RG5]
-        let gone = self.header().cold.gone.load(Ordering::Acquire);
-        gone & side.other() as u8 != 0
-    }
-
-    /// Records that `side` is dropped. Returns `true` if the other half was dropped before; the
-    /// caller then owns the block.
+    /// Which halves are dropped.
     #[inline(always)]
-    fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; all accesses of the first half happen before
-        // the second half frees the block, and the second finds the first's last index. [RG6]
-        let gone = self
-            .header()
-            .cold
-            .gone
-            .fetch_add(side as u8, Ordering::AcqRel);
-        debug_assert!(gone & side as u8 == 0, "spsc: a half leaves once");
-        gone & side.other() as u8 != 0
+    pub(super) fn gone(&self) -> &Gone {
+        &self.header().cold.gone
     }
 }
 
@@ -444,7 +409,7 @@ impl<T, A: Allocator> Block<T, A> {
             tail: CachePadded::new(AtomicUsize::new(start)),
             head: CachePadded::new(AtomicUsize::new(start)),
             cold: CachePadded::new(Cold {
-                gone: AtomicU8::new(0),
+                gone: Gone::new(),
                 alloc,
             }),
         };
@@ -481,7 +446,7 @@ impl<T, A: Allocator> Block<T, A> {
     /// 2. `own` is the true index of that half, and it is published.
     #[inline(always)]
     pub(super) unsafe fn close(&self, side: Side, own: usize) {
-        if self.leave(side) {
+        if self.gone().leave(side) {
             // SAFETY: (1) the other half was gone before, and by (1) this one is now; (2) by (2).
             unsafe { self.duplicate().end(side, own) };
         }

@@ -5,7 +5,8 @@ use core::fmt;
 use core::iter;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::raw::{Place, Shared, Side};
+use super::super::side::Side;
+use super::raw::{Place, Shared};
 use crate::alloc::{Allocator, Global};
 
 /// The popping half of a segmented queue.
@@ -203,7 +204,7 @@ impl<T, A: Allocator> Consumer<T, A> {
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.other_is_gone(Side::Consumer)
+        self.shared.gone().has_other(Side::Consumer)
     }
 
     /// Returns whether the producer was dropped and the queue is empty, so that no later pop

@@ -4,7 +4,8 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::raw::{Place, Shared, Side};
+use super::super::side::Side;
+use super::raw::{Place, Shared};
 use crate::alloc::{AllocError, Allocator, Global};
 use crate::{Closed, TryPushError};
 
@@ -208,7 +209,7 @@ impl<T, A: Allocator> Producer<T, A> {
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.other_is_gone(Side::Producer)
+        self.shared.gone().has_other(Side::Producer)
     }
 
     /// Returns how many items a segment holds.

@@ -1,40 +1,24 @@
 //! The memory that both halves of a segmented queue share: two published counts, a spare segment,
 //! which halves are dropped, and the segments.
 //!
-//! All atomic operations of the queue are in this file, and all of its unsafe code is here or calls
-//! into it.
+//! All atomic operations of the queue are in this file and in `side.rs` of the ring, and all of its
+//! unsafe code is here or calls into it.
 
 use core::alloc::LayoutError;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use super::super::side::{Gone, Side};
 use crate::abort::deallocate;
 use crate::alloc::{AllocError, Allocator, Layout};
 use crate::primitive::CachePadded;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::drop_each;
-use crate::primitive::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
 type Mark = UnsafeCell<()>;
-
-/// Which half.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Side {
-    Producer = 1,
-    Consumer = 2,
-}
-
-impl Side {
-    fn other(self) -> Self {
-        match self {
-            Self::Producer => Self::Consumer,
-            Self::Consumer => Self::Producer,
-        }
-    }
-}
 
 struct Header<T, A> {
     /// Number of pushed items, published by the producer.
@@ -48,8 +32,7 @@ struct Header<T, A> {
 }
 
 struct Cold<T, A> {
-    /// The sum of the sides that are gone.
-    gone: AtomicU8,
+    gone: Gone,
     /// The consumer's place when it was dropped.
     left: UnsafeCell<Option<Place<T>>>,
     alloc: A,
@@ -244,29 +227,10 @@ impl<T, A> Shared<T, A> {
         self.header().head.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the half opposite of `side` was dropped. If so, later loads return its last
-    /// count.
+    /// Which halves are dropped.
     #[inline(always)]
-    pub(super) fn other_is_gone(&self, side: Side) -> bool {
-        // Acquire: pairs with the release half of the AcqRel in leave; the next load of the other
-        // half's count returns its last one. [US5]
-        let gone = self.header().cold.gone.load(Ordering::Acquire);
-        gone & side.other() as u8 != 0
-    }
-
-    /// Records that `side` is dropped. Returns `true` if the other half was dropped before; the
-    /// caller then owns all memory.
-    fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; everything that the first half did happens
-        // before the second half frees the memory, and the second finds the first's last count and
-        // place. [US6]
-        let gone = self
-            .header()
-            .cold
-            .gone
-            .fetch_or(side as u8, Ordering::AcqRel);
-        debug_assert!(gone & side as u8 == 0, "spsc: a half leaves once");
-        gone & side.other() as u8 != 0
+    pub(super) fn gone(&self) -> &Gone {
+        &self.header().cold.gone
     }
 
     /// Removes the spare segment, for the producer.
@@ -309,7 +273,7 @@ impl<T, A: Allocator> Shared<T, A> {
             head: CachePadded::new(AtomicUsize::new(start)),
             spare: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
             cold: CachePadded::new(Cold {
-                gone: AtomicU8::new(0),
+                gone: Gone::new(),
                 left: UnsafeCell::new(None),
                 alloc,
             }),
@@ -422,7 +386,7 @@ impl<T, A: Allocator> Shared<T, A> {
     /// 1. The caller is the producer, and neither it nor this handle is used again.
     /// 2. `tail` is its true count, and it is published.
     pub(super) unsafe fn close_producer(&self, tail: usize) {
-        if self.leave(Side::Producer) {
+        if self.gone().leave(Side::Producer) {
             let head = self.load_head();
             let place = self.header().cold.left.with(|left| {
                 // SAFETY: the consumer wrote this before it set its bit in `gone`.
@@ -446,7 +410,7 @@ impl<T, A: Allocator> Shared<T, A> {
             // follows.
             unsafe { *left = Some(place) };
         });
-        if self.leave(Side::Consumer) {
+        if self.gone().leave(Side::Consumer) {
             let tail = self.load_tail();
             // SAFETY: both halves are gone; the rest by (2).
             unsafe { self.end(place, head, tail) };
