@@ -11,7 +11,7 @@ use crate::chain::Chain;
 use crate::owned::Owned;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread;
-use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
+use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
 /// Settings of a pool.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Shared {
         loop {
             while let Some(task) = state.queue.pop() {
                 drop(state);
-                task.run(Poller { yielded: &yielded });
+                task.run(&yielded);
                 state = self.state.lock();
             }
             if state.is_closed {

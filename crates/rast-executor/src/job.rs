@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use crate::blocking::Call;
 use crate::primitive::sync::Arc;
-use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
+use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
 /// A call that any thread may run, once. Its handle is that of a task.
 ///
@@ -65,7 +65,6 @@ impl Job {
 
     /// Runs the call; if its handle was aborted, drops it instead. The handle returns a panic.
     pub fn run(self) {
-        let yielded = Cell::new(false);
-        self.0.run(Poller { yielded: &yielded });
+        self.0.run(&Cell::new(false));
     }
 }

@@ -16,7 +16,7 @@ use crate::driver::{Driver, ParkerDriver};
 use crate::local::{Local, Ready, Shared};
 use crate::primitive::sync::Arc;
 use crate::remote::RemoteSpawner;
-use crate::task::{JoinHandle, Poller, Ran, Schedule, Setup, Task};
+use crate::task::{JoinHandle, Schedule, Setup, Task};
 
 /// Number of polls between two checks of the timers.
 const LOOK_EVERY: u32 = 16;
@@ -131,10 +131,7 @@ impl Local {
         };
         context.task.set(task.address());
         budget::replace(self.budget);
-        let poller = Poller {
-            yielded: &context.yielded,
-        };
-        if let Ran::Again(task) = task.run(poller) {
+        if let Some(task) = task.run(&context.yielded) {
             self.ready.borrow_mut().push(task);
         }
         context.task.set(core::ptr::null());

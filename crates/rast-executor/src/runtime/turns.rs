@@ -17,7 +17,7 @@ use crate::budget;
 use crate::context::{self, Context, Place};
 use crate::runtime::lane::Lane;
 use crate::runtime::worker::Worker;
-use crate::task::{Poller, Ran, Task};
+use crate::task::Task;
 
 /// Number of turns between two checks of the timers.
 const LOOK_EVERY: u32 = 16;
@@ -80,16 +80,10 @@ impl Worker {
         self.counters().begin_poll();
         context.task.set(task.address());
         budget::replace(self.shared.budget);
-        let poller = Poller {
-            yielded: &context.yielded,
-        };
-        let ran = task.run(poller);
+        let again = task.run(&context.yielded);
         self.counters().end_poll();
         context.task.set(core::ptr::null());
         budget::replace(budget::UNLIMITED);
-        match ran {
-            Ran::Again(task) => Some(task),
-            Ran::Rests => None,
-        }
+        again
     }
 }

@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 use std_alloc::alloc::handle_alloc_error;
 use std_alloc::boxed::Box;
 
-use super::header::{Header, Poller, Task, TaskRef, Vtable, release};
+use super::header::{Header, Task, TaskRef, Vtable, release};
 use super::join::{JoinError, JoinHandle};
 use super::state::State;
 use super::waker;
@@ -170,7 +170,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
         unsafe { &*scheduler }
     }
 
-    unsafe fn run(raw: NonNull<Header>, poller: Poller<'_>) -> bool {
+    unsafe fn run(raw: NonNull<Header>, yielded: &core::cell::Cell<bool>) -> bool {
         // SAFETY: the right to run comes with a reference.
         let header = unsafe { raw.as_ref() };
         let begun = header.state.begin();
@@ -179,7 +179,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
             unsafe { Self::cancel(raw) };
             return false;
         }
-        poller.yielded.set(false);
+        yielded.set(false);
         // SAFETY: the waker is used during the poll, and the task stays until the end of the run.
         let waker = unsafe { waker::lent(raw) };
         let polled = Self::stage(raw).with_mut(|stage| {
@@ -195,7 +195,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
             contain(poll)
         });
         let result = match polled {
-            Ok(Poll::Pending) => return poller.yielded.replace(false) || header.state.end(begun),
+            Ok(Poll::Pending) => return yielded.replace(false) || header.state.end(begun),
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };

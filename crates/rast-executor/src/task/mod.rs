@@ -12,7 +12,7 @@ mod state;
 mod waker;
 
 pub(crate) use cell::{FUTURE_MAX, Setup, make, unmake};
-pub(crate) use header::{Header, Poller, Ran, TaskRef};
+pub(crate) use header::{Header, TaskRef};
 pub(crate) use waker::task_of;
 
 pub use cell::Schedule;
