@@ -218,7 +218,7 @@ impl Shared {
         if self.wait(Some(limit), |running| running == 0) {
             return true;
         }
-        let steps = || self.counters.iter().map(|counters| counters.steps());
+        let steps = || self.counters.iter().map(|counters| counters.steps.get());
         let before: Vec<u64> = steps().collect();
         if self.wait(Some(patience), |running| running == 0) {
             return true;

@@ -51,7 +51,7 @@ impl Worker {
         if let Some(chain) = self.shared.injector.take() {
             let len = chain.len();
             queue.push_outside(chain);
-            self.counters().add_injected(len);
+            self.counters().injected.add(len as u64);
             if len > 1 {
                 self.shared.notify();
             }
@@ -77,11 +77,11 @@ impl Worker {
             let now = self.shared.timers.now().as_nanos();
             self.counters().latencies.record(now.saturating_sub(at));
         }
-        self.counters().begin_poll();
+        self.counters().steps.add(1);
         context.task.set(task.address());
         budget::replace(self.shared.budget);
         let again = task.run(&context.yielded);
-        self.counters().end_poll();
+        self.counters().steps.add(1);
         context.task.set(core::ptr::null());
         budget::replace(budget::UNLIMITED);
         again
