@@ -21,6 +21,7 @@ pub(crate) struct PoolSetup {
     pub(crate) name: String,
 }
 
+#[derive(Default)]
 struct State {
     queue: Chain,
     /// Number of threads that wait, or were woken and do not have the lock yet. Each counts itself.
@@ -145,15 +146,9 @@ impl Shared {
 impl Pool {
     pub(crate) fn new(setup: PoolSetup) -> Self {
         Self(Arc::new(Shared {
-            state: Mutex::new(State {
-                queue: Chain::new(),
-                waiting: 0,
-                threads: 0,
-                named: 0,
-                is_closed: false,
-            }),
+            state: Mutex::default(),
             wake: Condvar::new(),
-            owned: Owned::new(),
+            owned: Owned::default(),
             setup,
         }))
     }

@@ -107,8 +107,8 @@ impl Local {
         Self {
             timers: Arc::new(Timers::new(clock, 1, Arc::clone(&sleepers))),
             shared: Arc::new(Shared {
-                injector: Injector::new(),
-                owned: Owned::new(),
+                injector: Injector::default(),
+                owned: Owned::default(),
                 sleepers,
             }),
             ready: RefCell::new(ready),

@@ -73,7 +73,7 @@ impl RemoteSpawner {
     pub fn batch(&self) -> RemoteBatch {
         RemoteBatch {
             spawner: self.clone(),
-            tasks: Chain::new(),
+            tasks: Chain::default(),
         }
     }
 
@@ -150,9 +150,9 @@ impl RemoteBatch {
     /// Sends the tasks, oldest first. If the executor was dropped, they are cancelled here.
     pub fn send(&mut self) {
         let shared = &self.spawner.0;
-        let mut adopted = Chain::new();
+        let mut adopted = Chain::default();
         // The rejected tasks are cancelled last, because their destructors may take long.
-        let mut refused = Chain::new();
+        let mut refused = Chain::default();
         while let Some(task) = self.tasks.pop() {
             // SAFETY: `spawn` kept this reference, and it is taken once.
             let owned = unsafe { TaskRef::of_list(&task) };

@@ -78,7 +78,7 @@ impl Shared {
         let lane = |_| {
             Arc::new(Lane {
                 shared: Arc::clone(this),
-                owned: Owned::new(),
+                owned: Owned::default(),
             })
         };
         let lanes: Vec<_> = (0..=this.queues.len()).map(lane).collect();

@@ -67,8 +67,8 @@ pub(super) struct Estate<T: Resource> {
 impl<T: Resource> Estate<T> {
     pub(super) fn new() -> Self {
         Self {
-            places: Places::new(),
-            ids: Ids::new(),
+            places: Places::default(),
+            ids: Ids::default(),
         }
     }
 
@@ -158,7 +158,7 @@ pub(super) trait AnyEstate {
 
 impl<T: Resource> AnyEstate for Estate<T> {
     fn retire(&mut self, retired: &mut Retired) {
-        for mut place in core::mem::replace(&mut self.places, Places::new()).into_values() {
+        for mut place in core::mem::take(&mut self.places).into_values() {
             place.retire_value(0, retired);
             place.retire_key(0, retired);
         }

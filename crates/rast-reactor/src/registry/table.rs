@@ -305,7 +305,7 @@ impl<T: Resource> Table<T> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Self {
         Self {
             state: UnsafeCell::new(State {
-                slots: Places::new(),
+                slots: Places::default(),
                 keys: HashTable::new(),
                 changed: 0,
                 old_slots: HashMap::new(),
