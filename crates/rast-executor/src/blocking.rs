@@ -111,11 +111,9 @@ impl Shared {
             state.threads -= 1;
             if state.threads == 0 {
                 // The system cannot start even one thread: the calls are cancelled.
-                let mut queue = core::mem::take(&mut state.queue);
+                let queue = core::mem::take(&mut state.queue);
                 drop(state);
-                while let Some(task) = queue.pop() {
-                    task.cancel();
-                }
+                drop(queue);
             }
         }
     }
@@ -173,12 +171,10 @@ impl Pool {
         self.0.owned.close();
         let mut state = self.0.state.lock();
         state.is_closed = true;
-        let mut queue = core::mem::take(&mut state.queue);
+        let queue = core::mem::take(&mut state.queue);
         drop(state);
         self.0.wake.notify_all();
-        while let Some(task) = queue.pop() {
-            task.cancel();
-        }
+        drop(queue);
     }
 
     /// Returns how many calls are queued or running.

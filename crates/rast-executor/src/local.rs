@@ -190,21 +190,14 @@ impl Drop for Local {
         // Queued tasks were not claimed. Wait for a thread that has incremented the wake-ups of a
         // task and is about to push it.
         loop {
-            self.ready.get_mut().clear();
+            while let Some(task) = self.ready.get_mut().pop() {
+                task.cancel();
+            }
             self.shared.injector.drain(Task::cancel);
             if self.shared.owned.len() == 0 {
                 return;
             }
             crate::primitive::thread::yield_now();
-        }
-    }
-}
-
-impl Ready {
-    /// Cancels all tasks.
-    fn clear(&mut self) {
-        while let Some(task) = self.pop() {
-            task.cancel();
         }
     }
 }
