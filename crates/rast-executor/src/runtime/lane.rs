@@ -215,36 +215,31 @@ impl Shared {
     /// Waits for all workers to return, for at most `limit`; after that no longer for a worker that
     /// stays in one poll for `patience`, and for at most `RETURN` for the others.
     pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
-        if self.wait(Some(limit), |running| running == 0) {
+        if self.wait(limit, |running| running == 0) {
             return true;
         }
         let steps = || self.counters.iter().map(|counters| counters.steps.get());
         let before: Vec<u64> = steps().collect();
-        if self.wait(Some(patience), |running| running == 0) {
+        if self.wait(patience, |running| running == 0) {
             return true;
         }
         let is_stuck = |(now, before): &(u64, u64)| now == before && now % 2 == 1;
         let stuck = steps().zip(before).filter(is_stuck).count();
-        self.wait(Some(RETURN), |running| running <= stuck);
+        self.wait(RETURN, |running| running <= stuck);
         self.running() == 0
     }
 
     /// Waits until `is_done`, which a leaving worker or a completed task may make true, for at most
     /// `limit`. Returns whether it is true.
-    pub(crate) fn wait(&self, limit: Option<Duration>, is_done: impl Fn(usize) -> bool) -> bool {
+    pub(crate) fn wait(&self, limit: Duration, is_done: impl Fn(usize) -> bool) -> bool {
         let start = std::time::Instant::now();
         let mut running = self.running.lock();
         while !is_done(*running) {
-            match limit {
-                None => self.ended.wait(&mut running),
-                Some(limit) => {
-                    let left = limit.saturating_sub(start.elapsed());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    self.ended.wait_timeout(&mut running, left);
-                }
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return false;
             }
+            self.ended.wait_timeout(&mut running, left);
         }
         true
     }
