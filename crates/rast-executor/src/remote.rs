@@ -13,7 +13,7 @@ use std_alloc::boxed::Box;
 use crate::chain::Chain;
 use crate::local::Shared;
 use crate::primitive::sync::Arc;
-use crate::task::{FUTURE_MAX, JoinHandle, Schedule, Setup, Task, TaskRef, make};
+use crate::task::{FUTURE_MAX, JoinHandle, Made, Schedule, Setup, TaskRef, make};
 
 /// Spawns tasks on a [`LocalExecutor`](crate::LocalExecutor) from any thread; made by
 /// [`LocalExecutor::remote`](crate::LocalExecutor::remote).
@@ -77,7 +77,7 @@ impl RemoteSpawner {
         }
     }
 
-    fn make<F, R>(&self, begin: F) -> (Task, TaskRef, JoinHandle<R::Output>)
+    fn make<F, R>(&self, begin: F) -> Made<R::Output>
     where
         F: FnOnce() -> R + Send + 'static,
         R: Future + 'static,

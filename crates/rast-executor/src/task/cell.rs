@@ -63,22 +63,21 @@ pub(crate) struct Setup {
 /// The longest future that lies in its task, in bytes; a longer one is boxed apart.
 pub(crate) const FUTURE_MAX: usize = 2048;
 
-/// Makes a task: the right to run it, the reference of the list of owned tasks, and its handle.
+/// A new task: the right to run it, the reference of the list of owned tasks, and its handle.
+pub(crate) type Made<T> = (Task, TaskRef, JoinHandle<T>);
+
+/// Makes a task.
 ///
 /// # Safety
 ///
 /// 1. The future, its output and what they borrow live until the task is complete and the output is
 ///    taken or dropped.
 /// 2. If the future is not `Send`, `scheduler` runs and drops it as its rule 3 says.
-pub(crate) unsafe fn make<F, S>(
+pub(crate) unsafe fn make<F: Future, S: Schedule>(
     future: F,
     scheduler: Arc<S>,
     setup: Setup,
-) -> (Task, TaskRef, JoinHandle<F::Output>)
-where
-    F: Future,
-    S: Schedule,
-{
+) -> Made<F::Output> {
     let layout = const { Layout::new::<Cell<F>>() };
     let Ok(memory) = RastAlloc.allocate(layout) else {
         handle_alloc_error(layout);
@@ -117,12 +116,8 @@ where
 ///
 /// # Safety
 ///
-/// The three are those of one call of [`make`] with this `F`, and there is no other reference.
-pub(crate) unsafe fn unmake<F: Future>(
-    task: Task,
-    owned: TaskRef,
-    handle: JoinHandle<F::Output>,
-) -> F {
+/// They are of one call of [`make`] with this `F`, and there is no other reference.
+pub(crate) unsafe fn unmake<F: Future>((task, owned, handle): Made<F::Output>) -> F {
     let raw = task.into_raw();
     core::mem::forget((owned, handle));
     let cell = raw.cast::<Cell<F>>();
