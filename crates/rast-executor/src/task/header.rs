@@ -255,6 +255,7 @@ impl Clone for TaskRef {
 }
 
 impl Drop for TaskRef {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: this reference ends here.
         unsafe { release(self.0, 1) };

@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use core::task::{Context, Poll, RawWakerVTable, Waker};
 use std_alloc::boxed::Box;
 
-use super::header::{Header, TaskRef, release};
+use super::header::{Header, TaskRef};
 use super::state::Left;
 use crate::budget;
 use crate::primitive::panics::quietly;
@@ -259,28 +259,22 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        /// Drops the reference, even if the destructor of the waker panics.
-        struct Reference(NonNull<Header>);
-        impl Drop for Reference {
-            fn drop(&mut self) {
-                // SAFETY: the handle's reference, dropped once.
-                unsafe { release(self.0, 1) };
-            }
-        }
+        // Dropped even if the destructor of the waker panics.
+        // SAFETY: the handle's reference, taken once.
+        let reference = || unsafe { TaskRef::from_raw(self.raw) };
         if self.is_taken() {
-            drop(Reference(self.raw));
+            drop(reference());
             return;
         }
         match self.header().state.leave() {
             Left::Done => {}
             Left::Waker => {
-                let reference = Reference(self.raw);
+                let _reference = reference();
                 // Interest and waker flag are cleared, so the waker belongs to the handle.
                 drop(self.take_waker());
-                drop(reference);
             }
             Left::Output => {
-                let _reference = Reference(self.raw);
+                let _reference = reference();
                 // A panic of the destructor stays in the task, whichever of the runner and this
                 // handle comes last and drops the output.
                 quietly(|| {
