@@ -30,8 +30,4 @@ pub enum Priority {
 impl Priority {
     /// Number of priorities.
     pub(crate) const COUNT: usize = 3;
-
-    pub(crate) const fn index(self) -> usize {
-        self as usize
-    }
 }
