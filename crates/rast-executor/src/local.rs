@@ -83,19 +83,13 @@ pub(crate) struct Local {
     driver: RefCell<Box<dyn Driver>>,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     pub(crate) sockets: Option<crate::io::Sockets>,
-    pub(crate) budget: u32,
     pub(crate) polls: Cell<u64>,
     /// How many more deadlines may fire in this turn.
     expiries: Cell<usize>,
 }
 
 impl Local {
-    pub(crate) fn new(
-        clock: SharedClock,
-        budget: u32,
-        seed: Option<u64>,
-        driver: Box<dyn Driver>,
-    ) -> Self {
+    pub(crate) fn new(clock: SharedClock, seed: Option<u64>, driver: Box<dyn Driver>) -> Self {
         let sleepers = Arc::new(Sleepers::of_driver(driver.unparker()));
         let ready = match seed {
             None => Ready::InOrder(Lists::default()),
@@ -115,7 +109,6 @@ impl Local {
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             sockets: driver.sockets(),
             driver: RefCell::new(driver),
-            budget,
             polls: Cell::new(0),
             expiries: Cell::new(EXPIRIES),
         }

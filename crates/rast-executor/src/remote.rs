@@ -46,13 +46,9 @@ use crate::task::{FUTURE_MAX, JoinHandle, Made, Schedule, Setup, TaskRef, make};
 /// assert_eq!(other.join().unwrap().unwrap(), 42);
 /// ```
 #[derive(Clone)]
-pub struct RemoteSpawner(Arc<Shared>);
+pub struct RemoteSpawner(pub(crate) Arc<Shared>);
 
 impl RemoteSpawner {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-
     /// Makes the executor call `begin` and run the returned future.
     pub fn spawn<F, R>(&self, begin: F) -> JoinHandle<R::Output>
     where
