@@ -179,8 +179,7 @@ impl Timers {
         // interrupts needlessly. [XT7]
         self.asleep_until_ns
             .store(next.as_nanos(), Ordering::Relaxed);
-        let wait = next.saturating_since(self.now());
-        Some(Duration::from_nanos(wait.as_nanos()))
+        Some(next.saturating_since(self.now()).into())
     }
 
     /// Returns `true` if a thread has fired the deadlines up to this one, so that no store has it.

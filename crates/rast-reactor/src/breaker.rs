@@ -17,7 +17,7 @@ use core::fmt;
 use core::time::Duration;
 use std_alloc::rc::Rc;
 
-use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+use rast_executor::timers::{Clock, Instant, MonotonicClock};
 
 use crate::random::{between, part};
 
@@ -210,11 +210,6 @@ impl<C: Clock> Breaker<C> {
     }
 }
 
-/// Returns an instant that is `span` later.
-fn after(at: Instant, span: Duration) -> Instant {
-    at.saturating_add(Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX)))
-}
-
 impl<C: Clock> Core<C> {
     fn state(&self) -> State {
         self.state.get()
@@ -231,9 +226,8 @@ impl<C: Clock> Core<C> {
         let wait = between(most - part(most, self.setup.jitter_percent), most);
         self.wait
             .set(most.saturating_mul(2).min(self.setup.wait_max));
-        self.change(State::Open {
-            until: after(at, wait),
-        });
+        let until = at.saturating_add(wait.into());
+        self.change(State::Open { until });
     }
 
     /// Starts a probe if it is due.
@@ -251,9 +245,8 @@ impl<C: Clock> Core<C> {
         {
             return Err(Open { retry_at: until });
         }
-        self.change(State::Probing {
-            deadline: after(now, self.setup.probe),
-        });
+        let deadline = now.saturating_add(self.setup.probe.into());
+        self.change(State::Probing { deadline });
         Ok(())
     }
 

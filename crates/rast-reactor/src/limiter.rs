@@ -197,8 +197,7 @@ impl<C: Clock> Limiter<C> {
             let Err(Limited { retry_at }) = self.take(now, tokens, 0) else {
                 return Ok(());
             };
-            let wait = retry_at.saturating_since(now).as_nanos();
-            rast_executor::sleep(Duration::from_nanos(wait)).await;
+            rast_executor::sleep(retry_at.saturating_since(now).into()).await;
         }
     }
 

@@ -56,7 +56,7 @@ impl Lane {
     pub fn new(span: Duration) -> Self {
         Self {
             trackers: Rc::clone(&here().expect(OUTSIDE).trackers),
-            span: Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX)),
+            span: span.into(),
         }
     }
 

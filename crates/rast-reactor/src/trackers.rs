@@ -125,7 +125,7 @@ impl Trackers {
             return timeout;
         }
         let next = Instant::from_nanos(self.next_ns.get());
-        let left = Duration::from_nanos(next.saturating_since(self.clock.now()).as_nanos());
+        let left = next.saturating_since(self.clock.now()).into();
         Some(timeout.map_or(left, |timeout| timeout.min(left)))
     }
 

@@ -83,7 +83,7 @@ impl Drop for Measure<'_> {
         registry::polled(self.origin);
         let watch = &self.shared.watch;
         let took = watch.clock.now().saturating_since(self.begin);
-        let took = Duration::from_nanos(took.as_nanos());
+        let took = Duration::from(took);
         if took > watch.limit {
             self.shared.report_slow(self.reactor, self.origin, took);
         }
