@@ -178,7 +178,7 @@ impl Reactors {
     /// is no such reactor. See [`Resources::long_read`].
     #[must_use]
     pub fn long_reads(&self, reactor: usize) -> Option<u64> {
-        (reactor < self.number()).then(|| self.shared.resources.long_reads(reactor))
+        Some(self.shared.resources.long_reads.get(reactor)?.get())
     }
 
     /// How many tasks of a reactor are not complete; calls of other reactors count with their

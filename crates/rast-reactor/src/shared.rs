@@ -10,18 +10,19 @@ use rast_executor::RemoteSpawner;
 use crate::credit::Pair;
 use crate::origin::Origin;
 use crate::pool::Pool;
-use crate::primitive::CachePadded;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
+use crate::primitive::{CachePadded, Counter};
 use crate::registry;
-use crate::watch::{SlowPoll, SlowPolls, Tasks, Unfinished, Watch};
+use crate::watch::{SlowPoll, Tasks, Unfinished, Watch};
 
 /// How a reactor is reached.
 pub(crate) struct Seat {
     pub(crate) remote: RemoteSpawner,
     pub(crate) tasks: Tasks,
-    pub(crate) slow_polls: SlowPolls,
+    /// Written on the thread of the reactor.
+    pub(crate) slow_polls: Counter,
     pub(crate) control: Mutex<Control>,
 }
 
@@ -71,7 +72,7 @@ impl Shared {
             CachePadded::new(Seat {
                 remote,
                 tasks: Tasks::default(),
-                slow_polls: SlowPolls::default(),
+                slow_polls: Counter::new(),
                 control: Mutex::new(Control::default()),
             })
         };
@@ -154,7 +155,7 @@ impl Shared {
 
     #[cold]
     pub(crate) fn report_slow(&self, reactor: usize, origin: &Origin, took: Duration) {
-        self.seats[reactor].slow_polls.add();
+        self.seats[reactor].slow_polls.add(1);
         if let Some(report) = &self.watch.report {
             let slow = SlowPoll {
                 reactor,

@@ -9,7 +9,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use rast_executor::timers::Clock;
 
 use crate::origin::Origin;
-use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 
 /// A poll that held its reactor for too long.
@@ -113,19 +113,3 @@ pub(crate) struct Watch {
 
 /// The function that is called with slow polls.
 pub(crate) type Report = Arc<dyn Fn(&SlowPoll<'_>) + Send + Sync>;
-
-/// A count of slow polls.
-#[derive(Default)]
-pub(crate) struct SlowPolls(AtomicU64);
-
-impl SlowPolls {
-    pub(crate) fn add(&self) {
-        // Relaxed: a figure; one thread writes it.
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        // Relaxed: a figure.
-        self.0.load(Ordering::Relaxed)
-    }
-}

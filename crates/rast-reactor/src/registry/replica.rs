@@ -33,10 +33,9 @@ use super::wakers::Wakers;
 
 use crate::epoch::{LongRead, Reader, Transactions};
 use crate::origin::Origin;
-use crate::primitive;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::{self, Counter};
 
 /// The callback for long transactions.
 pub(super) type Report = Arc<dyn Fn(&LongRead<'_>) + Send + Sync>;
@@ -46,15 +45,8 @@ pub(crate) struct Shared {
     pub(super) wakers: Arc<Wakers>,
     pub(super) limit: Duration,
     pub(super) report: Option<Report>,
-    /// The number of long transactions, by reactor.
-    pub(super) long_reads: Box<[AtomicU64]>,
-}
-
-impl Shared {
-    pub(crate) fn long_reads(&self, reactor: usize) -> u64 {
-        // Relaxed: a figure.
-        self.long_reads[reactor].load(Ordering::Relaxed)
-    }
+    /// The number of long transactions, by reactor, whose thread counts them.
+    pub(crate) long_reads: Box<[Counter]>,
 }
 
 /// The table of a type.
@@ -259,8 +251,7 @@ impl Replica {
             let Some(overdue) = overdue else {
                 return;
             };
-            // Relaxed: a figure.
-            self.shared.long_reads[self.reactor].fetch_add(1, Ordering::Relaxed);
+            self.shared.long_reads[self.reactor].add(1);
             let Some(report) = &self.shared.report else {
                 continue;
             };

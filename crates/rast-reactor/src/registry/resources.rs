@@ -16,8 +16,8 @@ use super::table::{AnyTable, Log, Table};
 use super::wakers::Wakers;
 use crate::epoch::{Follower, Ledger, LongRead, Reader, Writer};
 use crate::error::BuildError;
+use crate::primitive::Counter;
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::AtomicU64;
 use crate::quiet::Quiet;
 
 /// Default limit of replaced memory per owner.
@@ -135,7 +135,7 @@ impl Resources {
             wakers: Arc::new(Wakers::new(reactors)),
             limit: self.long,
             report: self.report,
-            long_reads: (0..reactors).map(|_| AtomicU64::new(0)).collect(),
+            long_reads: (0..reactors).map(|_| Counter::new()).collect(),
         });
         let hasher = DefaultHashBuilder::default();
         let mut plans: Vec<Plan> = (0..reactors)
