@@ -35,7 +35,7 @@ where
     R::Output: Send,
 {
     let shared = Arc::clone(&here.shared);
-    let reactor = lane.target();
+    let reactor = lane.target;
     let handle = here.stage(lane, |batch| {
         batch.spawn(move || {
             // The closure begins: it no longer counts as being on its way.

@@ -241,9 +241,6 @@ impl Place for Core {
     fn give_back(&self, (): &()) {
         self.leave();
     }
-
-    // All waiters need the same, so the next one gains nothing.
-    fn left(&self) {}
 }
 
 impl Drop for Pass {

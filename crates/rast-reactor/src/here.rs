@@ -23,15 +23,6 @@ use crate::spawned::Spawned;
 use crate::trackers::Trackers;
 use crate::watched::{Entry, Watched};
 
-/// The calls to one target.
-pub(crate) struct Lane {
-    target: usize,
-    sent: Sent,
-    waiting: RefCell<Line<()>>,
-    /// The calls of this turn; taken out while they are sent.
-    batch: RefCell<Option<RemoteBatch>>,
-}
-
 /// A reactor, on its thread.
 pub(crate) struct Here {
     pub(crate) shared: Arc<Shared>,
@@ -52,11 +43,15 @@ pub(crate) struct Here {
     pub(crate) is_running: Cell<bool>,
 }
 
-/// A lane and what its pair is in.
+/// The calls to one target.
 pub(crate) struct LaneOf {
-    lane: Lane,
     shared: Arc<Shared>,
     caller: usize,
+    pub(crate) target: usize,
+    sent: Sent,
+    waiting: RefCell<Line<()>>,
+    /// The calls of this turn; taken out while they are sent.
+    batch: RefCell<Option<RemoteBatch>>,
 }
 
 /// A credit that was taken. Its drop, on any thread, returns it.
@@ -179,14 +174,12 @@ impl Here {
     ) -> Self {
         let lane = |target| {
             Rc::new(LaneOf {
-                lane: Lane {
-                    target,
-                    sent: Sent::default(),
-                    waiting: RefCell::new(Line::new()),
-                    batch: RefCell::new(None),
-                },
                 shared: Arc::clone(&shared),
                 caller: index,
+                target,
+                sent: Sent::default(),
+                waiting: RefCell::new(Line::new()),
+                batch: RefCell::new(None),
             })
         };
         Self {
@@ -228,9 +221,8 @@ impl Here {
     /// Adds a call to the turn.
     pub(crate) fn stage<R>(&self, lane: &LaneOf, stage: impl FnOnce(&mut RemoteBatch) -> R) -> R {
         self.is_dirty.set(true);
-        let target = lane.lane.target;
-        let mut batch = lane.lane.batch.borrow_mut();
-        stage(batch.get_or_insert_with(|| self.shared.seats[target].remote.batch()))
+        let mut batch = lane.batch.borrow_mut();
+        stage(batch.get_or_insert_with(|| self.shared.seats[lane.target].remote.batch()))
     }
 
     /// Counts a call as awaited until the returned value is dropped.
@@ -250,7 +242,7 @@ impl Here {
     pub(crate) fn flush(&self) {
         while self.is_dirty.replace(false) {
             for lane in &self.lanes {
-                let batch = &lane.lane.batch;
+                let batch = &lane.batch;
                 let Some(mut taken) = batch.borrow_mut().take() else {
                     continue;
                 };
@@ -300,17 +292,13 @@ impl Here {
 }
 
 impl LaneOf {
-    pub(crate) fn target(&self) -> usize {
-        self.lane.target
-    }
-
     fn pair(&self) -> &crate::credit::Pair {
-        self.shared.pair(self.caller, self.lane.target)
+        self.shared.pair(self.caller, self.target)
     }
 
     /// Takes a credit, if there is one and no earlier call waits for it.
     pub(crate) fn try_take(&self) -> Option<Credit> {
-        let may = self.lane.waiting.borrow().is_empty() && self.lane.sent.take(self.pair());
+        let may = self.waiting.borrow().is_empty() && self.sent.take(self.pair());
         may.then(|| self.taken())
     }
 
@@ -319,7 +307,7 @@ impl LaneOf {
         Credit {
             shared: Arc::clone(&self.shared),
             caller: self.caller,
-            target: self.lane.target,
+            target: self.target,
         }
     }
 
@@ -327,8 +315,8 @@ impl LaneOf {
     pub(crate) fn serve(&self) {
         let mut ended = Ended::new();
         {
-            let mut line = self.lane.waiting.borrow_mut();
-            while !line.is_empty() && self.lane.sent.take_or_wait(self.pair()) {
+            let mut line = self.waiting.borrow_mut();
+            while !line.is_empty() && self.sent.take_or_wait(self.pair()) {
                 line.serve(&mut ended);
             }
         }
@@ -340,14 +328,12 @@ impl Place for LaneOf {
     type Wants = ();
 
     fn line<R>(&self, f: impl FnOnce(&mut Line<()>) -> R) -> R {
-        f(&mut self.lane.waiting.borrow_mut())
+        f(&mut self.waiting.borrow_mut())
     }
 
     fn give_back(&self, (): &()) {
         drop(self.taken());
     }
-
-    fn left(&self) {}
 }
 
 #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
