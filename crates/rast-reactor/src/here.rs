@@ -17,6 +17,7 @@ use crate::origin::Origin;
 use crate::pool;
 use crate::primitive;
 use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::Ordering;
 use crate::registry::Replica;
 use crate::shared::Shared;
 use crate::spawned::Spawned;
@@ -263,25 +264,15 @@ impl Here {
     /// The main task of the reactor: serves calls that wait for a credit.
     pub(crate) async fn main(self: Rc<Self>) {
         core::future::poll_fn(|cx| {
-            let (is_ended, old) = {
-                let mut control = self.shared.seats[self.index].control.lock();
-                let is_new = control
-                    .waker
-                    .as_ref()
-                    .is_none_or(|waker| !waker.will_wake(cx.waker()));
-                let old: Option<Waker> = if is_new {
-                    self.replica.woken_by(cx.waker());
-                    control.waker.replace(cx.waker().clone())
-                } else {
-                    None
-                };
-                (control.is_ended, old)
-            };
-            drop(old);
+            self.replica.woken_by(cx.waker());
             for lane in &self.lanes {
                 lane.serve();
             }
-            if is_ended {
+            // Relaxed: see `Shared::end`.
+            if self.shared.seats[self.index]
+                .is_ended
+                .load(Ordering::Relaxed)
+            {
                 Poll::Ready(())
             } else {
                 Poll::Pending

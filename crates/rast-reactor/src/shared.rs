@@ -1,6 +1,5 @@
 //! State that the reactors of one set share, and how they end.
 
-use core::task::Waker;
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
@@ -23,14 +22,8 @@ pub(crate) struct Seat {
     pub(crate) tasks: Tasks,
     /// Written on the thread of the reactor.
     pub(crate) slow_polls: Counter,
-    pub(crate) control: Mutex<Control>,
-}
-
-/// What the main task of a reactor waits for.
-#[derive(Default)]
-pub(crate) struct Control {
-    pub(crate) is_ended: bool,
-    pub(crate) waker: Option<Waker>,
+    /// The main task of the reactor returns.
+    pub(crate) is_ended: AtomicBool,
 }
 
 /// How far the thread of a reactor is.
@@ -73,7 +66,7 @@ impl Shared {
                 remote,
                 tasks: Tasks::default(),
                 slow_polls: Counter::new(),
-                control: Mutex::new(Control::default()),
+                is_ended: AtomicBool::new(false),
             })
         };
         Self {
@@ -120,15 +113,14 @@ impl Shared {
 
     /// Wakes the main task of a reactor.
     pub(crate) fn wake(&self, reactor: usize) {
-        let waker = self.seats[reactor].control.lock().waker.clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.resources.wakers.wake(reactor);
     }
 
     /// Makes a reactor return.
     pub(crate) fn end(&self, reactor: usize) {
-        self.seats[reactor].control.lock().is_ended = true;
+        // Relaxed: before the lock of the wake-up, under which the main task stores its waker before
+        // it loads the flag.
+        self.seats[reactor].is_ended.store(true, Ordering::Relaxed);
         self.wake(reactor);
     }
 

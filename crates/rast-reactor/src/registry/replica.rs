@@ -42,7 +42,7 @@ pub(super) type Report = Arc<dyn Fn(&LongRead<'_>) + Send + Sync>;
 
 /// State that all replicas of a set share.
 pub(crate) struct Shared {
-    pub(super) wakers: Arc<Wakers>,
+    pub(crate) wakers: Arc<Wakers>,
     pub(super) limit: Duration,
     pub(super) report: Option<Report>,
     /// The number of long transactions, by reactor, whose thread counts them.
@@ -156,7 +156,7 @@ impl Replica {
         f()
     }
 
-    /// Stores the waker with which others wake this reactor.
+    /// Stores the waker of this reactor's main task, with which others wake it.
     pub(crate) fn woken_by(&self, waker: &Waker) {
         self.shared.wakers.set(self.reactor, waker);
     }
