@@ -76,7 +76,6 @@ mod nodes;
 mod origin;
 mod quiet;
 mod spawned;
-mod waker_id;
 mod waker_list;
 
 mod clock;
