@@ -95,9 +95,9 @@ pub(crate) fn here() -> Option<Rc<Here>> {
     HERE.try_with(|here| here.borrow().clone()).ok().flatten()
 }
 
-/// Returns `true` if the calling thread is a reactor of this set.
-pub(crate) fn is_of(shared: &Arc<Shared>) -> bool {
-    here().is_some_and(|here| Arc::ptr_eq(&here.shared, shared))
+/// The reactor of the calling thread, if it is one of this set.
+pub(crate) fn here_of(shared: &Arc<Shared>) -> Option<Rc<Here>> {
+    here().filter(|here| Arc::ptr_eq(&here.shared, shared))
 }
 
 /// The panic message of a function that is called outside of a reactor.
@@ -155,8 +155,7 @@ fn spawn_local_as<F: Future + 'static>(
         name: name.map(Arc::new),
         line,
     };
-    let never = &here.shared.never;
-    let entry = Entry::new(&here.shared, here.index, origin.clone(), never);
+    let entry = Entry::new(&here.shared, here.index, origin.clone(), None);
     Spawned::new(rast_executor::spawn_local(Watched {
         future,
         shared: Arc::clone(&here.shared),

@@ -13,7 +13,7 @@ use rast_executor::{LocalExecutor, RemoteSpawner};
 
 use crate::clock::{shared_clock, system_clock};
 use crate::error::BuildError;
-use crate::here::{self, BriefSpin, Here, Idle, TurnDriver};
+use crate::here::{BriefSpin, Here, Idle, TurnDriver, here_of};
 use crate::pool::{Pool, PoolBuilder};
 use crate::primitive::sync::atomic::Ordering;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
@@ -216,8 +216,7 @@ impl Reactors {
 
     fn end(&mut self, grace: Duration, patience: Duration) -> Stopped {
         let shared = &*self.shared;
-        let inside = here::here().filter(|here| Arc::ptr_eq(&here.shared, &self.shared));
-        let inside = inside.map(|here| here.index);
+        let inside = here_of(&self.shared).map(|here| here.index);
         let grace = if inside.is_some() {
             Duration::ZERO
         } else {
@@ -627,7 +626,7 @@ impl Start {
             Err(error) => return self.begin(index, Err(BuildError::Io(error))),
         };
         #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
-        let sleeps = here::Sleeps::new();
+        let sleeps = crate::here::Sleeps::new();
         let cell = Rc::new(OnceCell::new());
         let driver = TurnDriver {
             sleeps,

@@ -46,8 +46,6 @@ pub(crate) struct Shared {
     pub(crate) resources: Arc<registry::Shared>,
     /// Nothing is spawned from outside any more.
     pub(crate) is_closing: AtomicBool,
-    /// As `is_closing`, for tasks that a reactor spawns: it never closes.
-    pub(crate) never: AtomicBool,
     /// How far the threads are.
     pub(crate) phases: Mutex<Vec<Phase>>,
     pub(crate) changed: Condvar,
@@ -78,7 +76,6 @@ impl Shared {
             watch,
             resources,
             is_closing: AtomicBool::new(false),
-            never: AtomicBool::new(false),
             phases: Mutex::new(std_alloc::vec![Phase::Runs; number]),
             changed: Condvar::new(),
         }

@@ -54,12 +54,12 @@ const SMALL: usize = 256;
 pub(crate) struct Tasks(Mutex<Table>);
 
 impl Tasks {
-    /// Enters a task, and returns its number; `None` if `is_closed` is set. The flag is looked at
-    /// under the lock, so that a count that comes after its change misses nothing.
-    pub(crate) fn enter(&self, origin: Origin, is_closed: &AtomicBool) -> Option<u64> {
+    /// Enters a task, and returns its number; `None` if `is_closed` is given and set. The flag is
+    /// looked at under the lock, so that a count that comes after its change misses nothing.
+    pub(crate) fn enter(&self, origin: Origin, is_closed: Option<&AtomicBool>) -> Option<u64> {
         let mut table = self.0.lock();
         // Relaxed: the lock orders it with the count.
-        if is_closed.load(Ordering::Relaxed) {
+        if is_closed.is_some_and(|is_closed| is_closed.load(Ordering::Relaxed)) {
             return None;
         }
         table.entered += 1;

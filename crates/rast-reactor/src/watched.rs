@@ -20,12 +20,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Enters a task into the list of a reactor; `None` if `is_closed` is set.
+    /// Enters a task into the list of a reactor; `None` if `is_closed` is given and set.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         reactor: usize,
         origin: Origin,
-        is_closed: &AtomicBool,
+        is_closed: Option<&AtomicBool>,
     ) -> Option<Self> {
         let task = shared.seats[reactor].tasks.enter(origin, is_closed)?;
         Some(Self {
