@@ -2,7 +2,6 @@
 //! behind.
 
 use std::io;
-use std_alloc::rc::Rc;
 use std_alloc::vec;
 
 use rast_executor::io::TcpStream;
@@ -63,7 +62,7 @@ ready!(TcpStream);
 ready!(UnixStream);
 
 impl Io {
-    fn strike(&self, attempt: Attempt, len: &mut usize) -> Option<Fault> {
+    pub(crate) fn strike(&self, attempt: Attempt, len: &mut usize) -> Option<Fault> {
         self.faults.as_ref()?.strike(attempt, len)
     }
 }
@@ -160,10 +159,4 @@ pub(crate) async fn chunk<R: Ready>(stream: &R, io: &Io) -> io::Result<Option<Ch
     });
     let count = read.await?;
     Ok(chunk.filter(|_| count > 0))
-}
-
-/// Keeps what a stream needs beside its socket.
-pub(crate) struct WithIo<R> {
-    pub(crate) stream: R,
-    pub(crate) io: Rc<Io>,
 }
