@@ -30,7 +30,7 @@ impl<R: Ready> Stream<R> {
 
     #[cfg(target_os = "linux")]
     pub(crate) fn on_ring(ring: &Rc<uring::Ring>, fd: std::os::fd::OwnedFd) -> Self {
-        Self::Ring(uring::Stream::new(ring, fd))
+        Self::Ring(uring::Stream::new(ring, Rc::new(fd)))
     }
 
     pub(crate) fn socket(&self) -> SockRef<'_> {
