@@ -7,8 +7,7 @@ use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
 use crate::line::{Ended, Line, Place, Wait};
-use crate::primitive::panics::quietly;
-use crate::waker_list::WakerList;
+use crate::waker_list::{WakerList, wake_all};
 
 struct State {
     users: usize,
@@ -210,7 +209,7 @@ impl Core {
     /// A user leaves: the next one enters, or the last one ends the drain.
     fn leave(&self) {
         let mut ended = Ended::new();
-        let draining = {
+        let draining: Vec<_> = {
             let mut state = self.0.borrow_mut();
             debug_assert!(state.users > 0, "gate: a user that leaves is in");
             if state.line.is_empty() {
@@ -225,9 +224,7 @@ impl Core {
             }
         };
         ended.wake();
-        for waker in draining {
-            quietly(|| waker.wake());
-        }
+        wake_all(draining);
     }
 }
 

@@ -11,6 +11,7 @@ use rast_executor::timers::{Clock, DeadlineStore, Handle, HeapStore, Instant, La
 
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
+use crate::waker_list::wake_all;
 
 /// Timers of the two stores that expire in one turn, at most.
 const TURN: usize = 128;
@@ -98,9 +99,7 @@ impl Trackers {
             lanes.expire(now, TURN / 2, |due| wakers.push(due.value))
         };
         left -= swept.fired;
-        for waker in wakers.drain(..) {
-            quietly(|| waker.wake());
-        }
+        wake_all(wakers.drain(..));
         self.wakers.replace(wakers);
         while left > 0 {
             let step = self.heap.borrow_mut().step(now);

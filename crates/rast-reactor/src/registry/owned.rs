@@ -20,6 +20,7 @@ use super::wakers::Wakers;
 use crate::epoch::{Erased, Garbage, Retired, Writer};
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
+use crate::waker_list::wake_all;
 
 /// A parked reactor that is this many commits behind is woken, so that their nodes can be freed.
 const LAG: u64 = 1024;
@@ -391,13 +392,6 @@ impl Drop for Owned {
         }
         let remains = Remains(retired.take_all().collect());
         self.writer.get_mut().leave(Box::new(remains));
-    }
-}
-
-/// Wakes all, even if a waker, which is user code, panics.
-fn wake_all(wakers: impl Iterator<Item = Waker>) {
-    for waker in wakers {
-        quietly(|| waker.wake());
     }
 }
 

@@ -32,6 +32,7 @@ use super::slots::{Done, Key, Kind, Slots};
 use crate::io::chunk::{Chunks, Free};
 use crate::io::faults::{Attempt, Fault, Faults};
 use crate::primitive::panics::quietly;
+use crate::waker_list::wake_all;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 1024;
@@ -432,9 +433,7 @@ impl Ring {
         for value in dropped.drain(..) {
             quietly(|| drop(value));
         }
-        for waker in wakers.drain(..) {
-            quietly(|| waker.wake());
-        }
+        wake_all(wakers.drain(..));
         // Their memory is used again.
         let mut inner = self.inner.borrow_mut();
         if inner.wakers.is_empty() {
