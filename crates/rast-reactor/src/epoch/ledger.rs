@@ -144,15 +144,8 @@ impl<C> Ledger<C> {
 
 impl<C> Drop for Ledger<C> {
     fn drop(&mut self) {
-        let left = {
-            let mut left = self.left.lock();
-            let none = core::ptr::null_mut();
-            (
-                core::mem::replace(&mut left.first, none),
-                left.estate.take(),
-            )
-        };
-        let mut node = left.0;
+        // The estate is dropped with the fields, after the nodes.
+        let mut node = self.left.get_mut().first;
         while !node.is_null() {
             // SAFETY: the writer is gone, and so are the followers; each node was made by
             // `Node::new` and is taken once.

@@ -93,7 +93,7 @@ impl<T: Resource> Estate<T> {
         if let Some(place) = self.places.get_mut(id.index)
             && !place.is_vacant()
         {
-            place.retire_value(number, retired);
+            retire(&mut place.value, place.bytes, number, retired);
             (place.value, place.bytes, place.last) = (value.as_ptr(), bytes, number);
             return value;
         }
@@ -116,9 +116,7 @@ impl<T: Resource> Estate<T> {
 
     /// Removes a resource, and retires it and its key.
     pub(super) fn remove(&mut self, id: Id<T>, number: u64, retired: &mut Retired) {
-        let mut place = self.places.take(id.index);
-        place.retire_value(number, retired);
-        place.retire_key(number, retired);
+        self.places.take(id.index).retire(number, retired);
         self.ids.take_back(id.index, id.generation);
     }
 
@@ -129,44 +127,33 @@ impl<T: Resource> Estate<T> {
 }
 
 impl<T: Resource> Place<T> {
-    /// Retires the value, if there is one.
-    pub(super) fn retire_value(&mut self, number: u64, retired: &mut Retired) {
-        let value = core::mem::replace(&mut self.value, core::ptr::null_mut());
-        if let Some(value) = NonNull::new(value) {
-            // SAFETY: a commit made the pointer from a box, and the place gives it away here.
-            let value = unsafe { Erased::of(value) };
-            retired.push(number, self.bytes, Garbage::Value(value));
-        }
+    /// Retires the value and the key.
+    fn retire(mut self, number: u64, retired: &mut Retired) {
+        retire(&mut self.value, self.bytes, number, retired);
+        retire(&mut self.key, size_of::<Key<T::Key>>(), number, retired);
     }
+}
 
-    /// Retires the key, if there is one.
-    pub(super) fn retire_key(&mut self, number: u64, retired: &mut Retired) {
-        let key = core::mem::replace(&mut self.key, core::ptr::null_mut());
-        if let Some(key) = NonNull::new(key) {
-            // SAFETY: as in `retire_value`.
-            let key = unsafe { Erased::of(key) };
-            retired.push(number, size_of::<Key<T::Key>>(), Garbage::Value(key));
-        }
+/// Takes the value or the key from a place and retires it, if there is one.
+fn retire<V: Send + 'static>(place: &mut *mut V, bytes: usize, number: u64, retired: &mut Retired) {
+    if let Some(value) = NonNull::new(core::mem::replace(place, core::ptr::null_mut())) {
+        // SAFETY: a commit made the pointer from a box, and the place gives it away here.
+        let value = unsafe { Erased::of(value) };
+        retired.push(number, bytes, Garbage::Value(value));
     }
 }
 
 /// The owner's state of one type, without the type.
-pub(super) trait AnyEstate {
+pub(super) trait AnyEstate: Any {
     /// Retires all resources.
     fn retire(&mut self, retired: &mut Retired);
-    fn as_any(&mut self) -> &mut dyn Any;
 }
 
 impl<T: Resource> AnyEstate for Estate<T> {
     fn retire(&mut self, retired: &mut Retired) {
-        for mut place in core::mem::take(&mut self.places).into_values() {
-            place.retire_value(0, retired);
-            place.retire_key(0, retired);
+        for place in core::mem::take(&mut self.places).into_values() {
+            place.retire(0, retired);
         }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -233,8 +220,8 @@ impl Owned {
         f: impl FnOnce(&mut Estate<T>) -> R,
     ) -> Option<R> {
         let mut estates = self.estates.borrow_mut();
-        let estate = estates[table].as_mut()?.as_any().downcast_mut();
-        let Some(estate) = estate else {
+        let estate: &mut dyn Any = &mut **estates[table].as_mut()?;
+        let Some(estate) = estate.downcast_mut() else {
             unreachable!("owned: estates are in the order of the types");
         };
         Some(f(estate))
