@@ -19,7 +19,7 @@ use crate::origin::Origin;
 use crate::pool::Policy;
 use crate::primitive::sync::Arc;
 use crate::spawned::Call;
-use crate::watched::Watched;
+use crate::watched::{Entry, Watched};
 
 /// Sends a call with the credit that it has.
 fn send<F, R>(
@@ -42,10 +42,7 @@ where
             drop(credit);
             Watched {
                 future: async move { begin().await },
-                shared,
-                reactor,
-                origin: Origin { name: None, line },
-                _entry: None,
+                entry: Entry::of_call(shared, reactor, Origin { name: None, line }),
             }
         })
     });

@@ -147,22 +147,17 @@ fn spawn_local_as<F: Future + 'static>(
     future: F,
 ) -> Spawned<F::Output> {
     let here = here().expect(OUTSIDE);
-    if !here.is_running.get() {
-        drop(future);
-        return Spawned::stopped();
-    }
     let origin = Origin {
         name: name.map(Arc::new),
         line,
     };
-    let entry = Entry::new(&here.shared, here.index, origin.clone(), None);
-    Spawned::new(rast_executor::spawn_local(Watched {
-        future,
-        shared: Arc::clone(&here.shared),
-        reactor: here.index,
-        origin,
-        _entry: entry,
-    }))
+    let is_running = here.is_running.get();
+    let entry = is_running.then(|| Entry::new(&here.shared, here.index, origin, None));
+    let Some(entry) = entry.flatten() else {
+        drop(future);
+        return Spawned::stopped();
+    };
+    Spawned::new(rast_executor::spawn_local(Watched { future, entry }))
 }
 
 impl Here {

@@ -101,17 +101,13 @@ impl Reactor {
         // Tasks that a reactor of the set spawns are never rejected.
         let is_outside = here_of(&self.shared).is_none();
         let is_closed = is_outside.then_some(&self.shared.is_closing);
-        let Some(entry) = Entry::new(&self.shared, self.index, origin.clone(), is_closed) else {
+        let Some(entry) = Entry::new(&self.shared, self.index, origin, is_closed) else {
             drop(begin);
             return Spawned::stopped();
         };
-        let (shared, reactor) = (Arc::clone(&self.shared), self.index);
         Spawned::new(remote.spawn(move || Watched {
             future: async move { begin().await },
-            shared,
-            reactor,
-            origin,
-            _entry: Some(entry),
+            entry,
         }))
     }
 }
