@@ -70,10 +70,6 @@ pub enum Policy {
     Low,
 }
 
-impl Policy {
-    const ALL: [Self; CLASSES] = [Self::High, Self::Medium, Self::Low];
-}
-
 /// A job on its way to the pool. It counts against the bound of its policy.
 pub(crate) struct Entry {
     job: Job,
@@ -348,9 +344,8 @@ impl Drop for Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queued = Policy::ALL.map(|policy| self.queued(policy));
         f.debug_struct("Pool")
-            .field("queued", &queued)
+            .field("queued", &self.shared.queued)
             .finish_non_exhaustive()
     }
 }

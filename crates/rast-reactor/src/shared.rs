@@ -70,7 +70,7 @@ impl Shared {
         Self {
             seats: remotes.into_iter().map(seat).collect(),
             pairs: (0..number * number)
-                .map(|_| CachePadded::new(Pair::new()))
+                .map(|_| CachePadded::default())
                 .collect(),
             pool,
             watch,

@@ -394,7 +394,7 @@ impl<C> Follower<C> {
 
 /// The state of a reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Runs,
     Parked,
     /// It has ended; transactions may still be open.

@@ -31,7 +31,7 @@ use super::resource::Resource;
 use super::table::{AnyTable, Log, Table};
 use super::wakers::Wakers;
 
-use crate::epoch::{LongRead, Reader, Transactions};
+use crate::epoch::{LongRead, Reader, State, Transactions};
 use crate::origin::Origin;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
@@ -58,15 +58,6 @@ pub(super) struct Typed {
     pub(super) address: *const (),
 }
 
-/// The phase of a reactor; transactions may be opened in `Runs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Runs,
-    Parked,
-    /// The reactor has ended.
-    Left,
-}
-
 /// The resources, as one reactor sees them; on its thread alone.
 pub(crate) struct Replica {
     pub(super) reactor: usize,
@@ -75,7 +66,8 @@ pub(crate) struct Replica {
     types: Box<[Typed]>,
     /// The epoch of `reader`.
     epoch: Cell<u64>,
-    phase: Cell<Phase>,
+    /// The state of `reader`; transactions may be opened while it runs.
+    state: Cell<State>,
     /// The oldest epoch for which tables keep old versions, if they keep any.
     past: Cell<Option<u64>>,
     open: Transactions,
@@ -133,7 +125,7 @@ impl Replica {
             clock,
             types: types.into(),
             epoch: Cell::new(0),
-            phase: Cell::new(Phase::Runs),
+            state: Cell::new(State::Runs),
             past: Cell::new(None),
             open: Transactions::new(),
             reader: RefCell::new(reader),
@@ -183,7 +175,7 @@ impl Replica {
     /// Opens a transaction; returns its place and its epoch.
     #[inline]
     pub(super) fn open(&self, line: &'static Location<'static>) -> (u32, u64) {
-        if self.phase.get() != Phase::Runs {
+        if self.state.get() != State::Runs {
             self.open_slow();
         }
         let epoch = self.epoch.get();
@@ -198,7 +190,7 @@ impl Replica {
 
     /// Returns `true` if the reactor has ended.
     pub(super) fn has_left(&self) -> bool {
-        self.phase.get() == Phase::Left
+        self.state.get() == State::Left
     }
 
     #[inline]
@@ -290,7 +282,7 @@ impl Replica {
             self.awake();
             return Some(Duration::ZERO);
         }
-        self.phase.set(Phase::Parked);
+        self.state.set(State::Parked);
         if waits && self.owned.as_ref().is_some_and(|owned| owned.is_ready()) {
             self.unpark();
             self.turn();
@@ -304,10 +296,10 @@ impl Replica {
 
     /// Called after a sleep, before any task runs.
     pub(crate) fn unpark(&self) {
-        if self.phase.get() != Phase::Parked {
+        if self.state.get() != State::Parked {
             return;
         }
-        self.phase.set(Phase::Runs);
+        self.state.set(State::Runs);
         let oldest = self.open.oldest();
         self.reader.borrow_mut().unpark(oldest);
         self.awake();
@@ -322,7 +314,7 @@ impl Replica {
 
     /// Called at the end of the reactor; see rule 2.
     pub(crate) fn leave(&self) {
-        self.phase.set(Phase::Left);
+        self.state.set(State::Left);
         let oldest = self.open.oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         self.reader.borrow_mut().leave(oldest, wake);

@@ -84,7 +84,7 @@ impl Resources {
             owner,
             table: |hasher| {
                 let table = Box::new(Table::<T>::new(hasher.clone()));
-                let address = table.address();
+                let address = core::ptr::from_ref(&*table).cast();
                 (table, address)
             },
             estate: || Box::new(Estate::<T>::new()),
