@@ -78,7 +78,6 @@ mod quiet;
 mod spawned;
 mod waker_list;
 
-mod clock;
 mod credit;
 mod pool;
 

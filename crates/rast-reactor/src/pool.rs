@@ -34,9 +34,9 @@ use std_alloc::string::String;
 use std_alloc::sync::Arc as StdArc;
 use std_alloc::vec::Vec;
 
-use rast_executor::Job;
 use rast_executor::queue::Full;
-use rast_executor::timers::{Clock, Instant, Nanos};
+use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+use rast_executor::{Job, SharedClock, shared_clock, trusted_clock};
 
 use crate::error::BuildError;
 use crate::primitive::panics::quietly;
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     /// Tasks by policy that are queued, or on their way from a reactor.
     queued: [AtomicUsize; CLASSES],
     capacity: usize,
-    clock: Arc<dyn Clock + Send + Sync>,
+    clock: SharedClock,
 }
 
 /// The choice of a task depends on the time. The clock is read without the lock, since it is user
@@ -368,7 +368,7 @@ pub struct PoolBuilder {
     threads: [usize; CLASSES],
     name: String,
     capacity: usize,
-    clock: Option<Arc<dyn Clock + Send + Sync>>,
+    clock: Option<SharedClock>,
     on_start: Option<StdArc<OnStart>>,
 }
 
@@ -396,7 +396,7 @@ impl PoolBuilder {
     /// panics, a reading from up to a millisecond before is used. It is called without a lock, and
     /// a panic of its destructor is contained.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
-        self.clock = Some(crate::clock::shared_clock(clock));
+        self.clock = Some(shared_clock(clock));
         self
     }
 
@@ -420,7 +420,7 @@ impl PoolBuilder {
         self
     }
 
-    pub(crate) fn clock_if_none(mut self, clock: &Arc<dyn Clock + Send + Sync>) -> Self {
+    pub(crate) fn clock_if_none(mut self, clock: &SharedClock) -> Self {
         self.clock.get_or_insert_with(|| Arc::clone(clock));
         self
     }
@@ -441,7 +441,9 @@ impl PoolBuilder {
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
-        let clock = self.clock.unwrap_or_else(crate::clock::system_clock);
+        let clock = self
+            .clock
+            .unwrap_or_else(|| trusted_clock(MonotonicClock::new()));
         let pool = Pool {
             shared: Arc::new(Shared {
                 state: Mutex::new(State {

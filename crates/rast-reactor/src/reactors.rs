@@ -9,10 +9,9 @@ use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
 use rast_executor::queue::Queue;
-use rast_executor::timers::Clock;
-use rast_executor::{LocalExecutor, RemoteSpawner};
+use rast_executor::timers::{Clock, MonotonicClock};
+use rast_executor::{LocalExecutor, RemoteSpawner, SharedClock, shared_clock, trusted_clock};
 
-use crate::clock::{shared_clock, system_clock};
 use crate::error::BuildError;
 use crate::here::{BriefSpin, Here, Idle, TurnDriver, here_of};
 use crate::pool::{Pool, PoolBuilder};
@@ -328,7 +327,7 @@ pub struct Builder {
     number: Option<usize>,
     cores: Vec<usize>,
     name: String,
-    clock: Option<Arc<dyn Clock + Send + Sync>>,
+    clock: Option<SharedClock>,
     slow: Duration,
     report: Option<Report>,
     pool: PoolBuilder,
@@ -478,7 +477,9 @@ impl Builder {
                 return Err(BuildError::Chunks);
             }
         }
-        let clock = self.clock.unwrap_or_else(system_clock);
+        let clock = self
+            .clock
+            .unwrap_or_else(|| trusted_clock(MonotonicClock::new()));
         let (plans, resources) = self.resources.plans(number)?;
         let pool = self.pool.clock_if_none(&clock).build()?;
         let start = Arc::new(Start::default());
@@ -578,7 +579,7 @@ struct Seat {
     idle: Idle,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     io: crate::io::IoBuilder,
-    clock: Arc<dyn Clock + Send + Sync>,
+    clock: SharedClock,
     start: Arc<Start>,
 }
 

@@ -6,7 +6,7 @@ use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
-use rast_executor::timers::Clock;
+use rast_executor::SharedClock;
 
 use crate::origin::Origin;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,7 @@ impl Tasks {
 
 /// The settings by which a reactor measures its polls.
 pub(crate) struct Watch {
-    pub(crate) clock: Arc<dyn Clock + Send + Sync>,
+    pub(crate) clock: SharedClock,
     pub(crate) limit: Duration,
     pub(crate) report: Option<Report>,
 }

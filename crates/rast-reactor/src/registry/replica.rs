@@ -24,7 +24,7 @@ use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::Clock;
+use rast_executor::SharedClock;
 
 use super::owned::Owned;
 use super::resource::Resource;
@@ -62,7 +62,7 @@ pub(super) struct Typed {
 pub(crate) struct Replica {
     pub(super) reactor: usize,
     pub(super) shared: Arc<Shared>,
-    clock: Arc<dyn Clock + Send + Sync>,
+    clock: SharedClock,
     types: Box<[Typed]>,
     /// The epoch of `reader`.
     epoch: Cell<u64>,
@@ -115,7 +115,7 @@ impl Replica {
     pub(super) fn new(
         reactor: usize,
         shared: Arc<Shared>,
-        clock: Arc<dyn Clock + Send + Sync>,
+        clock: SharedClock,
         types: Vec<Typed>,
         reader: Reader<Log>,
         owned: Option<Owned>,

@@ -7,7 +7,7 @@ use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
 use hashbrown::DefaultHashBuilder;
-use rast_executor::timers::Clock;
+use rast_executor::SharedClock;
 
 use super::owned::{AnyEstate, Estate, Owned};
 use super::replica::{Replica, Report, Shared, Typed};
@@ -191,7 +191,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn make(self, clock: Arc<dyn Clock + Send + Sync>) -> Replica {
+    pub(crate) fn make(self, clock: SharedClock) -> Replica {
         let typed = |kind: &Kind| {
             let (table, address) = (kind.table)(&self.hasher);
             Typed {
