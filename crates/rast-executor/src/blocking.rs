@@ -1,6 +1,5 @@
 //! Threads for calls that block.
 
-use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -41,12 +40,6 @@ struct Shared {
 
 /// The pool: its threads start when there is work, and end after a time without work.
 pub(crate) struct Pool(Arc<Shared>);
-
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").finish_non_exhaustive()
-    }
-}
 
 /// A call as a future that is ready at its first poll.
 pub(crate) struct Call<F>(pub(crate) Option<F>);

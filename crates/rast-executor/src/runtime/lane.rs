@@ -3,7 +3,6 @@
 //! Each worker has a lane, and all other threads share one. A task refers to the lane of the worker
 //! that spawned it, so that a spawn counts on a cache line of that worker.
 
-use core::fmt;
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
@@ -249,10 +248,4 @@ impl Shared {
 pub(crate) struct Lane {
     pub(crate) shared: Arc<Shared>,
     pub(crate) owned: Owned,
-}
-
-impl fmt::Debug for Lane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").finish_non_exhaustive()
-    }
 }
