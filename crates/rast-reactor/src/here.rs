@@ -80,14 +80,8 @@ impl Drop for Awaited<'_> {
     }
 }
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     static HERE: RefCell<Option<Rc<Here>>> = const { RefCell::new(None) };
-}
-// The models' thread-locals know no `const`.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static HERE: RefCell<Option<Rc<Here>>> = RefCell::new(None);
 }
 
 /// The reactor of the calling thread.

@@ -48,16 +48,10 @@ pub(crate) enum Mode {
 /// reference to it.
 struct Graph(RefCell<Nodes<Rc<Core>>>);
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     /// The graph of the thread; null if there is none. It has no destructor, so it can also be read
     /// while the thread ends.
     static GRAPH: Cell<*const Graph> = const { Cell::new(core::ptr::null()) };
-}
-// The thread-locals of the models have no `const` form.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static GRAPH: Cell<*const Graph> = Cell::new(core::ptr::null());
 }
 
 impl Graph {

@@ -75,16 +75,10 @@ pub(crate) struct Replica {
     pub(super) owned: Option<Rc<Owned>>,
 }
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     /// The replica of the call of `enter` that the thread is in; null outside of one. It has no
     /// destructor, so reading it is one load.
     static CURRENT: Cell<*const Replica> = const { Cell::new(core::ptr::null()) };
-}
-// The thread-locals of the models have no `const` form.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static CURRENT: Cell<*const Replica> = Cell::new(core::ptr::null());
 }
 
 /// Calls `f` with the replica of the calling thread's reactor.
