@@ -115,8 +115,8 @@ impl Shared {
 
     /// Makes a reactor return.
     pub(crate) fn end(&self, reactor: usize) {
-        // Relaxed: before the lock of the wake-up, under which the main task stores its waker before
-        // it loads the flag.
+        // Relaxed: before the lock of the wake-up, under which the main task stores its waker
+        // before it loads the flag.
         self.seats[reactor].is_ended.store(true, Ordering::Relaxed);
         self.wake(reactor);
     }

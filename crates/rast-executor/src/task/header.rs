@@ -134,8 +134,8 @@ impl Task {
         })
     }
 
-    /// Runs the task once. Returns it if it was woken meanwhile or yielded: the caller must queue it
-    /// again. A task sets `yielded` when it yields, and the run clears it.
+    /// Runs the task once. Returns it if it was woken meanwhile or yielded: the caller must queue
+    /// it again. A task sets `yielded` when it yields, and the run clears it.
     #[inline]
     pub(crate) fn run(self, yielded: &Cell<bool>) -> Option<Self> {
         let raw = self.into_raw();
