@@ -1,7 +1,5 @@
 //! Threads for calls that block.
 
-use core::pin::Pin;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -40,23 +38,6 @@ struct Shared {
 
 /// The pool: its threads start when there is work, and end after a time without work.
 pub(crate) struct Pool(Arc<Shared>);
-
-/// A call as a future that is ready at its first poll.
-pub(crate) struct Call<F>(pub(crate) Option<F>);
-
-// No field is pinned structurally.
-impl<F> Unpin for Call<F> {}
-
-impl<T, F: FnOnce() -> T> Future for Call<F> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
-        match self.0.take() {
-            Some(call) => Poll::Ready(call()),
-            None => Poll::Pending,
-        }
-    }
-}
 
 // SAFETY: 1. `forget` unlinks from the list of this pool, which adopted the task. 2. `is_inside` is
 // false. 3. The calls are `Send`.
@@ -149,7 +130,7 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let future = Call(Some(call));
+        let future = async move { call() };
         // SAFETY: nothing is borrowed, and the future is `Send`.
         let (task, owned, handle) = unsafe { make(future, Arc::clone(&self.0), Setup::default()) };
         match self.0.owned.adopt(owned) {

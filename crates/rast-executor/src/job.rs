@@ -2,7 +2,6 @@
 
 use core::cell::Cell;
 
-use crate::blocking::Call;
 use crate::primitive::sync::Arc;
 use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
@@ -55,7 +54,7 @@ impl Job {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let future = Call(Some(call));
+        let future = async move { call() };
         // SAFETY: nothing is borrowed, and the future is `Send`.
         let (task, owned, handle) = unsafe { make(future, Arc::new(Never), Setup::default()) };
         // The completion drops this reference.
