@@ -165,8 +165,8 @@ type Polled = Poll<io::Result<usize>>;
 
 /// The methods of a stream.
 macro_rules! stream {
-    ($stream:ty) => {
-        $crate::io::stream::handle!($stream);
+    ($stream:ident, $std:ty) => {
+        $crate::io::stream::handle!($stream, $std);
 
         impl $stream {
             /// Reads at least one byte; 0 means that the other end has closed. If the future is
@@ -252,10 +252,27 @@ macro_rules! stream {
 }
 pub(super) use stream;
 
-/// The system's handle of a socket, for options that have no method here. The socket must stay
-/// non-blocking.
+/// The conversion of a socket of std, and the system's handle of the socket, for options that have
+/// no method here. The socket must stay non-blocking.
 macro_rules! handle {
-    ($socket:ty) => {
+    ($socket:ident, $std:ty) => {
+        impl $socket {
+            /// Converts a socket of std.
+            ///
+            /// # Errors
+            ///
+            /// The system's error.
+            ///
+            /// # Panics
+            ///
+            /// Outside of an executor with sockets.
+            #[track_caller]
+            pub fn from_std(socket: $std) -> std::io::Result<Self> {
+                socket.set_nonblocking(true)?;
+                Source::new(mio::net::$socket::from_std(socket)).map(Self)
+            }
+        }
+
         #[cfg(unix)]
         impl std::os::fd::AsFd for $socket {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
