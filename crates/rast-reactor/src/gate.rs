@@ -6,6 +6,7 @@ use core::task::{Context, Poll};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
+use crate::error::error;
 use crate::line::{Ended, Line, Place, Wait};
 use crate::waker_list::{WakerList, wake_all};
 
@@ -66,12 +67,6 @@ pub enum EnterError {
     Closed,
 }
 
-impl fmt::Display for GateClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the gate is closed")
-    }
-}
-
 impl fmt::Display for EnterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -81,7 +76,7 @@ impl fmt::Display for EnterError {
     }
 }
 
-impl core::error::Error for GateClosed {}
+error!(GateClosed, "the gate is closed");
 impl core::error::Error for EnterError {}
 
 impl Gate {
