@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::MaybeUninit;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::pin::Pin;
 use core::ptr::NonNull;
@@ -288,9 +288,8 @@ impl<T> Drop for JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let task = ManuallyDrop::new(TaskRef(self.raw));
         f.debug_struct("JoinHandle")
-            .field("name", &task.name())
+            .field("name", &self.task().name())
             .field("is_finished", &self.is_finished())
             .finish()
     }
