@@ -8,7 +8,6 @@
 use core::panic::Location;
 use std_alloc::vec::Vec;
 
-use rast_executor::Job;
 use rast_executor::queue::Full;
 
 use crate::all::all_results;
@@ -239,11 +238,7 @@ where
     T: Send + 'static,
 {
     let here = here().expect(OUTSIDE);
-    let pool = &here.shared.pool.shared;
-    if !pool.reserve(policy) {
-        return Err(Full(task));
-    }
-    let (job, handle) = Job::new(task);
-    here.stage_job(pool.entry(job, policy));
-    Ok(Call::new(handle))
+    let (entry, call) = here.shared.pool.shared.admit(policy, task)?;
+    here.stage_job(entry);
+    Ok(call)
 }

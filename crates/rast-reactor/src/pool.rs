@@ -77,6 +77,7 @@ pub(crate) struct Entry {
     queued: Instant,
 }
 
+#[derive(Default)]
 struct State {
     queues: [VecDeque<Entry>; CLASSES],
     asleep: [u32; CLASSES],
@@ -139,21 +140,27 @@ impl State {
 }
 
 impl Shared {
-    /// Counts a task that is to come.
-    pub(crate) fn reserve(&self, policy: Policy) -> bool {
+    /// Makes the entry of a task, and counts it, if the queue of its policy has room.
+    pub(crate) fn admit<T, F>(&self, policy: Policy, task: F) -> Result<(Entry, Call<T>), Full<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
         let more = |queued: usize| (queued < self.capacity).then_some(queued + 1);
+        let queued = &self.queued[policy as usize];
         // Relaxed: a count; the queue is under its lock.
-        self.queued[policy as usize]
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
-    }
-
-    pub(crate) fn entry(&self, job: Job, policy: Policy) -> Entry {
-        Entry {
+        let counted = queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if counted.is_err() {
+            return Err(Full(task));
+        }
+        let (job, handle) = Job::new(task);
+        let queued = self.clock.now();
+        let entry = Entry {
             job,
             policy,
-            queued: self.clock.now(),
-        }
+            queued,
+        };
+        Ok((entry, Call::new(handle)))
     }
 
     /// Queues tasks that were counted, and wakes threads for them: one system call for each class
@@ -184,7 +191,7 @@ impl Shared {
     }
 
     fn uncount(&self, policy: Policy) {
-        // Relaxed: a count, as in `reserve`.
+        // Relaxed: a count, as in `admit`.
         self.queued[policy as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -301,13 +308,9 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        if !self.shared.reserve(policy) {
-            return Err(Full(task));
-        }
-        let (job, handle) = Job::new(task);
-        let mut entries = std_alloc::vec![self.shared.entry(job, policy)];
-        self.shared.push(&mut entries);
-        Ok(Call::new(handle))
+        let (entry, call) = self.shared.admit(policy, task)?;
+        self.shared.push(&mut std_alloc::vec![entry]);
+        Ok(call)
     }
 
     /// How many tasks of a policy are queued. A hint.
@@ -446,13 +449,7 @@ impl PoolBuilder {
             .unwrap_or_else(|| trusted_clock(MonotonicClock::new()));
         let pool = Pool {
             shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    queues: Default::default(),
-                    asleep: [0; CLASSES],
-                    picked: [0; CLASSES],
-                    threads: 0,
-                    is_closed: false,
-                }),
+                state: Mutex::default(),
                 event: ClassEvent::new(CLASSES as u32),
                 ended: Condvar::new(),
                 queued: core::array::from_fn(|_| AtomicUsize::new(0)),
@@ -498,16 +495,6 @@ mod tests {
     use super::*;
     use rast_executor::timers::ManualClock;
 
-    fn state() -> State {
-        State {
-            queues: Default::default(),
-            asleep: [0; CLASSES],
-            picked: [0; CLASSES],
-            threads: 0,
-            is_closed: false,
-        }
-    }
-
     fn queue(state: &mut State, clock: &ManualClock, policy: Policy) {
         state.queues[policy as usize].push_back(Entry {
             job: Job::new(|| ()).0,
@@ -519,7 +506,7 @@ mod tests {
     #[test]
     fn a_class_takes_its_policies_in_order_and_the_old_first() {
         let clock = ManualClock::new();
-        let mut state = state();
+        let mut state = State::default();
         let take = |state: &mut State, class| {
             let taken = state.take(class, Some(clock.now())).unwrap();
             taken.map(|entry| entry.policy)
@@ -560,8 +547,10 @@ mod tests {
 
     #[test]
     fn a_wake_up_leaves_the_threads_that_may_run_more() {
-        let mut state = state();
-        state.asleep = [1, 1, 1];
+        let mut state = State {
+            asleep: [1, 1, 1],
+            ..State::default()
+        };
         assert_eq!(state.pick(Policy::High), Some(0));
         assert_eq!(state.pick(Policy::Low), Some(2), "it was not used up");
         assert_eq!(state.pick(Policy::Low), None);
