@@ -130,7 +130,6 @@ impl<C> Ledger<C> {
             first,
             last: first,
             number: 0,
-            estate: None,
         };
         (writer, followers)
     }
@@ -173,7 +172,6 @@ pub struct Writer<C> {
     first: *mut Node<C>,
     last: *mut Node<C>,
     number: u64,
-    estate: Option<Box<dyn Send>>,
 }
 
 // SAFETY: as for `Ledger`: the nodes are its own to change, and their contents may be shared.
@@ -292,15 +290,13 @@ impl<C> Writer<C> {
 
     /// Leaves the owner's resources to the ledger; they are dropped when the last reactor is gone.
     pub fn leave(&mut self, estate: Box<dyn Send>) {
-        self.estate = Some(estate);
+        self.ledger.left.lock().estate = Some(estate);
     }
 }
 
 impl<C> Drop for Writer<C> {
     fn drop(&mut self) {
-        let mut left = self.ledger.left.lock();
-        left.first = self.first;
-        left.estate = self.estate.take();
+        self.ledger.left.lock().first = self.first;
     }
 }
 
