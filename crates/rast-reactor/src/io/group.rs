@@ -377,18 +377,11 @@ impl GroupListener {
                 }
                 // Last, so that a connection that is there costs no entry in the list.
                 if watching.wait(seen, cx) {
+                    self.in_row.set(0);
                     Poll::Pending
                 } else {
                     Poll::Ready(None)
                 }
-            });
-            let mut accepted = pin!(accepted);
-            let accepted = poll_fn(|cx| {
-                let polled = accepted.as_mut().poll(cx);
-                if polled.is_pending() {
-                    self.in_row.set(0);
-                }
-                polled
             });
             if let Some(accepted) = accepted.await {
                 self.in_row.set(self.in_row.get() + 1);
