@@ -1,8 +1,5 @@
 //! Threads for calls that block.
 
-use core::fmt;
-use core::pin::Pin;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -11,7 +8,7 @@ use crate::chain::Chain;
 use crate::owned::Owned;
 use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread;
-use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
+use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
 /// Settings of a pool.
 #[derive(Clone, Debug)]
@@ -21,6 +18,7 @@ pub(crate) struct PoolSetup {
     pub(crate) name: String,
 }
 
+#[derive(Default)]
 struct State {
     queue: Chain,
     /// Number of threads that wait, or were woken and do not have the lock yet. Each counts itself.
@@ -40,29 +38,6 @@ struct Shared {
 
 /// The pool: its threads start when there is work, and end after a time without work.
 pub(crate) struct Pool(Arc<Shared>);
-
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").finish_non_exhaustive()
-    }
-}
-
-/// A call as a future that is ready at its first poll.
-pub(crate) struct Call<F>(pub(crate) Option<F>);
-
-// No field is pinned structurally.
-impl<F> Unpin for Call<F> {}
-
-impl<T, F: FnOnce() -> T> Future for Call<F> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
-        match self.0.take() {
-            Some(call) => Poll::Ready(call()),
-            None => Poll::Pending,
-        }
-    }
-}
 
 // SAFETY: 1. `forget` unlinks from the list of this pool, which adopted the task. 2. `is_inside` is
 // false. 3. The calls are `Send`.
@@ -110,11 +85,9 @@ impl Shared {
             state.threads -= 1;
             if state.threads == 0 {
                 // The system cannot start even one thread: the calls are cancelled.
-                let mut queue = core::mem::take(&mut state.queue);
+                let queue = core::mem::take(&mut state.queue);
                 drop(state);
-                while let Some(task) = queue.pop() {
-                    task.cancel();
-                }
+                drop(queue);
             }
         }
     }
@@ -125,7 +98,7 @@ impl Shared {
         loop {
             while let Some(task) = state.queue.pop() {
                 drop(state);
-                task.run(Poller { yielded: &yielded });
+                task.run(&yielded);
                 state = self.state.lock();
             }
             if state.is_closed {
@@ -145,15 +118,9 @@ impl Shared {
 impl Pool {
     pub(crate) fn new(setup: PoolSetup) -> Self {
         Self(Arc::new(Shared {
-            state: Mutex::new(State {
-                queue: Chain::new(),
-                waiting: 0,
-                threads: 0,
-                named: 0,
-                is_closed: false,
-            }),
+            state: Mutex::default(),
             wake: Condvar::new(),
-            owned: Owned::new(),
+            owned: Owned::default(),
             setup,
         }))
     }
@@ -163,7 +130,7 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let future = Call(Some(call));
+        let future = async move { call() };
         // SAFETY: nothing is borrowed, and the future is `Send`.
         let (task, owned, handle) = unsafe { make(future, Arc::clone(&self.0), Setup::default()) };
         match self.0.owned.adopt(owned) {
@@ -178,12 +145,10 @@ impl Pool {
         self.0.owned.close();
         let mut state = self.0.state.lock();
         state.is_closed = true;
-        let mut queue = core::mem::take(&mut state.queue);
+        let queue = core::mem::take(&mut state.queue);
         drop(state);
         self.0.wake.notify_all();
-        while let Some(task) = queue.pop() {
-            task.cancel();
-        }
+        drop(queue);
     }
 
     /// Returns how many calls are queued or running.

@@ -20,15 +20,9 @@ pub(crate) const MAX: u32 = 1 << 30;
 /// probably a loop, such as the `block_on` of another crate, which would never return.
 const REFUSED_MAX: u32 = 1 << 16;
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     /// How many more operations of the task that is being polled may be ready.
     static LEFT: Cell<u32> = const { Cell::new(UNLIMITED) };
-}
-// The models' thread-locals know no `const`.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static LEFT: Cell<u32> = Cell::new(UNLIMITED);
 }
 
 /// The budget of the calling thread; unlimited if the thread is ending.

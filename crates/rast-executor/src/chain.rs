@@ -5,7 +5,8 @@ use core::ptr::NonNull;
 use crate::primitive::{Link, Linked};
 use crate::task::{Header, Task};
 
-/// Tasks in order, first in first out. It owns the right to run each of them.
+/// Tasks in order, first in first out. It owns the right to run each of them, and cancels them when
+/// it is dropped.
 ///
 /// Pushing, popping and joining allocate nothing.
 #[derive(Debug, Default)]
@@ -69,14 +70,6 @@ unsafe impl Linked for Header {
 }
 
 impl Chain {
-    pub(crate) const fn new() -> Self {
-        Self {
-            head: None,
-            tail: None,
-            len: 0,
-        }
-    }
-
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -134,7 +127,7 @@ impl Chain {
 
     /// Takes the first `count` tasks, or all if there are fewer. Cost: linear in `count`.
     pub(crate) fn split(&mut self, count: usize) -> Self {
-        let mut front = Self::new();
+        let mut front = Self::default();
         if count >= self.len {
             core::mem::swap(&mut front, self);
             return front;

@@ -45,14 +45,8 @@ impl<'a> Context<'a> {
     }
 }
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
-}
-// The models' thread-locals know no `const`.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static CURRENT: Cell<*const Context<'static>> = Cell::new(ptr::null());
 }
 
 /// Calls `f` while `context` is that of the calling thread, without a limit on the budget.

@@ -29,13 +29,13 @@ use crate::wakers::wake;
 const BATCH: usize = 64;
 
 /// The clock of an executor.
-pub(crate) type SharedClock = Arc<dyn Clock + Send + Sync>;
+pub type SharedClock = Arc<dyn Clock + Send + Sync>;
 
 /// A clock of the program behind a pointer.
 ///
 /// It is read between the polls of tasks, while a task is queued and before a sleep. A panic there
 /// would lose tasks or end a worker, so it is caught.
-pub(crate) fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
+pub fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
     // The models have no clock that panics, and explore each access to an atomic word.
     #[cfg(not(any(rast_loom, rast_shuttle)))]
     let clock = ContainedClock::new(clock);
@@ -43,7 +43,7 @@ pub(crate) fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedC
 }
 
 /// A clock of `rast-timers` that does not panic, behind a pointer.
-pub(crate) fn trusted_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
+pub fn trusted_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
     crate::primitive::unsized_arc!(clock)
 }
 
@@ -179,8 +179,7 @@ impl Timers {
         // interrupts needlessly. [XT7]
         self.asleep_until_ns
             .store(next.as_nanos(), Ordering::Relaxed);
-        let wait = next.saturating_since(self.now());
-        Some(Duration::from_nanos(wait.as_nanos()))
+        Some(next.saturating_since(self.now()).into())
     }
 
     /// Returns `true` if a thread has fired the deadlines up to this one, so that no store has it.

@@ -2,13 +2,11 @@
 
 use core::cell::Cell;
 use core::fmt;
-use core::marker::PhantomData;
 use core::task::Waker;
 use std_alloc::rc::Rc;
 
 use rast_timers::{ManualClock, Nanos};
 
-use crate::budget;
 use crate::context::refuse_nested;
 use crate::deadlines::trusted_clock;
 use crate::driver::ParkerDriver;
@@ -57,7 +55,6 @@ pub struct Deterministic {
     seed: u64,
     /// Waker of the main task.
     main: Cell<Option<Waker>>,
-    stays: PhantomData<*const ()>,
 }
 
 impl Deterministic {
@@ -70,14 +67,12 @@ impl Deterministic {
             // It never sleeps: the clock moves instead.
             local: Rc::new(Local::new(
                 shared,
-                budget::DEFAULT,
                 Some(seed),
                 Box::new(ParkerDriver::new()),
             )),
             clock,
             seed,
             main: Cell::new(None),
-            stays: PhantomData,
         }
     }
 

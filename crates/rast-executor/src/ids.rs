@@ -40,7 +40,7 @@ impl Run {
 }
 
 /// The ids of one table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ids {
     free: VecDeque<Run>,
     /// Number of indices that were ever used.
@@ -50,22 +50,7 @@ pub struct Ids {
     apart: usize,
 }
 
-impl Default for Ids {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Ids {
-    pub const fn new() -> Self {
-        Self {
-            free: VecDeque::new(),
-            span: 0,
-            in_use: 0,
-            apart: 0,
-        }
-    }
-
     /// Returns an index with a generation that it never had.
     ///
     /// # Panics
@@ -148,7 +133,7 @@ mod tests {
     #[test]
     fn no_id_is_given_out_twice() {
         let mut random = Random::new(3);
-        let (mut ids, mut ever, mut live) = (Ids::new(), HashSet::new(), Vec::new());
+        let (mut ids, mut ever, mut live) = (Ids::default(), HashSet::new(), Vec::new());
         for phase in 0..40 {
             let most = [2_000, 0, 5, 9_000][phase % 4];
             for _ in 0..12_000 {
@@ -171,7 +156,7 @@ mod tests {
     #[test]
     fn what_is_free_becomes_a_few_runs() {
         const MANY: u32 = 50_000;
-        let mut ids = Ids::new();
+        let mut ids = Ids::default();
         for _ in 0..MANY {
             ids.give();
         }
@@ -193,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_index_ends_with_its_generations() {
-        let mut ids = Ids::new();
+        let mut ids = Ids::default();
         let (index, _) = ids.give();
         ids.take_back(index, u32::MAX - 1);
         assert_eq!(ids.give(), (0, u32::MAX));

@@ -17,29 +17,14 @@ use crate::primitive::LinkStack;
 use crate::task::{Header, Task};
 
 /// The stack; any thread pushes, and any thread takes all tasks. Lock-free.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Injector {
     tasks: LinkStack<Header>,
     /// Chooses which wake-ups from outside are measured.
     pub(crate) sampler: Sampler,
 }
 
-impl Default for Injector {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Injector {
-    /// Makes an empty stack.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            tasks: LinkStack::new(),
-            sampler: Sampler::default(),
-        }
-    }
-
     /// Pushes a task; returns whether the stack was empty.
     pub fn push(&self, task: Task) -> bool {
         let raw = task.into_raw();
@@ -75,7 +60,7 @@ impl Injector {
     #[cold]
     fn take_slow(&self) -> Chain {
         let mut at = NonNull::new(self.tasks.take());
-        let mut chain = Chain::new();
+        let mut chain = Chain::default();
         while let Some(raw) = at {
             // SAFETY: the taken tasks belong to the caller alone.
             at = unsafe { next(raw) };

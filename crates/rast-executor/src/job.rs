@@ -2,9 +2,8 @@
 
 use core::cell::Cell;
 
-use crate::blocking::Call;
 use crate::primitive::sync::Arc;
-use crate::task::{JoinHandle, Poller, Schedule, Setup, Task, make};
+use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
 /// A call that any thread may run, once. Its handle is that of a task.
 ///
@@ -55,7 +54,7 @@ impl Job {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let future = Call(Some(call));
+        let future = async move { call() };
         // SAFETY: nothing is borrowed, and the future is `Send`.
         let (task, owned, handle) = unsafe { make(future, Arc::new(Never), Setup::default()) };
         // The completion drops this reference.
@@ -65,7 +64,6 @@ impl Job {
 
     /// Runs the call; if its handle was aborted, drops it instead. The handle returns a panic.
     pub fn run(self) {
-        let yielded = Cell::new(false);
-        self.0.run(Poller { yielded: &yielded });
+        self.0.run(&Cell::new(false));
     }
 }

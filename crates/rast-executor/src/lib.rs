@@ -123,11 +123,14 @@ pub mod io;
 #[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
 pub mod hyper;
 
-// Tables of sockets and of resources, shared with rast-reactor; not part of the interface.
+// Tables of sockets and of resources, and clocks behind a pointer, shared with rast-reactor; not
+// part of the interface.
 #[doc(hidden)]
 pub mod ids;
 #[doc(hidden)]
 pub mod places;
+#[doc(hidden)]
+pub use deadlines::{SharedClock, shared_clock, trusted_clock};
 
 #[doc(hidden)]
 pub mod parts;

@@ -36,7 +36,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) fn push(&mut self, task: Task) {
-        self.of[task.header().priority.index()].push(task);
+        self.of[task.header().priority as usize].push(task);
     }
 
     /// Adds a task from another thread: to the list from outside if its priority is normal.
@@ -101,14 +101,14 @@ mod tests {
                 continue;
             }
             let priority = task.header().priority;
-            let waited = turn - last[priority.index()];
+            let waited = turn - last[priority as usize];
             let most = match priority {
                 Priority::High => 3,
                 Priority::Normal => NORMAL_EVERY,
                 Priority::Low => LOW_EVERY,
             };
             assert!(waited <= outside_share * most, "{priority:?}: {waited}");
-            last[priority.index()] = turn;
+            last[priority as usize] = turn;
             lists.push(task);
         }
     }
@@ -145,7 +145,7 @@ mod tests {
             }
             streak = 0;
             let priority = task.header().priority;
-            last[priority.index()] = turn;
+            last[priority as usize] = turn;
             if priority == Priority::High {
                 lists.push(task);
             }

@@ -83,19 +83,13 @@ pub(crate) struct Local {
     driver: RefCell<Box<dyn Driver>>,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     pub(crate) sockets: Option<crate::io::Sockets>,
-    pub(crate) budget: u32,
     pub(crate) polls: Cell<u64>,
     /// How many more deadlines may fire in this turn.
     expiries: Cell<usize>,
 }
 
 impl Local {
-    pub(crate) fn new(
-        clock: SharedClock,
-        budget: u32,
-        seed: Option<u64>,
-        driver: Box<dyn Driver>,
-    ) -> Self {
+    pub(crate) fn new(clock: SharedClock, seed: Option<u64>, driver: Box<dyn Driver>) -> Self {
         let sleepers = Arc::new(Sleepers::of_driver(driver.unparker()));
         let ready = match seed {
             None => Ready::InOrder(Lists::default()),
@@ -107,15 +101,14 @@ impl Local {
         Self {
             timers: Arc::new(Timers::new(clock, 1, Arc::clone(&sleepers))),
             shared: Arc::new(Shared {
-                injector: Injector::new(),
-                owned: Owned::new(),
+                injector: Injector::default(),
+                owned: Owned::default(),
                 sleepers,
             }),
             ready: RefCell::new(ready),
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             sockets: driver.sockets(),
             driver: RefCell::new(driver),
-            budget,
             polls: Cell::new(0),
             expiries: Cell::new(EXPIRIES),
         }
@@ -190,21 +183,14 @@ impl Drop for Local {
         // Queued tasks were not claimed. Wait for a thread that has incremented the wake-ups of a
         // task and is about to push it.
         loop {
-            self.ready.get_mut().clear();
+            while let Some(task) = self.ready.get_mut().pop() {
+                task.cancel();
+            }
             self.shared.injector.drain(Task::cancel);
             if self.shared.owned.len() == 0 {
                 return;
             }
             crate::primitive::thread::yield_now();
-        }
-    }
-}
-
-impl Ready {
-    /// Cancels all tasks.
-    fn clear(&mut self) {
-        while let Some(task) = self.pop() {
-            task.cancel();
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The loop of an executor for one thread, and its public type.
 
 use core::fmt;
-use core::marker::PhantomData;
 use core::task::Waker;
 use core::time::Duration;
 use std_alloc::boxed::Box;
@@ -16,7 +15,7 @@ use crate::driver::{Driver, ParkerDriver};
 use crate::local::{Local, Ready, Shared};
 use crate::primitive::sync::Arc;
 use crate::remote::RemoteSpawner;
-use crate::task::{JoinHandle, Poller, Ran, Schedule, Setup, Task};
+use crate::task::{JoinHandle, Schedule, Setup, Task};
 
 /// Number of polls between two checks of the timers.
 const LOOK_EVERY: u32 = 16;
@@ -130,11 +129,8 @@ impl Local {
             return;
         };
         context.task.set(task.address());
-        budget::replace(self.budget);
-        let poller = Poller {
-            yielded: &context.yielded,
-        };
-        if let Ran::Again(task) = task.run(poller) {
+        budget::replace(budget::DEFAULT);
+        if let Some(task) = task.run(&context.yielded) {
             self.ready.borrow_mut().push(task);
         }
         context.task.set(core::ptr::null());
@@ -202,7 +198,6 @@ impl Local {
 /// ```
 pub struct LocalExecutor {
     local: Rc<Local>,
-    stays: PhantomData<*const ()>,
 }
 
 impl LocalExecutor {
@@ -238,11 +233,8 @@ impl LocalExecutor {
     }
 
     fn of(clock: SharedClock, driver: Box<dyn Driver>) -> Self {
-        let local = Local::new(clock, budget::DEFAULT, None, driver);
-        Self {
-            local: Rc::new(local),
-            stays: PhantomData,
-        }
+        let local = Rc::new(Local::new(clock, None, driver));
+        Self { local }
     }
 
     /// Runs `future` and the tasks until `future` is ready. Blocking.
@@ -272,7 +264,7 @@ impl LocalExecutor {
     /// Returns a spawner for other threads.
     #[must_use]
     pub fn remote(&self) -> RemoteSpawner {
-        RemoteSpawner::new(Arc::clone(&self.local.shared))
+        RemoteSpawner(Arc::clone(&self.local.shared))
     }
 
     /// Returns how many tasks are not complete.

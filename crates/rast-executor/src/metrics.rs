@@ -9,11 +9,11 @@ use crate::primitive::Counter;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Number of begins and ends of polls: odd while the worker is in a poll.
-    steps: Counter,
-    stolen: Counter,
-    injected: Counter,
-    parks: Counter,
-    rescued: Counter,
+    pub(crate) steps: Counter,
+    pub(crate) stolen: Counter,
+    pub(crate) injected: Counter,
+    pub(crate) parks: Counter,
+    pub(crate) rescued: Counter,
     /// Chooses which of this worker's wake-ups are measured.
     pub(crate) sampler: Sampler,
     /// The waits of the tasks that this worker polled.
@@ -21,37 +21,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    #[inline]
-    pub(crate) fn begin_poll(&self) {
-        self.steps.add(1);
-    }
-
-    #[inline]
-    pub(crate) fn end_poll(&self) {
-        self.steps.add(1);
-    }
-
-    pub(crate) fn add_stolen(&self, count: usize) {
-        self.stolen.add(count as u64);
-    }
-
-    pub(crate) fn add_injected(&self, count: usize) {
-        self.injected.add(count as u64);
-    }
-
-    pub(crate) fn add_park(&self) {
-        self.parks.add(1);
-    }
-
-    pub(crate) fn add_rescued(&self) {
-        self.rescued.add(1);
-    }
-
-    /// Returns how many polls began and ended: odd while the worker is in a poll.
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps.get()
-    }
-
     pub(crate) fn figures(&self, queued: usize) -> WorkerMetrics {
         WorkerMetrics {
             polls: self.steps.get().div_ceil(2),

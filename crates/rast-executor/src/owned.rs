@@ -16,7 +16,7 @@ use crate::primitive::CachePadded;
 use crate::primitive::sync::Mutex;
 use crate::task::{Header, Task, TaskRef};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct List {
     head: Option<NonNull<Header>>,
     len: usize,
@@ -27,7 +27,7 @@ struct List {
 unsafe impl Send for List {}
 
 /// The list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Owned([CachePadded<Mutex<List>>; PARTS]);
 
 /// Number of parts of the list.
@@ -47,16 +47,6 @@ macro_rules! link {
 }
 
 impl Owned {
-    pub(crate) fn new() -> Self {
-        Self(core::array::from_fn(|_| {
-            CachePadded::new(Mutex::new(List {
-                head: None,
-                len: 0,
-                is_closed: false,
-            }))
-        }))
-    }
-
     /// The part for a task.
     fn part(&self, task: NonNull<Header>) -> &Mutex<List> {
         let address = task.as_ptr().addr();

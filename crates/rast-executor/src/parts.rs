@@ -11,7 +11,7 @@ use crate::deadlines::{Timers, trusted_clock};
 use crate::primitive::Parker;
 use crate::primitive::sync::Arc;
 use crate::sleepers::Sleepers;
-use crate::task::{Poller, Ran, Setup, make};
+use crate::task::{Setup, make};
 
 use crate::JoinHandle;
 pub use crate::idle::{Epoch, Idle, Notified};
@@ -37,11 +37,7 @@ where
 
 /// Runs a task once; returns it if it must run again.
 pub fn run(task: Task) -> Option<Task> {
-    let yielded = Cell::new(false);
-    match task.run(Poller { yielded: &yielded }) {
-        Ran::Again(task) => Some(task),
-        Ran::Rests => None,
-    }
+    task.run(&Cell::new(false))
 }
 
 /// Steals tasks from a queue.

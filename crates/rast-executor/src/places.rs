@@ -54,21 +54,17 @@ pub struct Places<V> {
     near_used: usize,
 }
 
-impl<V: Vacant> Default for Places<V> {
+impl<V> Default for Places<V> {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<V: Vacant> Places<V> {
-    pub fn new() -> Self {
         Self {
             near: Vec::new(),
             far: HashMap::new(),
             near_used: 0,
         }
     }
+}
 
+impl<V: Vacant> Places<V> {
     /// Returns the number of values.
     #[allow(clippy::len_without_is_empty, reason = "no caller asks")]
     pub fn len(&self) -> usize {
@@ -229,7 +225,7 @@ mod tests {
     #[test]
     fn a_table_is_what_a_map_is() {
         let mut random = Random::new(7);
-        let (mut places, mut model) = (Places::new(), Model::new());
+        let (mut places, mut model) = (Places::default(), Model::new());
         // Phases of growth and of removal, at indices of several magnitudes.
         for phase in 0..24 {
             let spread = [40, 3_000, 200_000, u64::from(u32::MAX)][phase % 4];
@@ -260,7 +256,7 @@ mod tests {
     #[test]
     fn a_value_that_comes_and_goes_moves_no_others() {
         const LEFT: u32 = 1_000;
-        let mut places = Places::new();
+        let mut places = Places::default();
         for index in 0..9 * LEFT {
             places.put(index, Some(u64::from(index)));
         }
@@ -285,7 +281,7 @@ mod tests {
     #[test]
     fn values_in_any_order_are_in_the_vector_when_all_are_there() {
         const MANY: u32 = 10_000;
-        let mut places = Places::new();
+        let mut places = Places::default();
         for n in 0..MANY {
             let index = n * 7_919 % MANY;
             places.put(index, Some(u64::from(index)));

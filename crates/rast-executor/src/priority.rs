@@ -6,8 +6,7 @@
 /// that threads outside the runtime spawned or woke precede all others, at most 128 in a row. Then
 /// the worker takes one task from its lists, of which it has one per priority. Every eighth time it
 /// looks first for a [`Normal`](Self::Normal) task, and every 64th time for a [`Low`](Self::Low)
-/// one. So a low task behind k other low tasks is taken after at most 8256 (k + 1) tasks from
-/// outside and from the lists (64 × 129 = 8256).
+/// one. The guarantees of this [crate] have the bounds.
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};
@@ -30,8 +29,4 @@ pub enum Priority {
 impl Priority {
     /// Number of priorities.
     pub(crate) const COUNT: usize = 3;
-
-    pub(crate) const fn index(self) -> usize {
-        self as usize
-    }
 }

@@ -13,7 +13,7 @@ use std_alloc::boxed::Box;
 use crate::chain::Chain;
 use crate::local::Shared;
 use crate::primitive::sync::Arc;
-use crate::task::{FUTURE_MAX, JoinHandle, Schedule, Setup, Task, TaskRef, make};
+use crate::task::{FUTURE_MAX, JoinHandle, Made, Schedule, Setup, TaskRef, make};
 
 /// Spawns tasks on a [`LocalExecutor`](crate::LocalExecutor) from any thread; made by
 /// [`LocalExecutor::remote`](crate::LocalExecutor::remote).
@@ -46,13 +46,9 @@ use crate::task::{FUTURE_MAX, JoinHandle, Schedule, Setup, Task, TaskRef, make};
 /// assert_eq!(other.join().unwrap().unwrap(), 42);
 /// ```
 #[derive(Clone)]
-pub struct RemoteSpawner(Arc<Shared>);
+pub struct RemoteSpawner(pub(crate) Arc<Shared>);
 
 impl RemoteSpawner {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-
     /// Makes the executor call `begin` and run the returned future.
     pub fn spawn<F, R>(&self, begin: F) -> JoinHandle<R::Output>
     where
@@ -73,11 +69,11 @@ impl RemoteSpawner {
     pub fn batch(&self) -> RemoteBatch {
         RemoteBatch {
             spawner: self.clone(),
-            tasks: Chain::new(),
+            tasks: Chain::default(),
         }
     }
 
-    fn make<F, R>(&self, begin: F) -> (Task, TaskRef, JoinHandle<R::Output>)
+    fn make<F, R>(&self, begin: F) -> Made<R::Output>
     where
         F: FnOnce() -> R + Send + 'static,
         R: Future + 'static,
@@ -150,9 +146,9 @@ impl RemoteBatch {
     /// Sends the tasks, oldest first. If the executor was dropped, they are cancelled here.
     pub fn send(&mut self) {
         let shared = &self.spawner.0;
-        let mut adopted = Chain::new();
+        let mut adopted = Chain::default();
         // The rejected tasks are cancelled last, because their destructors may take long.
-        let mut refused = Chain::new();
+        let mut refused = Chain::default();
         while let Some(task) = self.tasks.pop() {
             // SAFETY: `spawn` kept this reference, and it is taken once.
             let owned = unsafe { TaskRef::of_list(&task) };

@@ -27,7 +27,7 @@ use crate::task::{Header, Task};
 const STEAL_MAX: usize = 256;
 
 /// The queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunQueue {
     newest: AtomicPtr<Header>,
     /// Number of tasks in the lists: written under the lock, loaded without.
@@ -35,23 +35,7 @@ pub struct RunQueue {
     lists: Mutex<Lists>,
 }
 
-impl Default for RunQueue {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl RunQueue {
-    /// Makes an empty queue.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            newest: AtomicPtr::new(ptr::null_mut()),
-            len: AtomicUsize::new(0),
-            lists: Mutex::new(Lists::default()),
-        }
-    }
-
     /// Runs `f` under the lock, and publishes the length after it.
     fn with<R>(&self, f: impl FnOnce(&mut Lists) -> R) -> R {
         let mut lists = self.lists.lock();
@@ -128,10 +112,10 @@ impl RunQueue {
     /// Takes half of each list, rounded up, limited so that the lock is held only briefly.
     pub(crate) fn steal(&self) -> Chain {
         if self.is_empty() {
-            return Chain::new();
+            return Chain::default();
         }
         self.with(|lists| {
-            let mut stolen = Chain::new();
+            let mut stolen = Chain::default();
             for list in lists.each() {
                 let count = list.len().div_ceil(2).min(STEAL_MAX);
                 stolen.append(&mut list.split(count));
@@ -167,7 +151,7 @@ mod tests {
     #[test]
     fn lists_are_first_in_first_out_and_thieves_take_half() {
         let count = Count::new();
-        let queue = RunQueue::new();
+        let queue = RunQueue::default();
         let mut order = Vec::new();
         for _ in 0..7 {
             let task = task(&count, Priority::Normal);

@@ -12,11 +12,6 @@ use crate::context::{self, OUTSIDE};
 use crate::deadlines::{Armed, Timers};
 use crate::primitive::sync::Arc;
 
-/// Converts a span to nanoseconds; a span of more than 584 years becomes the maximum.
-fn nanos(span: Duration) -> Nanos {
-    Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX))
-}
-
 #[track_caller]
 fn timers() -> Arc<Timers> {
     context::with(|context| Arc::clone(context.expect(OUTSIDE).timers))
@@ -109,7 +104,7 @@ impl Sleep {
     }
 
     pub(crate) fn after(timers: Arc<Timers>, span: Duration) -> Self {
-        let deadline = timers.now().saturating_add(nanos(span));
+        let deadline = timers.now().saturating_add(Nanos::from(span));
         Self::new(timers, deadline)
     }
 
@@ -334,7 +329,7 @@ pub fn interval(period: Duration) -> Interval {
     let first = timers.now();
     Interval {
         sleep: Sleep::new(timers, first),
-        period: nanos(period),
+        period: Nanos::from(period),
         missed: MissedTicks::default(),
     }
 }

@@ -120,7 +120,6 @@ impl Sleepers {
         if let Some(reactor) = &self.reactor {
             reactor.look(wakers);
         }
-        #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
         let _ = wakers;
     }
 

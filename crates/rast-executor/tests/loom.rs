@@ -370,7 +370,7 @@ fn the_injector_gives_each_task_once() {
     model::model(|| {
         let scheduler = Plain::new();
         let dropped = Arc::new(AtomicUsize::new(0));
-        let injector = Arc::new(Injector::new());
+        let injector = Arc::new(Injector::default());
         let tasks: Vec<_> = (0..2).map(|_| idle_task(&scheduler, &dropped)).collect();
         let theirs = Arc::clone(&injector);
         let pusher = thread::spawn(move || {
@@ -407,7 +407,7 @@ fn a_task_of_the_lists_is_popped_or_stolen_once() {
     model::model(|| {
         let scheduler = Plain::new();
         let dropped = Arc::new(AtomicUsize::new(0));
-        let queue = Arc::new(RunQueue::new());
+        let queue = Arc::new(RunQueue::default());
         queue.push(woken_task(&scheduler, &dropped));
         queue.push(woken_task(&scheduler, &dropped));
         let theirs = Arc::clone(&queue);
@@ -434,7 +434,7 @@ fn the_newest_task_is_taken_once() {
     model::model(move || {
         let scheduler = Plain::new();
         let dropped = Arc::new(AtomicUsize::new(0));
-        let queue = Arc::new(RunQueue::new());
+        let queue = Arc::new(RunQueue::default());
         let theirs = Arc::clone(&queue);
         let thief = thread::spawn(move || {
             let again = theirs.take_newest().and_then(run);

@@ -30,14 +30,30 @@ pub use imp::{Scope, ScopedJoinHandle, scope};
 pub use std::thread::panicking;
 
 /// `std::thread_local!`, or in a model loom's or shuttle's.
+#[cfg(any(rast_loom, rast_shuttle))]
+pub use crate::model_thread_local as thread_local;
 #[cfg(rast_loom)]
-pub use loom::thread_local;
-/// `std::thread_local!`, or in a model loom's or shuttle's.
+#[doc(hidden)]
+pub use loom::thread_local as model_local;
 #[cfg(rast_shuttle)]
-pub use shuttle::thread_local;
+#[doc(hidden)]
+pub use shuttle::thread_local as model_local;
 /// `std::thread_local!`, or in a model loom's or shuttle's.
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 pub use std::thread_local;
+
+/// The models' thread-locals have no `const` form.
+#[cfg(any(rast_loom, rast_shuttle))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! model_thread_local {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = const { $value:expr };) => {
+        $crate::thread::model_local! { $(#[$meta])* static $name: $type = $value; }
+    };
+    ($($any:tt)*) => {
+        $crate::thread::model_local! { $($any)* }
+    };
+}
 
 /// Starts a thread with a name for debuggers and panic messages.
 ///

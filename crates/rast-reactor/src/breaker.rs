@@ -17,8 +17,9 @@ use core::fmt;
 use core::time::Duration;
 use std_alloc::rc::Rc;
 
-use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+use rast_executor::timers::{Clock, Instant, MonotonicClock};
 
+use crate::error::error;
 use crate::random::{between, part};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +86,7 @@ pub struct Open {
     pub retry_at: Instant,
 }
 
-impl fmt::Display for Open {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the breaker is open")
-    }
-}
-
-impl core::error::Error for Open {}
+error!(Open, "the breaker is open");
 
 /// A call that a breaker admitted. Report its result by [`succeed`](Self::succeed) or
 /// [`fail`](Self::fail).
@@ -191,7 +186,7 @@ impl<C: Clock> Breaker<C> {
     /// [`Open`], also during a probe.
     pub fn admit(&self) -> Result<Admission<C>, Open> {
         let core = &self.0;
-        let is_probe = !matches!(core.state(), State::Closed { .. });
+        let is_probe = !matches!(core.state.get(), State::Closed { .. });
         if is_probe {
             core.probe()?;
         }
@@ -206,20 +201,11 @@ impl<C: Clock> Breaker<C> {
     /// Returns `true` if it would admit any call.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(self.0.state(), State::Closed { .. })
+        matches!(self.0.state.get(), State::Closed { .. })
     }
-}
-
-/// Returns an instant that is `span` later.
-fn after(at: Instant, span: Duration) -> Instant {
-    at.saturating_add(Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX)))
 }
 
 impl<C: Clock> Core<C> {
-    fn state(&self) -> State {
-        self.state.get()
-    }
-
     fn change(&self, state: State) {
         self.state.set(state);
         self.number.set(self.number.get() + 1);
@@ -231,29 +217,27 @@ impl<C: Clock> Core<C> {
         let wait = between(most - part(most, self.setup.jitter_percent), most);
         self.wait
             .set(most.saturating_mul(2).min(self.setup.wait_max));
-        self.change(State::Open {
-            until: after(at, wait),
-        });
+        let until = at.saturating_add(wait.into());
+        self.change(State::Open { until });
     }
 
     /// Starts a probe if it is due.
     fn probe(&self) -> Result<(), Open> {
         let now = self.clock.now();
-        if let State::Probing { deadline } = self.state() {
+        if let State::Probing { deadline } = self.state.get() {
             if now < deadline {
                 return Err(Open { retry_at: deadline });
             }
             // The probe failed when it became late.
             self.open(deadline);
         }
-        if let State::Open { until } = self.state()
+        if let State::Open { until } = self.state.get()
             && now < until
         {
             return Err(Open { retry_at: until });
         }
-        self.change(State::Probing {
-            deadline: after(now, self.setup.probe),
-        });
+        let deadline = now.saturating_add(self.setup.probe.into());
+        self.change(State::Probing { deadline });
         Ok(())
     }
 
@@ -262,7 +246,7 @@ impl<C: Clock> Core<C> {
         if number != self.number.get() {
             return;
         }
-        match (self.state(), is_success) {
+        match (self.state.get(), is_success) {
             (State::Closed { .. }, true) => {
                 self.state.set(State::Closed { failures: 0 });
             }

@@ -8,7 +8,6 @@
 use core::panic::Location;
 use std_alloc::vec::Vec;
 
-use rast_executor::Job;
 use rast_executor::queue::Full;
 
 use crate::all::all_results;
@@ -19,7 +18,7 @@ use crate::origin::Origin;
 use crate::pool::Policy;
 use crate::primitive::sync::Arc;
 use crate::spawned::Call;
-use crate::watched::Watched;
+use crate::watched::{Entry, Watched};
 
 /// Sends a call with the credit that it has.
 fn send<F, R>(
@@ -35,17 +34,14 @@ where
     R::Output: Send,
 {
     let shared = Arc::clone(&here.shared);
-    let reactor = lane.target();
+    let reactor = lane.target;
     let handle = here.stage(lane, |batch| {
         batch.spawn(move || {
             // The closure begins: it no longer counts as being on its way.
             drop(credit);
             Watched {
                 future: async move { begin().await },
-                shared,
-                reactor,
-                origin: Origin { name: None, line },
-                _entry: None,
+                entry: Entry::of_call(shared, reactor, Origin { name: None, line }),
             }
         })
     });
@@ -242,11 +238,7 @@ where
     T: Send + 'static,
 {
     let here = here().expect(OUTSIDE);
-    let pool = &here.shared.pool.shared;
-    if !pool.reserve(policy) {
-        return Err(Full(task));
-    }
-    let (job, handle) = Job::new(task);
-    here.stage_job(pool.entry(job, policy));
-    Ok(Call::new(handle))
+    let (entry, call) = here.shared.pool.shared.admit(policy, task)?;
+    here.stage_job(entry);
+    Ok(call)
 }

@@ -23,14 +23,14 @@ const WAITS: u64 = 1;
 const ONE: u64 = 2;
 
 /// The word of an ordered pair of reactors.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pair(AtomicU64);
 
 impl Pair {
     /// Makes a pair with all its credits.
     #[must_use]
     pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self::default()
     }
 
     /// Returns a credit, on any thread; returns `true` if the caller must be woken.
@@ -51,12 +51,6 @@ impl Pair {
     fn wait(&self) -> u64 {
         // Relaxed: one order of operations on the word, as at the head of the file.
         self.0.fetch_or(WAITS, Ordering::Relaxed) / ONE
-    }
-}
-
-impl Default for Pair {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

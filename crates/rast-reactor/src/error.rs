@@ -8,6 +8,20 @@ use std_alloc::boxed::Box;
 
 use rast_executor::JoinError;
 
+/// Makes a type an error that has one text.
+macro_rules! error {
+    ($error:ty, $text:literal) => {
+        impl core::fmt::Display for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str($text)
+            }
+        }
+
+        impl core::error::Error for $error {}
+    };
+}
+pub(crate) use error;
+
 /// The reason why a call has no result.
 ///
 /// ```

@@ -6,9 +6,9 @@ use core::task::{Context, Poll};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
+use crate::error::error;
 use crate::line::{Ended, Line, Place, Wait};
-use crate::primitive::panics::quietly;
-use crate::waker_list::WakerList;
+use crate::waker_list::{WakerList, wake_all};
 
 struct State {
     users: usize,
@@ -67,12 +67,6 @@ pub enum EnterError {
     Closed,
 }
 
-impl fmt::Display for GateClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the gate is closed")
-    }
-}
-
 impl fmt::Display for EnterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -82,7 +76,7 @@ impl fmt::Display for EnterError {
     }
 }
 
-impl core::error::Error for GateClosed {}
+error!(GateClosed, "the gate is closed");
 impl core::error::Error for EnterError {}
 
 impl Gate {
@@ -210,7 +204,7 @@ impl Core {
     /// A user leaves: the next one enters, or the last one ends the drain.
     fn leave(&self) {
         let mut ended = Ended::new();
-        let draining = {
+        let draining: Vec<_> = {
             let mut state = self.0.borrow_mut();
             debug_assert!(state.users > 0, "gate: a user that leaves is in");
             if state.line.is_empty() {
@@ -225,9 +219,7 @@ impl Core {
             }
         };
         ended.wake();
-        for waker in draining {
-            quietly(|| waker.wake());
-        }
+        wake_all(draining);
     }
 }
 
@@ -241,9 +233,6 @@ impl Place for Core {
     fn give_back(&self, (): &()) {
         self.leave();
     }
-
-    // All waiters need the same, so the next one gains nothing.
-    fn left(&self) {}
 }
 
 impl Drop for Pass {

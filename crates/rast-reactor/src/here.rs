@@ -17,20 +17,12 @@ use crate::origin::Origin;
 use crate::pool;
 use crate::primitive;
 use crate::primitive::sync::Arc;
+use crate::primitive::sync::atomic::Ordering;
 use crate::registry::Replica;
 use crate::shared::Shared;
 use crate::spawned::Spawned;
 use crate::trackers::Trackers;
 use crate::watched::{Entry, Watched};
-
-/// The calls to one target.
-pub(crate) struct Lane {
-    target: usize,
-    sent: Sent,
-    waiting: RefCell<Line<()>>,
-    /// The calls of this turn; taken out while they are sent.
-    batch: RefCell<Option<RemoteBatch>>,
-}
 
 /// A reactor, on its thread.
 pub(crate) struct Here {
@@ -52,11 +44,15 @@ pub(crate) struct Here {
     pub(crate) is_running: Cell<bool>,
 }
 
-/// A lane and what its pair is in.
+/// The calls to one target.
 pub(crate) struct LaneOf {
-    lane: Lane,
     shared: Arc<Shared>,
     caller: usize,
+    pub(crate) target: usize,
+    sent: Sent,
+    waiting: RefCell<Line<()>>,
+    /// The calls of this turn; taken out while they are sent.
+    batch: RefCell<Option<RemoteBatch>>,
 }
 
 /// A credit that was taken. Its drop, on any thread, returns it.
@@ -84,14 +80,8 @@ impl Drop for Awaited<'_> {
     }
 }
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     static HERE: RefCell<Option<Rc<Here>>> = const { RefCell::new(None) };
-}
-// The models' thread-locals know no `const`.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static HERE: RefCell<Option<Rc<Here>>> = RefCell::new(None);
 }
 
 /// The reactor of the calling thread.
@@ -99,9 +89,9 @@ pub(crate) fn here() -> Option<Rc<Here>> {
     HERE.try_with(|here| here.borrow().clone()).ok().flatten()
 }
 
-/// Returns `true` if the calling thread is a reactor of this set.
-pub(crate) fn is_of(shared: &Arc<Shared>) -> bool {
-    here().is_some_and(|here| Arc::ptr_eq(&here.shared, shared))
+/// The reactor of the calling thread, if it is one of this set.
+pub(crate) fn here_of(shared: &Arc<Shared>) -> Option<Rc<Here>> {
+    here().filter(|here| Arc::ptr_eq(&here.shared, shared))
 }
 
 /// The panic message of a function that is called outside of a reactor.
@@ -151,23 +141,17 @@ fn spawn_local_as<F: Future + 'static>(
     future: F,
 ) -> Spawned<F::Output> {
     let here = here().expect(OUTSIDE);
-    if !here.is_running.get() {
-        drop(future);
-        return Spawned::stopped();
-    }
     let origin = Origin {
         name: name.map(Arc::new),
         line,
     };
-    let never = &here.shared.never;
-    let entry = Entry::new(&here.shared, here.index, origin.clone(), never);
-    Spawned::new(rast_executor::spawn_local(Watched {
-        future,
-        shared: Arc::clone(&here.shared),
-        reactor: here.index,
-        origin,
-        _entry: entry,
-    }))
+    let is_running = here.is_running.get();
+    let entry = is_running.then(|| Entry::new(&here.shared, here.index, origin, None));
+    let Some(entry) = entry.flatten() else {
+        drop(future);
+        return Spawned::stopped();
+    };
+    Spawned::new(rast_executor::spawn_local(Watched { future, entry }))
 }
 
 impl Here {
@@ -179,14 +163,12 @@ impl Here {
     ) -> Self {
         let lane = |target| {
             Rc::new(LaneOf {
-                lane: Lane {
-                    target,
-                    sent: Sent::default(),
-                    waiting: RefCell::new(Line::new()),
-                    batch: RefCell::new(None),
-                },
                 shared: Arc::clone(&shared),
                 caller: index,
+                target,
+                sent: Sent::default(),
+                waiting: RefCell::new(Line::new()),
+                batch: RefCell::new(None),
             })
         };
         Self {
@@ -228,9 +210,8 @@ impl Here {
     /// Adds a call to the turn.
     pub(crate) fn stage<R>(&self, lane: &LaneOf, stage: impl FnOnce(&mut RemoteBatch) -> R) -> R {
         self.is_dirty.set(true);
-        let target = lane.lane.target;
-        let mut batch = lane.lane.batch.borrow_mut();
-        stage(batch.get_or_insert_with(|| self.shared.seats[target].remote.batch()))
+        let mut batch = lane.batch.borrow_mut();
+        stage(batch.get_or_insert_with(|| self.shared.seats[lane.target].remote.batch()))
     }
 
     /// Counts a call as awaited until the returned value is dropped.
@@ -250,7 +231,7 @@ impl Here {
     pub(crate) fn flush(&self) {
         while self.is_dirty.replace(false) {
             for lane in &self.lanes {
-                let batch = &lane.lane.batch;
+                let batch = &lane.batch;
                 let Some(mut taken) = batch.borrow_mut().take() else {
                     continue;
                 };
@@ -271,25 +252,15 @@ impl Here {
     /// The main task of the reactor: serves calls that wait for a credit.
     pub(crate) async fn main(self: Rc<Self>) {
         core::future::poll_fn(|cx| {
-            let (is_ended, old) = {
-                let mut control = self.shared.seats[self.index].control.lock();
-                let is_new = control
-                    .waker
-                    .as_ref()
-                    .is_none_or(|waker| !waker.will_wake(cx.waker()));
-                let old: Option<Waker> = if is_new {
-                    self.replica.woken_by(cx.waker());
-                    control.waker.replace(cx.waker().clone())
-                } else {
-                    None
-                };
-                (control.is_ended, old)
-            };
-            drop(old);
+            self.replica.woken_by(cx.waker());
             for lane in &self.lanes {
                 lane.serve();
             }
-            if is_ended {
+            // Relaxed: see `Shared::end`.
+            if self.shared.seats[self.index]
+                .is_ended
+                .load(Ordering::Relaxed)
+            {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -300,17 +271,13 @@ impl Here {
 }
 
 impl LaneOf {
-    pub(crate) fn target(&self) -> usize {
-        self.lane.target
-    }
-
     fn pair(&self) -> &crate::credit::Pair {
-        self.shared.pair(self.caller, self.lane.target)
+        self.shared.pair(self.caller, self.target)
     }
 
     /// Takes a credit, if there is one and no earlier call waits for it.
     pub(crate) fn try_take(&self) -> Option<Credit> {
-        let may = self.lane.waiting.borrow().is_empty() && self.lane.sent.take(self.pair());
+        let may = self.waiting.borrow().is_empty() && self.sent.take(self.pair());
         may.then(|| self.taken())
     }
 
@@ -319,7 +286,7 @@ impl LaneOf {
         Credit {
             shared: Arc::clone(&self.shared),
             caller: self.caller,
-            target: self.lane.target,
+            target: self.target,
         }
     }
 
@@ -327,8 +294,8 @@ impl LaneOf {
     pub(crate) fn serve(&self) {
         let mut ended = Ended::new();
         {
-            let mut line = self.lane.waiting.borrow_mut();
-            while !line.is_empty() && self.lane.sent.take_or_wait(self.pair()) {
+            let mut line = self.waiting.borrow_mut();
+            while !line.is_empty() && self.sent.take_or_wait(self.pair()) {
                 line.serve(&mut ended);
             }
         }
@@ -340,14 +307,12 @@ impl Place for LaneOf {
     type Wants = ();
 
     fn line<R>(&self, f: impl FnOnce(&mut Line<()>) -> R) -> R {
-        f(&mut self.lane.waiting.borrow_mut())
+        f(&mut self.waiting.borrow_mut())
     }
 
     fn give_back(&self, (): &()) {
         drop(self.taken());
     }
-
-    fn left(&self) {}
 }
 
 #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]

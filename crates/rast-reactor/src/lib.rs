@@ -76,10 +76,8 @@ mod nodes;
 mod origin;
 mod quiet;
 mod spawned;
-mod waker_id;
 mod waker_list;
 
-mod clock;
 mod credit;
 mod pool;
 

@@ -12,6 +12,7 @@ use core::time::Duration;
 
 use rast_executor::timers::{Clock, Instant, MonotonicClock};
 
+use crate::error::error;
 use crate::gate::Gate;
 
 /// Admits requests at a limited rate, with bursts; for the tasks of one thread.
@@ -85,27 +86,12 @@ pub struct Limited {
     pub retry_at: Instant,
 }
 
-impl fmt::Display for InvalidRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a rate and a burst are above zero, and a period is below 584 years")
-    }
-}
-
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the request is above the burst of its limiter")
-    }
-}
-
-impl fmt::Display for Limited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the rate of the limiter is reached")
-    }
-}
-
-impl core::error::Error for InvalidRate {}
-impl core::error::Error for TooLarge {}
-impl core::error::Error for Limited {}
+error!(
+    InvalidRate,
+    "a rate and a burst are above zero, and a period is below 584 years"
+);
+error!(TooLarge, "the request is above the burst of its limiter");
+error!(Limited, "the rate of the limiter is reached");
 
 impl Limiter {
     /// Makes a limiter of `tokens` per period by the system's monotonic clock; a whole burst is
@@ -197,8 +183,7 @@ impl<C: Clock> Limiter<C> {
             let Err(Limited { retry_at }) = self.take(now, tokens, 0) else {
                 return Ok(());
             };
-            let wait = retry_at.saturating_since(now).as_nanos();
-            rast_executor::sleep(Duration::from_nanos(wait)).await;
+            rast_executor::sleep(retry_at.saturating_since(now).into()).await;
         }
     }
 

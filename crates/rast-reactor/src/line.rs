@@ -154,8 +154,8 @@ pub(crate) trait Place {
     /// A served waiter was dropped before it used what it got. That passes to the next waiter.
     fn give_back(&self, wants: &Self::Wants);
 
-    /// A waiter has left the list, which may let the next one proceed.
-    fn left(&self);
+    /// A waiter has left the list, which may let the next one proceed, unless all need the same.
+    fn left(&self) {}
 }
 
 /// An entry of a wait list: ready with `true` when it is served, with `false` when it is refused.

@@ -34,9 +34,9 @@ use std_alloc::string::String;
 use std_alloc::sync::Arc as StdArc;
 use std_alloc::vec::Vec;
 
-use rast_executor::Job;
 use rast_executor::queue::Full;
-use rast_executor::timers::{Clock, Instant, Nanos};
+use rast_executor::timers::{Clock, Instant, MonotonicClock, Nanos};
+use rast_executor::{Job, SharedClock, shared_clock, trusted_clock};
 
 use crate::error::BuildError;
 use crate::primitive::panics::quietly;
@@ -70,10 +70,6 @@ pub enum Policy {
     Low,
 }
 
-impl Policy {
-    const ALL: [Self; CLASSES] = [Self::High, Self::Medium, Self::Low];
-}
-
 /// A job on its way to the pool. It counts against the bound of its policy.
 pub(crate) struct Entry {
     job: Job,
@@ -81,6 +77,7 @@ pub(crate) struct Entry {
     queued: Instant,
 }
 
+#[derive(Default)]
 struct State {
     queues: [VecDeque<Entry>; CLASSES],
     asleep: [u32; CLASSES],
@@ -96,7 +93,7 @@ pub(crate) struct Shared {
     /// Tasks by policy that are queued, or on their way from a reactor.
     queued: [AtomicUsize; CLASSES],
     capacity: usize,
-    clock: Arc<dyn Clock + Send + Sync>,
+    clock: SharedClock,
 }
 
 /// The choice of a task depends on the time. The clock is read without the lock, since it is user
@@ -143,21 +140,27 @@ impl State {
 }
 
 impl Shared {
-    /// Counts a task that is to come.
-    pub(crate) fn reserve(&self, policy: Policy) -> bool {
+    /// Makes the entry of a task, and counts it, if the queue of its policy has room.
+    pub(crate) fn admit<T, F>(&self, policy: Policy, task: F) -> Result<(Entry, Call<T>), Full<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
         let more = |queued: usize| (queued < self.capacity).then_some(queued + 1);
+        let queued = &self.queued[policy as usize];
         // Relaxed: a count; the queue is under its lock.
-        self.queued[policy as usize]
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
-    }
-
-    pub(crate) fn entry(&self, job: Job, policy: Policy) -> Entry {
-        Entry {
+        let counted = queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if counted.is_err() {
+            return Err(Full(task));
+        }
+        let (job, handle) = Job::new(task);
+        let queued = self.clock.now();
+        let entry = Entry {
             job,
             policy,
-            queued: self.clock.now(),
-        }
+            queued,
+        };
+        Ok((entry, Call::new(handle)))
     }
 
     /// Queues tasks that were counted, and wakes threads for them: one system call for each class
@@ -188,7 +191,7 @@ impl Shared {
     }
 
     fn uncount(&self, policy: Policy) {
-        // Relaxed: a count, as in `reserve`.
+        // Relaxed: a count, as in `admit`.
         self.queued[policy as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -305,13 +308,9 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        if !self.shared.reserve(policy) {
-            return Err(Full(task));
-        }
-        let (job, handle) = Job::new(task);
-        let mut entries = std_alloc::vec![self.shared.entry(job, policy)];
-        self.shared.push(&mut entries);
-        Ok(Call::new(handle))
+        let (entry, call) = self.shared.admit(policy, task)?;
+        self.shared.push(&mut std_alloc::vec![entry]);
+        Ok(call)
     }
 
     /// How many tasks of a policy are queued. A hint.
@@ -348,9 +347,8 @@ impl Drop for Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queued = Policy::ALL.map(|policy| self.queued(policy));
         f.debug_struct("Pool")
-            .field("queued", &queued)
+            .field("queued", &self.shared.queued)
             .finish_non_exhaustive()
     }
 }
@@ -373,7 +371,7 @@ pub struct PoolBuilder {
     threads: [usize; CLASSES],
     name: String,
     capacity: usize,
-    clock: Option<Arc<dyn Clock + Send + Sync>>,
+    clock: Option<SharedClock>,
     on_start: Option<StdArc<OnStart>>,
 }
 
@@ -401,7 +399,7 @@ impl PoolBuilder {
     /// panics, a reading from up to a millisecond before is used. It is called without a lock, and
     /// a panic of its destructor is contained.
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
-        self.clock = Some(crate::clock::shared_clock(clock));
+        self.clock = Some(shared_clock(clock));
         self
     }
 
@@ -425,7 +423,7 @@ impl PoolBuilder {
         self
     }
 
-    pub(crate) fn clock_if_none(mut self, clock: &Arc<dyn Clock + Send + Sync>) -> Self {
+    pub(crate) fn clock_if_none(mut self, clock: &SharedClock) -> Self {
         self.clock.get_or_insert_with(|| Arc::clone(clock));
         self
     }
@@ -446,16 +444,12 @@ impl PoolBuilder {
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
-        let clock = self.clock.unwrap_or_else(crate::clock::system_clock);
+        let clock = self
+            .clock
+            .unwrap_or_else(|| trusted_clock(MonotonicClock::new()));
         let pool = Pool {
             shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    queues: Default::default(),
-                    asleep: [0; CLASSES],
-                    picked: [0; CLASSES],
-                    threads: 0,
-                    is_closed: false,
-                }),
+                state: Mutex::default(),
                 event: ClassEvent::new(CLASSES as u32),
                 ended: Condvar::new(),
                 queued: core::array::from_fn(|_| AtomicUsize::new(0)),
@@ -501,16 +495,6 @@ mod tests {
     use super::*;
     use rast_executor::timers::ManualClock;
 
-    fn state() -> State {
-        State {
-            queues: Default::default(),
-            asleep: [0; CLASSES],
-            picked: [0; CLASSES],
-            threads: 0,
-            is_closed: false,
-        }
-    }
-
     fn queue(state: &mut State, clock: &ManualClock, policy: Policy) {
         state.queues[policy as usize].push_back(Entry {
             job: Job::new(|| ()).0,
@@ -522,7 +506,7 @@ mod tests {
     #[test]
     fn a_class_takes_its_policies_in_order_and_the_old_first() {
         let clock = ManualClock::new();
-        let mut state = state();
+        let mut state = State::default();
         let take = |state: &mut State, class| {
             let taken = state.take(class, Some(clock.now())).unwrap();
             taken.map(|entry| entry.policy)
@@ -563,8 +547,10 @@ mod tests {
 
     #[test]
     fn a_wake_up_leaves_the_threads_that_may_run_more() {
-        let mut state = state();
-        state.asleep = [1, 1, 1];
+        let mut state = State {
+            asleep: [1, 1, 1],
+            ..State::default()
+        };
         assert_eq!(state.pick(Policy::High), Some(0));
         assert_eq!(state.pick(Policy::Low), Some(2), "it was not used up");
         assert_eq!(state.pick(Policy::Low), None);

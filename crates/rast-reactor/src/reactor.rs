@@ -4,7 +4,7 @@ use core::fmt;
 use core::panic::Location;
 use std_alloc::string::String;
 
-use crate::here::{here, is_of};
+use crate::here::{here, here_of};
 use crate::origin::Origin;
 use crate::primitive::sync::Arc;
 use crate::shared::Shared;
@@ -98,22 +98,16 @@ impl Reactor {
             name: name.map(Arc::new),
             line,
         };
-        let is_closed = if is_of(&self.shared) {
-            &self.shared.never
-        } else {
-            &self.shared.is_closing
-        };
-        let Some(entry) = Entry::new(&self.shared, self.index, origin.clone(), is_closed) else {
+        // Tasks that a reactor of the set spawns are never rejected.
+        let is_outside = here_of(&self.shared).is_none();
+        let is_closed = is_outside.then_some(&self.shared.is_closing);
+        let Some(entry) = Entry::new(&self.shared, self.index, origin, is_closed) else {
             drop(begin);
             return Spawned::stopped();
         };
-        let (shared, reactor) = (Arc::clone(&self.shared), self.index);
         Spawned::new(remote.spawn(move || Watched {
             future: async move { begin().await },
-            shared,
-            reactor,
-            origin,
-            _entry: Some(entry),
+            entry,
         }))
     }
 }

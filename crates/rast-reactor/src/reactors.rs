@@ -8,15 +8,16 @@ use std_alloc::rc::Rc;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::Clock;
-use rast_executor::{LocalExecutor, RemoteSpawner};
+use rast_executor::queue::Queue;
+use rast_executor::timers::{Clock, MonotonicClock};
+use rast_executor::{LocalExecutor, RemoteSpawner, SharedClock, shared_clock, trusted_clock};
 
-use crate::clock::{shared_clock, system_clock};
 use crate::error::BuildError;
-use crate::here::{self, BriefSpin, Here, Idle, TurnDriver};
+use crate::here::{BriefSpin, Here, Idle, TurnDriver, here_of};
 use crate::pool::{Pool, PoolBuilder};
+use crate::primitive::WaitStrategy;
+use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::Ordering;
-use crate::primitive::sync::{Arc, Condvar, Mutex};
 use crate::primitive::thread::{self, JoinHandle};
 use crate::quiet::Quiet;
 use crate::reactor::Reactor;
@@ -36,22 +37,6 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The same where [`Reactors`] is dropped, which has no deadline; and how long the drop of one task
 /// may take.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
-
-/// How the threads of a set begin together: each reports its result, and waits for the others.
-struct Start {
-    state: Mutex<Starting>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Starting {
-    /// By reactor, once its thread has begun.
-    begun: Vec<Option<Result<Begun, BuildError>>>,
-    /// The shared state, once all threads have begun.
-    shared: Option<Arc<Shared>>,
-    /// One thread could not begin.
-    is_given_up: bool,
-}
 
 /// A thread that has begun.
 struct Begun {
@@ -178,7 +163,7 @@ impl Reactors {
     /// is no such reactor. See [`Resources::long_read`].
     #[must_use]
     pub fn long_reads(&self, reactor: usize) -> Option<u64> {
-        (reactor < self.number()).then(|| self.shared.resources.long_reads(reactor))
+        Some(self.shared.resources.long_reads.get(reactor)?.get())
     }
 
     /// How many tasks of a reactor are not complete; calls of other reactors count with their
@@ -216,8 +201,7 @@ impl Reactors {
 
     fn end(&mut self, grace: Duration, patience: Duration) -> Stopped {
         let shared = &*self.shared;
-        let inside = here::here().filter(|here| Arc::ptr_eq(&here.shared, &self.shared));
-        let inside = inside.map(|here| here.index);
+        let inside = here_of(&self.shared).map(|here| here.index);
         let grace = if inside.is_some() {
             Duration::ZERO
         } else {
@@ -343,7 +327,7 @@ pub struct Builder {
     number: Option<usize>,
     cores: Vec<usize>,
     name: String,
-    clock: Option<Arc<dyn Clock + Send + Sync>>,
+    clock: Option<SharedClock>,
     slow: Duration,
     report: Option<Report>,
     pool: PoolBuilder,
@@ -493,67 +477,56 @@ impl Builder {
                 return Err(BuildError::Chunks);
             }
         }
-        let clock = self.clock.unwrap_or_else(system_clock);
+        let clock = self
+            .clock
+            .unwrap_or_else(|| trusted_clock(MonotonicClock::new()));
         let (plans, resources) = self.resources.plans(number)?;
         let pool = self.pool.clock_if_none(&clock).build()?;
-        let start = Arc::new(Start {
-            state: Mutex::new(Starting {
-                begun: (0..number).map(|_| None).collect(),
-                ..Starting::default()
-            }),
-            changed: Condvar::new(),
-        });
+        let start = Arc::new(Start::default());
         let mut threads = Vec::with_capacity(number);
         for (index, plan) in plans.into_iter().enumerate() {
-            let core = self.cores.get(index).copied();
-            let (theirs, clock) = (Arc::clone(&start), Arc::clone(&clock));
+            let seat = Seat {
+                index,
+                core: self.cores.get(index).copied(),
+                plan,
+                idle: self.idle,
+                #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+                io: self.io.clone(),
+                clock: Arc::clone(&clock),
+                start: Arc::clone(&start),
+            };
             let name = format!("{}-{index}", self.name);
-            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-            let io = self.io.clone();
-            let thread = thread::spawn_named(name, move || {
-                let seat = Seat {
-                    index,
-                    core,
-                    plan,
-                    idle: self.idle,
-                    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-                    io,
-                };
-                theirs.serve(seat, clock);
-            });
-            match thread {
+            match thread::spawn_named(name, move || seat.serve()) {
                 Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    start.give_up(threads);
-                    return Err(BuildError::Spawn(error));
-                }
+                Err(error) => return Err(start.give_up(threads, BuildError::Spawn(error))),
             }
         }
+        let begun = match start.wait_for(number) {
+            Ok(begun) => begun,
+            Err(error) => return Err(start.give_up(threads, error)),
+        };
         let watch = Watch {
             clock,
             limit: self.slow,
             report: self.report,
         };
-        match start.wait_for_all() {
-            Ok(begun) => {
-                #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-                let chosen = begun.iter().map(|begun| begun.chosen.clone()).collect();
-                let remotes = begun.into_iter().map(|begun| begun.remote).collect();
-                let shared = Arc::new(Shared::new(remotes, pool, watch, resources));
-                start.state.lock().shared = Some(Arc::clone(&shared));
-                start.changed.notify_all();
-                Ok(Reactors {
-                    shared,
-                    threads,
-                    #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-                    chosen,
-                })
-            }
-            Err(error) => {
-                start.give_up(threads);
-                Err(error)
-            }
+        #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+        let chosen = begun.iter().map(|begun| begun.chosen.clone()).collect();
+        let remotes = begun.into_iter().map(|begun| begun.remote).collect();
+        let shared = Arc::new(Shared::new(remotes, pool, watch, resources));
+        for _ in 0..number {
+            let pushed = start.shared.push(Arc::clone(&shared));
+            debug_assert!(
+                pushed.is_ok(),
+                "reactors: a start that succeeds is not closed"
+            );
         }
+        Ok(Reactors {
+            shared,
+            threads,
+            #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
+            chosen,
+        })
     }
 }
 
@@ -570,6 +543,34 @@ impl fmt::Debug for Builder {
     }
 }
 
+/// How the threads of a set begin together.
+#[derive(Default)]
+struct Start {
+    /// The results of the threads, with their numbers.
+    begun: Queue<(usize, Result<Begun, BuildError>)>,
+    /// The shared state, for each thread, once all have begun; closed if one could not.
+    shared: Queue<Arc<Shared>>,
+}
+
+impl Start {
+    /// Waits until each thread has reported its result.
+    fn wait_for(&self, number: usize) -> Result<Vec<Begun>, BuildError> {
+        let results = (0..number).filter_map(|_| self.begun.pop_wait(WaitStrategy::Park));
+        let mut results: Vec<_> = results.collect();
+        results.sort_by_key(|&(index, _)| index);
+        results.into_iter().map(|(_, begun)| begun).collect()
+    }
+
+    /// Ends the threads that were started; returns why.
+    fn give_up(&self, threads: Vec<JoinHandle<()>>, error: BuildError) -> BuildError {
+        self.shared.close();
+        for thread in threads {
+            let _ = thread.join();
+        }
+        error
+    }
+}
+
 /// What the thread of a reactor is given.
 struct Seat {
     index: usize,
@@ -578,86 +579,50 @@ struct Seat {
     idle: Idle,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     io: crate::io::IoBuilder,
+    clock: SharedClock,
+    start: Arc<Start>,
 }
 
-impl Start {
-    /// Waits until each thread has reported its result.
-    fn wait_for_all(&self) -> Result<Vec<Begun>, BuildError> {
-        let mut state = self.state.lock();
-        while state.begun.iter().any(Option::is_none) {
-            self.changed.wait(&mut state);
-        }
-        core::mem::take(&mut state.begun)
-            .into_iter()
-            .flatten()
-            .collect()
-    }
-
-    fn give_up(&self, threads: Vec<JoinHandle<()>>) {
-        self.state.lock().is_given_up = true;
-        self.changed.notify_all();
-        for thread in threads {
-            let _ = thread.join();
-        }
-    }
-
-    /// Stores the thread's result.
-    fn begin(&self, index: usize, begun: Result<Begun, BuildError>) {
-        self.state.lock().begun[index] = Some(begun);
-        self.changed.notify_all();
-    }
-
+impl Seat {
     /// What the thread of a reactor does.
-    fn serve(&self, seat: Seat, clock: Arc<dyn Clock + Send + Sync>) {
-        let Seat {
-            index,
-            core,
-            plan,
-            idle,
-            ..
-        } = seat;
-        if let Some(core) = core
+    fn serve(self) {
+        let Self { index, clock, .. } = self;
+        let report = |begun| {
+            let pushed = self.start.begun.push((index, begun));
+            debug_assert!(pushed.is_ok(), "reactors: nothing closes the results");
+        };
+        if let Some(core) = self.core
             && !pin(core)
         {
-            return self.begin(index, Err(BuildError::MissingCore(core)));
+            return report(Err(BuildError::MissingCore(core)));
         }
         #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
-        let (io, sleeps, chosen) = match seat.io.build() {
+        let (io, sleeps, chosen) = match self.io.build() {
             Ok(built) => built,
-            Err(error) => return self.begin(index, Err(BuildError::Io(error))),
+            Err(error) => return report(Err(BuildError::Io(error))),
         };
         #[cfg(not(all(feature = "io", not(any(rast_loom, rast_shuttle)))))]
-        let sleeps = here::Sleeps::new();
+        let sleeps = crate::here::Sleeps::new();
         let cell = Rc::new(OnceCell::new());
         let driver = TurnDriver {
             sleeps,
-            idle,
+            idle: self.idle,
             brief: BriefSpin::default(),
             here: Rc::clone(&cell),
         };
         let executor = LocalExecutor::with_driver(Arc::clone(&clock), driver);
-        let begun = Begun {
+        report(Ok(Begun {
             remote: executor.remote(),
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             chosen,
-        };
-        self.begin(index, Ok(begun));
-        let shared = {
-            let mut state = self.state.lock();
-            loop {
-                if state.is_given_up {
-                    return;
-                }
-                match &state.shared {
-                    Some(shared) => break Arc::clone(shared),
-                    None => self.changed.wait(&mut state),
-                }
-            }
+        }));
+        let Some(shared) = self.start.shared.pop_wait(WaitStrategy::Park) else {
+            return;
         };
         let here = Rc::new(Here::new(
             Arc::clone(&shared),
             index,
-            plan.make(clock),
+            self.plan.make(clock),
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             io,
         ));

@@ -1,6 +1,5 @@
 //! State that the reactors of one set share, and how they end.
 
-use core::task::Waker;
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
@@ -10,26 +9,21 @@ use rast_executor::RemoteSpawner;
 use crate::credit::Pair;
 use crate::origin::Origin;
 use crate::pool::Pool;
-use crate::primitive::CachePadded;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Condvar, Mutex};
+use crate::primitive::{CachePadded, Counter};
 use crate::registry;
-use crate::watch::{SlowPoll, SlowPolls, Tasks, Unfinished, Watch};
+use crate::watch::{SlowPoll, Tasks, Unfinished, Watch};
 
 /// How a reactor is reached.
 pub(crate) struct Seat {
     pub(crate) remote: RemoteSpawner,
     pub(crate) tasks: Tasks,
-    pub(crate) slow_polls: SlowPolls,
-    pub(crate) control: Mutex<Control>,
-}
-
-/// What the main task of a reactor waits for.
-#[derive(Default)]
-pub(crate) struct Control {
-    pub(crate) is_ended: bool,
-    pub(crate) waker: Option<Waker>,
+    /// Written on the thread of the reactor.
+    pub(crate) slow_polls: Counter,
+    /// The main task of the reactor returns.
+    pub(crate) is_ended: AtomicBool,
 }
 
 /// How far the thread of a reactor is.
@@ -52,8 +46,6 @@ pub(crate) struct Shared {
     pub(crate) resources: Arc<registry::Shared>,
     /// Nothing is spawned from outside any more.
     pub(crate) is_closing: AtomicBool,
-    /// As `is_closing`, for tasks that a reactor spawns: it never closes.
-    pub(crate) never: AtomicBool,
     /// How far the threads are.
     pub(crate) phases: Mutex<Vec<Phase>>,
     pub(crate) changed: Condvar,
@@ -71,20 +63,19 @@ impl Shared {
             CachePadded::new(Seat {
                 remote,
                 tasks: Tasks::default(),
-                slow_polls: SlowPolls::default(),
-                control: Mutex::new(Control::default()),
+                slow_polls: Counter::new(),
+                is_ended: AtomicBool::new(false),
             })
         };
         Self {
             seats: remotes.into_iter().map(seat).collect(),
             pairs: (0..number * number)
-                .map(|_| CachePadded::new(Pair::new()))
+                .map(|_| CachePadded::default())
                 .collect(),
             pool,
             watch,
             resources,
             is_closing: AtomicBool::new(false),
-            never: AtomicBool::new(false),
             phases: Mutex::new(std_alloc::vec![Phase::Runs; number]),
             changed: Condvar::new(),
         }
@@ -119,15 +110,14 @@ impl Shared {
 
     /// Wakes the main task of a reactor.
     pub(crate) fn wake(&self, reactor: usize) {
-        let waker = self.seats[reactor].control.lock().waker.clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.resources.wakers.wake(reactor);
     }
 
     /// Makes a reactor return.
     pub(crate) fn end(&self, reactor: usize) {
-        self.seats[reactor].control.lock().is_ended = true;
+        // Relaxed: before the lock of the wake-up, under which the main task stores its waker
+        // before it loads the flag.
+        self.seats[reactor].is_ended.store(true, Ordering::Relaxed);
         self.wake(reactor);
     }
 
@@ -154,7 +144,7 @@ impl Shared {
 
     #[cold]
     pub(crate) fn report_slow(&self, reactor: usize, origin: &Origin, took: Duration) {
-        self.seats[reactor].slow_polls.add();
+        self.seats[reactor].slow_polls.add(1);
         if let Some(report) = &self.watch.report {
             let slow = SlowPoll {
                 reactor,

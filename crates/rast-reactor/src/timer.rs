@@ -11,7 +11,7 @@
 
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, RawWakerVTable};
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
@@ -20,7 +20,6 @@ use rast_executor::timers::{Handle, Instant, Nanos};
 
 use crate::here::{OUTSIDE, here};
 use crate::trackers::Trackers;
-use crate::waker_id::WakerId;
 
 /// A lane: timeouts of one length, on the reactor that made it. They are cheaper than the
 /// executor's sleeps, because each new timeout is the last one to expire and is appended at the end
@@ -56,7 +55,7 @@ impl Lane {
     pub fn new(span: Duration) -> Self {
         Self {
             trackers: Rc::clone(&here().expect(OUTSIDE).trackers),
-            span: Nanos::checked_from(span).unwrap_or(Nanos::from_nanos(u64::MAX)),
+            span: span.into(),
         }
     }
 
@@ -85,13 +84,13 @@ impl fmt::Debug for Lane {
 pub struct LaneSleep {
     trackers: Rc<Trackers>,
     at: Instant,
-    /// In the store, with the waker that it has there.
-    armed: Option<(Handle, WakerId)>,
+    /// In the store, with the address of the waker that it has there.
+    armed: Option<(Handle, *const (), *const RawWakerVTable)>,
 }
 
 impl LaneSleep {
     fn disarm(&mut self) {
-        if let Some((handle, _)) = self.armed.take() {
+        if let Some((handle, ..)) = self.armed.take() {
             drop(self.trackers.cancel(handle));
         }
     }
@@ -107,11 +106,14 @@ impl Future for LaneSleep {
             self.disarm();
             return Poll::Ready(());
         }
-        let id = WakerId::of(cx.waker());
-        if self.armed.is_none_or(|(_, armed)| armed != id) {
+        let address = (cx.waker().data(), core::ptr::from_ref(cx.waker().vtable()));
+        if self
+            .armed
+            .is_none_or(|(_, data, table)| (data, table) != address)
+        {
             self.disarm();
             let handle = self.trackers.arm(self.at, cx.waker().clone());
-            self.armed = Some((handle, id));
+            self.armed = Some((handle, address.0, address.1));
         }
         Poll::Pending
     }

@@ -6,11 +6,11 @@ use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::Step;
-use rast_executor::timers::{Clock, DeadlineStore, Handle, HeapStore, Instant, LaneStore};
+use rast_executor::SharedClock;
+use rast_executor::timers::{DeadlineStore, Handle, HeapStore, Instant, LaneStore, Step};
 
 use crate::primitive::panics::quietly;
-use crate::primitive::sync::Arc;
+use crate::waker_list::wake_all;
 
 /// Timers of the two stores that expire in one turn, at most.
 const TURN: usize = 128;
@@ -20,7 +20,7 @@ const NEVER: u64 = u64::MAX;
 
 /// The lanes and the heap of a reactor.
 pub(crate) struct Trackers {
-    clock: Arc<dyn Clock + Send + Sync>,
+    clock: SharedClock,
     lanes: RefCell<LaneStore<Waker>>,
     heap: RefCell<HeapStore<Box<dyn FnOnce()>>>,
     /// Nothing is due before it.
@@ -31,7 +31,7 @@ pub(crate) struct Trackers {
 }
 
 impl Trackers {
-    pub(crate) fn new(clock: Arc<dyn Clock + Send + Sync>) -> Self {
+    pub(crate) fn new(clock: SharedClock) -> Self {
         Self {
             clock,
             lanes: RefCell::new(LaneStore::new()),
@@ -98,9 +98,7 @@ impl Trackers {
             lanes.expire(now, TURN / 2, |due| wakers.push(due.value))
         };
         left -= swept.fired;
-        for waker in wakers.drain(..) {
-            quietly(|| waker.wake());
-        }
+        wake_all(wakers.drain(..));
         self.wakers.replace(wakers);
         while left > 0 {
             let step = self.heap.borrow_mut().step(now);
@@ -125,7 +123,7 @@ impl Trackers {
             return timeout;
         }
         let next = Instant::from_nanos(self.next_ns.get());
-        let left = Duration::from_nanos(next.saturating_since(self.clock.now()).as_nanos());
+        let left = next.saturating_since(self.clock.now()).into();
         Some(timeout.map_or(left, |timeout| timeout.min(left)))
     }
 

@@ -34,6 +34,7 @@ use core::task::{Context, Poll, ready};
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
+use crate::error::error;
 use crate::line::{Ended, Line, Place, Wait};
 use crate::nodes::{NodeId, Nodes};
 use crate::primitive;
@@ -48,16 +49,10 @@ pub(crate) enum Mode {
 /// reference to it.
 struct Graph(RefCell<Nodes<Rc<Core>>>);
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     /// The graph of the thread; null if there is none. It has no destructor, so it can also be read
     /// while the thread ends.
     static GRAPH: Cell<*const Graph> = const { Cell::new(core::ptr::null()) };
-}
-// The thread-locals of the models have no `const` form.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static GRAPH: Cell<*const Graph> = Cell::new(core::ptr::null());
 }
 
 impl Graph {
@@ -392,13 +387,7 @@ fn search(lock: &Rc<Core>, node: NodeId) -> (bool, usize) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlock;
 
-impl fmt::Display for Deadlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("to wait for this lock would be a deadlock")
-    }
-}
-
-impl core::error::Error for Deadlock {}
+error!(Deadlock, "to wait for this lock would be a deadlock");
 
 /// The owner of locks, made for one request. It waits for one lock at a time, and may hold several.
 ///

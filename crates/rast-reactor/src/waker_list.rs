@@ -4,11 +4,20 @@
 //! could remove another one: the wakers of two futures of a task may be equal, and a waker may
 //! differ from its clone.
 //!
-//! The list is under a lock or a borrow, and wakers are user code. So no waker is cloned, woken or
-//! dropped here: the caller does that before or after the borrow.
+//! The list is under a lock or a borrow, and wakers are user code. So it clones, wakes and drops no
+//! waker: the caller does that before or after the borrow.
 
 use core::task::Waker;
 use std_alloc::vec::Vec;
+
+use crate::primitive::panics::quietly;
+
+/// Wakes all, even if a waker, which is user code, panics.
+pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        quietly(|| waker.wake());
+    }
+}
 
 /// A list of wakers. The entry of a future is a number, `None` before it first waits.
 #[derive(Default)]

@@ -6,10 +6,10 @@ use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
-use rast_executor::timers::Clock;
+use rast_executor::SharedClock;
 
 use crate::origin::Origin;
-use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::primitive::sync::atomic::{AtomicBool, Ordering};
 use crate::primitive::sync::{Arc, Mutex};
 
 /// A poll that held its reactor for too long.
@@ -54,12 +54,12 @@ const SMALL: usize = 256;
 pub(crate) struct Tasks(Mutex<Table>);
 
 impl Tasks {
-    /// Enters a task, and returns its number; `None` if `is_closed` is set. The flag is looked at
-    /// under the lock, so that a count that comes after its change misses nothing.
-    pub(crate) fn enter(&self, origin: Origin, is_closed: &AtomicBool) -> Option<u64> {
+    /// Enters a task, and returns its number; `None` if `is_closed` is given and set. The flag is
+    /// looked at under the lock, so that a count that comes after its change misses nothing.
+    pub(crate) fn enter(&self, origin: Origin, is_closed: Option<&AtomicBool>) -> Option<u64> {
         let mut table = self.0.lock();
         // Relaxed: the lock orders it with the count.
-        if is_closed.load(Ordering::Relaxed) {
+        if is_closed.is_some_and(|is_closed| is_closed.load(Ordering::Relaxed)) {
             return None;
         }
         table.entered += 1;
@@ -106,26 +106,10 @@ impl Tasks {
 
 /// The settings by which a reactor measures its polls.
 pub(crate) struct Watch {
-    pub(crate) clock: Arc<dyn Clock + Send + Sync>,
+    pub(crate) clock: SharedClock,
     pub(crate) limit: Duration,
     pub(crate) report: Option<Report>,
 }
 
 /// The function that is called with slow polls.
 pub(crate) type Report = Arc<dyn Fn(&SlowPoll<'_>) + Send + Sync>;
-
-/// A count of slow polls.
-#[derive(Default)]
-pub(crate) struct SlowPolls(AtomicU64);
-
-impl SlowPolls {
-    pub(crate) fn add(&self) {
-        // Relaxed: a figure; one thread writes it.
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        // Relaxed: a figure.
-        self.0.load(Ordering::Relaxed)
-    }
-}

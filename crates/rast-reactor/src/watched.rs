@@ -12,59 +12,69 @@ use crate::primitive::sync::atomic::AtomicBool;
 use crate::registry;
 use crate::shared::Shared;
 
-/// Takes a task out of the list when it is dropped.
+/// A task of a reactor. Dropping it takes the task out of the reactor's list.
 pub(crate) struct Entry {
     shared: Arc<Shared>,
     reactor: usize,
-    task: u64,
+    origin: Origin,
+    /// The number in the list; `None` for a call, which is in no list.
+    task: Option<u64>,
 }
 
 impl Entry {
-    /// Enters a task into the list of a reactor; `None` if `is_closed` is set.
+    /// Enters a task into the list of a reactor; `None` if `is_closed` is given and set.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         reactor: usize,
         origin: Origin,
-        is_closed: &AtomicBool,
+        is_closed: Option<&AtomicBool>,
     ) -> Option<Self> {
-        let task = shared.seats[reactor].tasks.enter(origin, is_closed)?;
+        let tasks = &shared.seats[reactor].tasks;
         Some(Self {
+            task: Some(tasks.enter(origin.clone(), is_closed)?),
             shared: Arc::clone(shared),
             reactor,
-            task,
+            origin,
         })
+    }
+
+    /// Makes the entry of a call.
+    pub(crate) fn of_call(shared: Arc<Shared>, reactor: usize, origin: Origin) -> Self {
+        Self {
+            shared,
+            reactor,
+            origin,
+            task: None,
+        }
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.shared.leave(self.reactor, self.task);
+        if let Some(task) = self.task {
+            self.shared.leave(self.reactor, task);
+        }
     }
 }
 
 /// A future whose polls are measured.
 pub(crate) struct Watched<F> {
     pub(crate) future: F,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) reactor: usize,
-    pub(crate) origin: Origin,
     /// Dropped after the future.
-    pub(crate) _entry: Option<Entry>,
+    pub(crate) entry: Entry,
 }
 
 impl<F: Future> Future for Watched<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future is not moved out of its pin; the other fields need none.
+        // SAFETY: the future is not moved out of its pin; the other field needs none.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let _measure = Measure {
-            begin: this.shared.watch.clock.now(),
-            shared: &this.shared,
-            reactor: this.reactor,
-            origin: &this.origin,
+            begin: this.entry.shared.watch.clock.now(),
+            entry: &this.entry,
         };
         future.poll(cx)
     }
@@ -73,19 +83,22 @@ impl<F: Future> Future for Watched<F> {
 /// Measures a poll, also one that panics: it ends when this is dropped.
 struct Measure<'a> {
     begin: Instant,
-    shared: &'a Shared,
-    reactor: usize,
-    origin: &'a Origin,
+    entry: &'a Entry,
 }
 
 impl Drop for Measure<'_> {
     fn drop(&mut self) {
-        registry::polled(self.origin);
-        let watch = &self.shared.watch;
-        let took = watch.clock.now().saturating_since(self.begin);
-        let took = Duration::from_nanos(took.as_nanos());
+        let Entry {
+            shared,
+            reactor,
+            origin,
+            ..
+        } = self.entry;
+        registry::polled(origin);
+        let watch = &shared.watch;
+        let took = Duration::from(watch.clock.now().saturating_since(self.begin));
         if took > watch.limit {
-            self.shared.report_slow(self.reactor, self.origin, took);
+            shared.report_slow(*reactor, origin, took);
         }
     }
 }

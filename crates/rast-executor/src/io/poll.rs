@@ -68,18 +68,14 @@ impl PollDriver {
             has_looked: false,
         })
     }
-
-    fn look(&mut self) {
-        self.reactor.poll(Some(Duration::ZERO), &mut self.wakers);
-        self.wakers.drain(..).for_each(wake);
-    }
 }
 
 impl Driver for PollDriver {
     fn submit(&mut self) {
         // Where the executor sleeps after each turn, the sleep looks.
         if !core::mem::take(&mut self.has_looked) && self.reactor.has_sockets() {
-            self.look();
+            self.reactor.poll(Some(Duration::ZERO), &mut self.wakers);
+            self.wakers.drain(..).for_each(wake);
         }
     }
 

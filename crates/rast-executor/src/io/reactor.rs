@@ -31,7 +31,7 @@ struct Registered {
 }
 
 /// The sockets by token. Its memory follows the number of sockets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     sockets: Places<Option<Registered>>,
     ids: Ids,
@@ -72,11 +72,7 @@ impl Reactor {
             registry: poll.registry().try_clone()?,
             waker: mio::Waker::new(poll.registry(), INTERRUPT)?,
             poll: Mutex::new((poll, Events::with_capacity(EVENTS))),
-            table: Mutex::new(Table {
-                sockets: Places::new(),
-                ids: Ids::new(),
-                is_closed: false,
-            }),
+            table: Mutex::default(),
             sockets: AtomicUsize::new(0),
         })
     }

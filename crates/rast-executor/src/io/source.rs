@@ -73,20 +73,9 @@ impl<S: mio::event::Source> Source<S> {
     }
 
     /// Calls `operation` until it does not block. In between the task waits for the direction, by
-    /// its ticket, or without one as the last caller of a poll method.
-    fn poll<T>(
-        &self,
-        direction: Direction,
-        cx: &mut Context<'_>,
-        ticket: Option<&mut Ticket>,
-        operation: impl FnMut(&S) -> io::Result<T>,
-    ) -> Poll<io::Result<T>> {
-        self.poll_until(direction, cx, ticket, operation, |_| false)
-    }
-
-    /// As [`poll`](Self::poll). If `is_last` returns `true` for the result, the next operation
-    /// would block, and waits without being tried.
-    pub(super) fn poll_until<T>(
+    /// its ticket, or without one as the last caller of a poll method. If `is_last` returns `true`
+    /// for the result, the next operation would block, and waits without being tried.
+    pub(super) fn poll<T>(
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
@@ -133,14 +122,14 @@ impl<S: mio::event::Source> Source<S> {
         }
     }
 
-    /// As [`poll`](Self::poll), awaited.
+    /// As [`poll`](Self::poll), awaited; each result leaves the direction ready.
     pub(crate) async fn run<T>(
         &self,
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         self.wait(direction, |cx, ticket| {
-            self.poll(direction, cx, Some(ticket), &mut operation)
+            self.poll(direction, cx, Some(ticket), &mut operation, |_| false)
         })
         .await
     }
@@ -252,7 +241,7 @@ mod tests {
                     let cx = &mut Context::from_waker(&waker);
                     let ticket = is_future.then_some(&mut ticket);
                     let receive = |socket: &mio::net::UdpSocket| socket.recv(&mut [0; 8]);
-                    let polled = source.poll(Direction::Reading, cx, ticket, receive);
+                    let polled = source.poll(Direction::Reading, cx, ticket, receive, |_| false);
                     assert!(polled.is_pending());
                 }
             }

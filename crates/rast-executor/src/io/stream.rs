@@ -17,14 +17,8 @@ impl<S: mio::event::Source> Source<S>
 where
     for<'a> &'a S: Read + Write,
 {
-    /// Reads into `bytes`, or waits for bytes.
-    #[cfg(feature = "futures-io")]
-    pub(super) fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Polled {
-        self.read_by(None, cx, bytes)
-    }
-
-    /// As [`poll_read`](Self::poll_read), by a ticket if there is one.
-    fn read_by(
+    /// Reads into `bytes`, or waits for bytes, by a ticket if there is one.
+    pub(super) fn poll_read(
         &self,
         ticket: Option<&mut Ticket>,
         cx: &mut Context<'_>,
@@ -52,14 +46,13 @@ where
         })
     }
 
-    /// Writes a part of `bytes`, or waits for space.
-    #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
-    pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Polled {
-        self.write_by(None, cx, bytes)
-    }
-
-    /// As [`poll_write`](Self::poll_write), by a ticket if there is one.
-    fn write_by(&self, ticket: Option<&mut Ticket>, cx: &mut Context<'_>, bytes: &[u8]) -> Polled {
+    /// Writes a part of `bytes`, or waits for space, by a ticket if there is one.
+    pub(super) fn poll_write(
+        &self,
+        ticket: Option<&mut Ticket>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Polled {
         let write = |mut socket: &S| socket.write(bytes);
         self.poll_part(Writing, cx, ticket, bytes.len(), write)
     }
@@ -88,14 +81,16 @@ where
         len: usize,
         operation: impl FnMut(&S) -> io::Result<usize>,
     ) -> Polled {
-        self.poll_until(direction, cx, ticket, operation, |&count| {
+        self.poll(direction, cx, ticket, operation, |&count| {
             EDGES && count > 0 && count < len
         })
     }
 
     pub(super) async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.wait(Reading, |cx, ticket| self.read_by(Some(ticket), cx, bytes))
-            .await
+        self.wait(Reading, |cx, ticket| {
+            self.poll_read(Some(ticket), cx, bytes)
+        })
+        .await
     }
 
     pub(super) async fn read_exact(&self, mut bytes: &mut [u8]) -> io::Result<()> {
@@ -128,8 +123,10 @@ where
     }
 
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.wait(Writing, |cx, ticket| self.write_by(Some(ticket), cx, bytes))
-            .await
+        self.wait(Writing, |cx, ticket| {
+            self.poll_write(Some(ticket), cx, bytes)
+        })
+        .await
     }
 
     pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
@@ -168,8 +165,8 @@ type Polled = Poll<io::Result<usize>>;
 
 /// The methods of a stream.
 macro_rules! stream {
-    ($stream:ty) => {
-        $crate::io::stream::handle!($stream);
+    ($stream:ident, $std:ty) => {
+        $crate::io::stream::handle!($stream, $std);
 
         impl $stream {
             /// Reads at least one byte; 0 means that the other end has closed. If the future is
@@ -255,10 +252,27 @@ macro_rules! stream {
 }
 pub(super) use stream;
 
-/// The system's handle of a socket, for options that have no method here. The socket must stay
-/// non-blocking.
+/// The conversion of a socket of std, and the system's handle of the socket, for options that have
+/// no method here. The socket must stay non-blocking.
 macro_rules! handle {
-    ($socket:ty) => {
+    ($socket:ident, $std:ty) => {
+        impl $socket {
+            /// Converts a socket of std.
+            ///
+            /// # Errors
+            ///
+            /// The system's error.
+            ///
+            /// # Panics
+            ///
+            /// Outside of an executor with sockets.
+            #[track_caller]
+            pub fn from_std(socket: $std) -> std::io::Result<Self> {
+                socket.set_nonblocking(true)?;
+                Source::new(mio::net::$socket::from_std(socket)).map(Self)
+            }
+        }
+
         #[cfg(unix)]
         impl std::os::fd::AsFd for $socket {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {

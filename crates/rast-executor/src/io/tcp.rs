@@ -64,21 +64,6 @@ impl TcpListener {
         Source::new(socket).map(Self)
     }
 
-    /// Converts a listener of std.
-    ///
-    /// # Errors
-    ///
-    /// The system's error.
-    ///
-    /// # Panics
-    ///
-    /// Outside of an executor with sockets.
-    #[track_caller]
-    pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        Source::new(mio::net::TcpListener::from_std(listener)).map(Self)
-    }
-
     /// Waits for a connection. Any number of tasks may wait; dropping the future loses no
     /// connection.
     ///
@@ -101,7 +86,7 @@ impl TcpListener {
     }
 }
 
-handle!(TcpListener);
+handle!(TcpListener, std::net::TcpListener);
 
 /// A connection.
 ///
@@ -138,21 +123,6 @@ impl TcpStream {
         Ok(Self(source))
     }
 
-    /// Converts a connection of std.
-    ///
-    /// # Errors
-    ///
-    /// The system's error.
-    ///
-    /// # Panics
-    ///
-    /// Outside of an executor with sockets.
-    #[track_caller]
-    pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Source::new(mio::net::TcpStream::from_std(stream)).map(Self)
-    }
-
     /// Sends what is written at once, and does not wait for more.
     ///
     /// # Errors
@@ -181,4 +151,4 @@ impl TcpStream {
     }
 }
 
-stream!(TcpStream);
+stream!(TcpStream, std::net::TcpStream);

@@ -18,7 +18,7 @@ macro_rules! write {
                 cx: &mut Context<'_>,
                 bytes: &[u8],
             ) -> Poll<io::Result<usize>> {
-                self.0.poll_write(cx, bytes)
+                self.0.poll_write(None, cx, bytes)
             }
 
             fn poll_write_vectored(
@@ -51,7 +51,7 @@ macro_rules! traits {
                 cx: &mut Context<'_>,
                 bytes: &mut [u8],
             ) -> Poll<io::Result<usize>> {
-                self.0.poll_read(cx, bytes)
+                self.0.poll_read(None, cx, bytes)
             }
         }
 

@@ -28,21 +28,6 @@ impl UnixListener {
         Source::new(mio::net::UnixListener::bind(path)?).map(Self)
     }
 
-    /// Converts a listener of std.
-    ///
-    /// # Errors
-    ///
-    /// The system's error.
-    ///
-    /// # Panics
-    ///
-    /// Outside of an executor with sockets.
-    #[track_caller]
-    pub fn from_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        Source::new(mio::net::UnixListener::from_std(listener)).map(Self)
-    }
-
     /// Waits for a connection. Any number of tasks may; dropping the future loses none.
     ///
     /// # Errors
@@ -55,7 +40,7 @@ impl UnixListener {
     }
 }
 
-handle!(UnixListener);
+handle!(UnixListener, std::os::unix::net::UnixListener);
 
 /// A connection of the Unix domain.
 ///
@@ -89,21 +74,6 @@ impl UnixStream {
         Source::new(mio::net::UnixStream::connect(path)?).map(Self)
     }
 
-    /// Converts a connection of std.
-    ///
-    /// # Errors
-    ///
-    /// The system's error.
-    ///
-    /// # Panics
-    ///
-    /// Outside of an executor with sockets.
-    #[track_caller]
-    pub fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Source::new(mio::net::UnixStream::from_std(stream)).map(Self)
-    }
-
     /// Makes two ends that are connected.
     ///
     /// # Errors
@@ -120,7 +90,7 @@ impl UnixStream {
     }
 }
 
-stream!(UnixStream);
+stream!(UnixStream, std::os::unix::net::UnixStream);
 
 /// A socket for datagrams of the Unix domain.
 ///

@@ -3,7 +3,6 @@
 //! Each worker has a lane, and all other threads share one. A task refers to the lane of the worker
 //! that spawned it, so that a spawn counts on a cache line of that worker.
 
-use core::fmt;
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
@@ -78,7 +77,7 @@ impl Shared {
         let lane = |_| {
             Arc::new(Lane {
                 shared: Arc::clone(this),
-                owned: Owned::new(),
+                owned: Owned::default(),
             })
         };
         let lanes: Vec<_> = (0..=this.queues.len()).map(lane).collect();
@@ -215,36 +214,31 @@ impl Shared {
     /// Waits for all workers to return, for at most `limit`; after that no longer for a worker that
     /// stays in one poll for `patience`, and for at most `RETURN` for the others.
     pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
-        if self.wait(Some(limit), |running| running == 0) {
+        if self.wait(limit, |running| running == 0) {
             return true;
         }
-        let steps = || self.counters.iter().map(|counters| counters.steps());
+        let steps = || self.counters.iter().map(|counters| counters.steps.get());
         let before: Vec<u64> = steps().collect();
-        if self.wait(Some(patience), |running| running == 0) {
+        if self.wait(patience, |running| running == 0) {
             return true;
         }
         let is_stuck = |(now, before): &(u64, u64)| now == before && now % 2 == 1;
         let stuck = steps().zip(before).filter(is_stuck).count();
-        self.wait(Some(RETURN), |running| running <= stuck);
+        self.wait(RETURN, |running| running <= stuck);
         self.running() == 0
     }
 
     /// Waits until `is_done`, which a leaving worker or a completed task may make true, for at most
     /// `limit`. Returns whether it is true.
-    pub(crate) fn wait(&self, limit: Option<Duration>, is_done: impl Fn(usize) -> bool) -> bool {
+    pub(crate) fn wait(&self, limit: Duration, is_done: impl Fn(usize) -> bool) -> bool {
         let start = std::time::Instant::now();
         let mut running = self.running.lock();
         while !is_done(*running) {
-            match limit {
-                None => self.ended.wait(&mut running),
-                Some(limit) => {
-                    let left = limit.saturating_sub(start.elapsed());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    self.ended.wait_timeout(&mut running, left);
-                }
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return false;
             }
+            self.ended.wait_timeout(&mut running, left);
         }
         true
     }
@@ -254,10 +248,4 @@ impl Shared {
 pub(crate) struct Lane {
     pub(crate) shared: Arc<Shared>,
     pub(crate) owned: Owned,
-}
-
-impl fmt::Debug for Lane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").finish_non_exhaustive()
-    }
 }

@@ -28,11 +28,11 @@ use std_alloc::vec::Vec;
 use crate::block_on::wait;
 use crate::context::{self, OUTSIDE, Place, refuse_nested};
 use crate::latency::ScheduleLatency;
-use crate::metrics::{Metrics, WorkerMetrics};
+use crate::metrics::Metrics;
 use crate::primitive::sync::Arc;
 use crate::priority::Priority;
 use crate::runtime::lane::Lane;
-use crate::task::{FUTURE_MAX, JoinHandle, Setup, make, unmake};
+use crate::task::{FUTURE_MAX, JoinHandle, Made, Setup, make, unmake};
 
 /// A runtime: worker threads that run tasks, steal them from each other, and sleep when there are
 /// none.
@@ -135,17 +135,13 @@ impl Runtime {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let shared = &*self.handle.lane.shared;
-        let worker = |(index, counters): (usize, &crate::primitive::CachePadded<_>)| {
-            let queue = &shared.queues[index];
-            let counters: &crate::metrics::Counters = counters;
-            counters.figures(queue.len() + usize::from(queue.has_newest()))
-        };
-        let workers: Vec<WorkerMetrics> = shared.counters.iter().enumerate().map(worker).collect();
-        let (active, searching) = shared.idle.counts();
+        let mut workers = Vec::new();
         let mut schedule_latency = ScheduleLatency::default();
-        for counters in &shared.counters {
+        for (queue, counters) in shared.queues.iter().zip(&shared.counters) {
+            workers.push(counters.figures(queue.len() + usize::from(queue.has_newest())));
             schedule_latency.add(&counters.latencies);
         }
+        let (active, searching) = shared.idle.counts();
         Metrics {
             workers,
             schedule_latency,
@@ -196,7 +192,9 @@ impl Handle {
         F::Output: Send + 'static,
     {
         // SAFETY: nothing is borrowed, and the future is `Send`.
-        unsafe { self.try_spawn_unchecked(future, Setup::default()) }.map_err(SpawnError)
+        let spawned = unsafe { self.try_spawn_unchecked(future, Setup::default()) };
+        // SAFETY: they are of one task with this future, and nothing else has seen it.
+        spawned.map_err(|made| SpawnError(unsafe { unmake(made) }))
     }
 
     fn spawn_with<F>(&self, future: F, setup: Setup) -> JoinHandle<F::Output>
@@ -212,7 +210,7 @@ impl Handle {
         unsafe { self.spawn_unchecked(future, setup) }
     }
 
-    /// Makes a task on the lane of the calling thread; queues it, or returns the future.
+    /// Makes a task on the lane of the calling thread; queues it, or returns its parts.
     ///
     /// # Safety
     ///
@@ -223,15 +221,14 @@ impl Handle {
         &self,
         future: F,
         setup: Setup,
-    ) -> Result<JoinHandle<F::Output>, F> {
+    ) -> Result<JoinHandle<F::Output>, Made<F::Output>> {
         context::with(|context| {
             let worker = self.lane.worker(context);
             let lane = worker.map_or(&self.lane, |worker| &worker.lane);
             // SAFETY: by the caller.
             let (task, owned, handle) = unsafe { make(future, Arc::clone(lane), setup) };
             if let Err(owned) = lane.owned.adopt(owned) {
-                // SAFETY: they are of one task, and nothing else has seen it.
-                return Err(unsafe { unmake(task, owned, handle) });
+                return Err((task, owned, handle));
             }
             match worker {
                 Some(worker) => worker.push(task),
@@ -252,16 +249,11 @@ impl Handle {
         setup: Setup,
     ) -> JoinHandle<F::Output> {
         // SAFETY: by the caller.
-        match unsafe { self.try_spawn_unchecked(future, setup) } {
-            Ok(handle) => handle,
-            Err(future) => {
-                // SAFETY: by the caller.
-                let (task, owned, handle) =
-                    unsafe { make(future, Arc::clone(&self.lane), Setup::default()) };
-                task.refuse(owned);
-                handle
-            }
-        }
+        let spawned = unsafe { self.try_spawn_unchecked(future, setup) };
+        spawned.unwrap_or_else(|(task, owned, handle)| {
+            task.refuse(owned);
+            handle
+        })
     }
 
     /// Returns a builder for a task with a name or a priority.

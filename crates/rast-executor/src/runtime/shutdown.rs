@@ -93,7 +93,7 @@ impl Runtime {
         let grace = if is_inside { Duration::ZERO } else { grace };
         let start = std::time::Instant::now();
         shared.close();
-        shared.wait(Some(grace), |_| shared.tasks() == 0);
+        shared.wait(grace, |_| shared.tasks() == 0);
         let left = grace.saturating_sub(start.elapsed());
         let unfinished = shared.all();
         shared.stop();

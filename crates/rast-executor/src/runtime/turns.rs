@@ -17,7 +17,7 @@ use crate::budget;
 use crate::context::{self, Context, Place};
 use crate::runtime::lane::Lane;
 use crate::runtime::worker::Worker;
-use crate::task::{Poller, Ran, Task};
+use crate::task::Task;
 
 /// Number of turns between two checks of the timers.
 const LOOK_EVERY: u32 = 16;
@@ -51,7 +51,7 @@ impl Worker {
         if let Some(chain) = self.shared.injector.take() {
             let len = chain.len();
             queue.push_outside(chain);
-            self.counters().add_injected(len);
+            self.counters().injected.add(len as u64);
             if len > 1 {
                 self.shared.notify();
             }
@@ -77,19 +77,13 @@ impl Worker {
             let now = self.shared.timers.now().as_nanos();
             self.counters().latencies.record(now.saturating_sub(at));
         }
-        self.counters().begin_poll();
+        self.counters().steps.add(1);
         context.task.set(task.address());
         budget::replace(self.shared.budget);
-        let poller = Poller {
-            yielded: &context.yielded,
-        };
-        let ran = task.run(poller);
-        self.counters().end_poll();
+        let again = task.run(&context.yielded);
+        self.counters().steps.add(1);
         context.task.set(core::ptr::null());
         budget::replace(budget::UNLIMITED);
-        match ran {
-            Ran::Again(task) => Some(task),
-            Ran::Rests => None,
-        }
+        again
     }
 }

@@ -168,7 +168,7 @@ impl Worker {
             }
             let mut stolen = queues[victim].steal();
             if let Some(task) = stolen.pop() {
-                self.counters().add_stolen(stolen.len() + 1);
+                self.counters().stolen.add(stolen.len() as u64 + 1);
                 if !stolen.is_empty() {
                     queues[self.index].push_chain(stolen);
                 }
@@ -189,7 +189,7 @@ impl Worker {
         if !shared.idle.enlist(self.index, epoch) {
             return None;
         }
-        self.counters().add_park();
+        self.counters().parks.add(1);
         let watch = (shared.queues.len() > 1).then_some(shared.watch).flatten();
         if shared.driver.try_hold(self.index) {
             let due = shared.timers.begin_sleep();
@@ -224,7 +224,7 @@ impl Worker {
 
     /// Returns whether a worker is still in the poll of the last check, or sleeps.
     fn is_stuck(&self, victim: usize) -> bool {
-        let steps = self.shared.counters[victim].steps();
+        let steps = self.shared.counters[victim].steps.get();
         victim != self.index && self.watched[victim].replace(steps) == steps
     }
 
@@ -241,7 +241,7 @@ impl Worker {
 
     fn rescue(&self, victim: usize) -> Option<Task> {
         let task = self.shared.queues[victim].take_newest()?;
-        self.counters().add_rescued();
+        self.counters().rescued.add(1);
         Some(task)
     }
 
@@ -257,7 +257,7 @@ impl Worker {
         if stolen.is_empty() && rescued.is_none() {
             return;
         }
-        self.counters().add_stolen(stolen.len());
+        self.counters().stolen.add(stolen.len() as u64);
         queue.push_chain(stolen);
         if let Some(task) = rescued {
             queue.push(task);

@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 use std_alloc::alloc::handle_alloc_error;
 use std_alloc::boxed::Box;
 
-use super::header::{Header, Poller, Task, TaskRef, Vtable, release};
+use super::header::{Header, Task, TaskRef, Vtable, release};
 use super::join::{JoinError, JoinHandle};
 use super::state::State;
 use super::waker;
@@ -63,22 +63,21 @@ pub(crate) struct Setup {
 /// The longest future that lies in its task, in bytes; a longer one is boxed apart.
 pub(crate) const FUTURE_MAX: usize = 2048;
 
-/// Makes a task: the right to run it, the reference of the list of owned tasks, and its handle.
+/// A new task: the right to run it, the reference of the list of owned tasks, and its handle.
+pub(crate) type Made<T> = (Task, TaskRef, JoinHandle<T>);
+
+/// Makes a task.
 ///
 /// # Safety
 ///
 /// 1. The future, its output and what they borrow live until the task is complete and the output is
 ///    taken or dropped.
 /// 2. If the future is not `Send`, `scheduler` runs and drops it as its rule 3 says.
-pub(crate) unsafe fn make<F, S>(
+pub(crate) unsafe fn make<F: Future, S: Schedule>(
     future: F,
     scheduler: Arc<S>,
     setup: Setup,
-) -> (Task, TaskRef, JoinHandle<F::Output>)
-where
-    F: Future,
-    S: Schedule,
-{
+) -> Made<F::Output> {
     let layout = const { Layout::new::<Cell<F>>() };
     let Ok(memory) = RastAlloc.allocate(layout) else {
         handle_alloc_error(layout);
@@ -117,12 +116,8 @@ where
 ///
 /// # Safety
 ///
-/// The three are those of one call of [`make`] with this `F`, and there is no other reference.
-pub(crate) unsafe fn unmake<F: Future>(
-    task: Task,
-    owned: TaskRef,
-    handle: JoinHandle<F::Output>,
-) -> F {
+/// They are of one call of [`make`] with this `F`, and there is no other reference.
+pub(crate) unsafe fn unmake<F: Future>((task, owned, handle): Made<F::Output>) -> F {
     let raw = task.into_raw();
     core::mem::forget((owned, handle));
     let cell = raw.cast::<Cell<F>>();
@@ -170,7 +165,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
         unsafe { &*scheduler }
     }
 
-    unsafe fn run(raw: NonNull<Header>, poller: Poller<'_>) -> bool {
+    unsafe fn run(raw: NonNull<Header>, yielded: &core::cell::Cell<bool>) -> bool {
         // SAFETY: the right to run comes with a reference.
         let header = unsafe { raw.as_ref() };
         let begun = header.state.begin();
@@ -179,7 +174,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
             unsafe { Self::cancel(raw) };
             return false;
         }
-        poller.yielded.set(false);
+        yielded.set(false);
         // SAFETY: the waker is used during the poll, and the task stays until the end of the run.
         let waker = unsafe { waker::lent(raw) };
         let polled = Self::stage(raw).with_mut(|stage| {
@@ -195,7 +190,7 @@ impl<F: Future, S: Schedule> Types<F, S> {
             contain(poll)
         });
         let result = match polled {
-            Ok(Poll::Pending) => return poller.yielded.replace(false) || header.state.end(begun),
+            Ok(Poll::Pending) => return yielded.replace(false) || header.state.end(begun),
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };

@@ -22,6 +22,7 @@
 //! A task is dropped in two steps: its future when it is complete, and its memory with the last
 //! reference.
 
+use core::cell::Cell;
 use core::ptr::NonNull;
 use core::task::Waker;
 use std_alloc::boxed::Box;
@@ -31,19 +32,10 @@ use crate::primitive::Link;
 use crate::primitive::cell::UnsafeCell;
 use crate::priority::Priority;
 
-/// Result of a run.
-#[derive(Debug)]
-pub(crate) enum Ran {
-    /// The task waits, or is complete; the reference is dropped.
-    Rests,
-    /// The task was woken meanwhile or yielded: the caller must queue it again.
-    Again(Task),
-}
-
 /// Functions that depend on the types of the future and the scheduler.
 pub(super) struct Vtable {
     /// Runs the task once. Consumes the right to run and its reference.
-    pub(super) run: unsafe fn(NonNull<Header>, Poller<'_>) -> bool,
+    pub(super) run: unsafe fn(NonNull<Header>, &Cell<bool>) -> bool,
     /// Drops the future and completes. Consumes the right to run and its reference.
     pub(super) cancel: unsafe fn(NonNull<Header>),
     /// Queues the task. Consumes the right to run and its reference.
@@ -56,13 +48,6 @@ pub(super) struct Vtable {
     pub(super) drop_output: unsafe fn(NonNull<Header>),
     /// Frees the memory. Called by the thread that dropped the last reference.
     pub(super) free: unsafe fn(NonNull<Header>),
-}
-
-/// State through which a run communicates with the thread that runs it.
-#[derive(Clone, Copy)]
-pub(crate) struct Poller<'a> {
-    /// Set by a task that yields; the run clears it.
-    pub(crate) yielded: &'a core::cell::Cell<bool>,
 }
 
 /// The part of a task that does not depend on its types.
@@ -149,19 +134,17 @@ impl Task {
         })
     }
 
-    /// Runs the task once.
+    /// Runs the task once. Returns it if it was woken meanwhile or yielded: the caller must queue
+    /// it again. A task sets `yielded` when it yields, and the run clears it.
     #[inline]
-    pub(crate) fn run(self, poller: Poller<'_>) -> Ran {
+    pub(crate) fn run(self, yielded: &Cell<bool>) -> Option<Self> {
         let raw = self.into_raw();
         // SAFETY: the memory is alive until the call drops the reference.
         let run = unsafe { raw.as_ref() }.vtable.run;
         // SAFETY: the right to run was the caller's and is passed on.
-        if unsafe { run(raw, poller) } {
-            // SAFETY: the call returned the right.
-            Ran::Again(unsafe { Self::from_raw(raw) })
-        } else {
-            Ran::Rests
-        }
+        let again = unsafe { run(raw, yielded) };
+        // SAFETY: the call returned the right.
+        again.then(|| unsafe { Self::from_raw(raw) })
     }
 
     /// Cancels a task that the list of owned tasks has rejected.
@@ -272,6 +255,7 @@ impl Clone for TaskRef {
 }
 
 impl Drop for TaskRef {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: this reference ends here.
         unsafe { release(self.0, 1) };

@@ -3,14 +3,14 @@
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::MaybeUninit;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::task::{Context, Poll, RawWakerVTable, Waker};
 use std_alloc::boxed::Box;
 
-use super::header::{Header, TaskRef, release};
+use super::header::{Header, TaskRef};
 use super::state::Left;
 use crate::budget;
 use crate::primitive::panics::quietly;
@@ -259,28 +259,22 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        /// Drops the reference, even if the destructor of the waker panics.
-        struct Reference(NonNull<Header>);
-        impl Drop for Reference {
-            fn drop(&mut self) {
-                // SAFETY: the handle's reference, dropped once.
-                unsafe { release(self.0, 1) };
-            }
-        }
+        // Dropped even if the destructor of the waker panics.
+        // SAFETY: the handle's reference, taken once.
+        let reference = || unsafe { TaskRef::from_raw(self.raw) };
         if self.is_taken() {
-            drop(Reference(self.raw));
+            drop(reference());
             return;
         }
         match self.header().state.leave() {
             Left::Done => {}
             Left::Waker => {
-                let reference = Reference(self.raw);
+                let _reference = reference();
                 // Interest and waker flag are cleared, so the waker belongs to the handle.
                 drop(self.take_waker());
-                drop(reference);
             }
             Left::Output => {
-                let _reference = Reference(self.raw);
+                let _reference = reference();
                 // A panic of the destructor stays in the task, whichever of the runner and this
                 // handle comes last and drops the output.
                 quietly(|| {
@@ -294,9 +288,8 @@ impl<T> Drop for JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let task = ManuallyDrop::new(TaskRef(self.raw));
         f.debug_struct("JoinHandle")
-            .field("name", &task.name())
+            .field("name", &self.task().name())
             .field("is_finished", &self.is_finished())
             .finish()
     }

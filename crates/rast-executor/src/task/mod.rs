@@ -11,8 +11,8 @@ mod join;
 mod state;
 mod waker;
 
-pub(crate) use cell::{FUTURE_MAX, Setup, make, unmake};
-pub(crate) use header::{Header, Poller, Ran, TaskRef};
+pub(crate) use cell::{FUTURE_MAX, Made, Setup, make, unmake};
+pub(crate) use header::{Header, TaskRef};
 pub(crate) use waker::task_of;
 
 pub use cell::Schedule;

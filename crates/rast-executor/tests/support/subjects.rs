@@ -38,7 +38,7 @@ pub(crate) struct Tasks {
 impl Tasks {
     pub(crate) fn new() -> Self {
         Self {
-            queue: Arc::new(Queue(RunQueue::new())),
+            queue: Arc::new(Queue(RunQueue::default())),
             aborts: Mutex::new(Vec::new()),
         }
     }

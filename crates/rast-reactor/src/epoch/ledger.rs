@@ -130,7 +130,6 @@ impl<C> Ledger<C> {
             first,
             last: first,
             number: 0,
-            estate: None,
         };
         (writer, followers)
     }
@@ -144,15 +143,8 @@ impl<C> Ledger<C> {
 
 impl<C> Drop for Ledger<C> {
     fn drop(&mut self) {
-        let left = {
-            let mut left = self.left.lock();
-            let none = core::ptr::null_mut();
-            (
-                core::mem::replace(&mut left.first, none),
-                left.estate.take(),
-            )
-        };
-        let mut node = left.0;
+        // The estate is dropped with the fields, after the nodes.
+        let mut node = self.left.get_mut().first;
         while !node.is_null() {
             // SAFETY: the writer is gone, and so are the followers; each node was made by
             // `Node::new` and is taken once.
@@ -180,7 +172,6 @@ pub struct Writer<C> {
     first: *mut Node<C>,
     last: *mut Node<C>,
     number: u64,
-    estate: Option<Box<dyn Send>>,
 }
 
 // SAFETY: as for `Ledger`: the nodes are its own to change, and their contents may be shared.
@@ -299,15 +290,13 @@ impl<C> Writer<C> {
 
     /// Leaves the owner's resources to the ledger; they are dropped when the last reactor is gone.
     pub fn leave(&mut self, estate: Box<dyn Send>) {
-        self.estate = Some(estate);
+        self.ledger.left.lock().estate = Some(estate);
     }
 }
 
 impl<C> Drop for Writer<C> {
     fn drop(&mut self) {
-        let mut left = self.ledger.left.lock();
-        left.first = self.first;
-        left.estate = self.estate.take();
+        self.ledger.left.lock().first = self.first;
     }
 }
 
@@ -401,7 +390,7 @@ impl<C> Follower<C> {
 
 /// The state of a reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Runs,
     Parked,
     /// It has ended; transactions may still be open.

@@ -8,6 +8,7 @@ mod ledger;
 mod retired;
 mod transactions;
 
+pub(crate) use ledger::State;
 pub use ledger::{Follower, Ledger, Reader, Writer};
 pub(crate) use retired::{Erased, Garbage, Retired, SMALL, shorten};
 pub use transactions::LongRead;

@@ -4,36 +4,26 @@ use core::ptr::NonNull;
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
 
-/// A box of a type that is forgotten; it drops what it holds.
-pub(crate) struct Erased {
-    value: NonNull<()>,
-    /// Drops the box; called once.
-    end: unsafe fn(NonNull<()>),
-}
+/// A box of a type that is forgotten; it drops what it holds. It is a pointer, because moving a
+/// `Box` would assert that no reader has its value.
+pub(crate) struct Erased(NonNull<dyn Send>);
 
-// SAFETY: `of` takes what may be dropped on any thread, and nothing else is done with it.
+// SAFETY: the value may be dropped on any thread, and nothing else is done with it.
 unsafe impl Send for Erased {}
 
 impl Erased {
     /// # Safety
     ///
     /// `value` comes from `Box::into_raw`, and from now on this alone frees it.
-    pub(crate) unsafe fn of<T: Send>(value: NonNull<T>) -> Self {
-        unsafe fn end<T>(value: NonNull<()>) {
-            // SAFETY: `of` was given a pointer of this type that is a box's; it is freed once.
-            drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
-        }
-        Self {
-            value: value.cast(),
-            end: end::<T>,
-        }
+    pub(crate) unsafe fn of<T: Send + 'static>(value: NonNull<T>) -> Self {
+        Self(value)
     }
 }
 
 impl Drop for Erased {
     fn drop(&mut self) {
-        // SAFETY: the value is still there: this is its one drop.
-        unsafe { (self.end)(self.value) };
+        // SAFETY: `of` was given a pointer of a box, and this is its one drop.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 

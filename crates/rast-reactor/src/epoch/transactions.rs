@@ -278,8 +278,7 @@ impl Linked {
     fn unreported(&self, now: Instant) -> Option<(&Record, Duration)> {
         let record = self.records.get(self.unreported as usize)?;
         let since = record.since.unwrap_or(now);
-        let open = Duration::from_nanos(now.saturating_since(since).as_nanos());
-        Some((record, open))
+        Some((record, now.saturating_since(since).into()))
     }
 
     fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {

@@ -10,7 +10,7 @@ use super::backend::Io;
 use super::buffer::{Buffer, BufferMut};
 use super::faults::{Attempt, Fault};
 use super::options::OpenOptions;
-use super::stream::{Stays, write_all};
+use super::stream::write_all;
 #[cfg(target_os = "linux")]
 use super::uring;
 use crate::calls::background_task;
@@ -33,19 +33,14 @@ impl OpenOptions {
         #[cfg(target_os = "linux")]
         if let Some(ring) = &io.ring {
             let file = uring::File::open(ring, path.as_ref(), &self).await?;
-            return Ok(File(Kind::Ring(file), Stays::default()));
+            return Ok(File(Kind::Ring(file)));
         }
         let path = PathBuf::from(path.as_ref());
         let file = in_background(move || self.std().open(path)).await??;
         let file = Arc::new(file);
-        Ok(File(Kind::Pool { file, io }, Stays::default()))
+        Ok(File(Kind::Pool { file, io }))
     }
 }
-
-/// The error of a pool that has no room.
-const FULL: &str = "the background pool is full";
-/// The error of a pool that stops.
-const ENDED: &str = "the background pool has ended";
 
 /// A file of either backend.
 enum Kind {
@@ -78,7 +73,7 @@ enum Kind {
 /// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), b"ello");
 /// std::fs::remove_file(path).unwrap();
 /// ```
-pub struct File(Kind, Stays);
+pub struct File(Kind);
 
 impl File {
     /// Converts a file of std.
@@ -93,10 +88,10 @@ impl File {
         #[cfg(target_os = "linux")]
         if let Some(ring) = &io.ring {
             let file = uring::File::new(ring, file.into());
-            return Self(Kind::Ring(file), Stays::default());
+            return Self(Kind::Ring(file));
         }
         let file = Arc::new(file);
-        Self(Kind::Pool { file, io }, Stays::default())
+        Self(Kind::Pool { file, io })
     }
 
     /// Reads into `buffer` from the offset on; 0 means the end of the file. The length of a vector
@@ -239,11 +234,7 @@ async fn on_pool<B: Buffer + Send>(
     operation: impl FnOnce(&std::fs::File, &mut B, usize) -> io::Result<usize> + Send + 'static,
 ) -> (io::Result<usize>, B) {
     let struck = loop {
-        match io
-            .faults
-            .as_ref()
-            .and_then(|faults| faults.strike(attempt, &mut len))
-        {
+        match io.strike(attempt, &mut len) {
             Some(Fault::Interrupted) => {}
             struck => break struck,
         }
@@ -262,14 +253,7 @@ async fn on_pool<B: Buffer + Send>(
         *theirs.lock() = Some(buffer);
         result
     };
-    let result = match background_task(Policy::High, task) {
-        Ok(call) => match call.await {
-            Ok(result) => result,
-            Err(CallError::Panicked(payload)) => std::panic::resume_unwind(payload),
-            Err(_) => Err(io::Error::other(ENDED)),
-        },
-        Err(_) => Err(io::Error::other(FULL)),
-    };
+    let result = in_background(task).await.flatten();
     let Some(buffer) = shared.lock().take() else {
         unreachable!("file: a task that ended has put the buffer back")
     };
@@ -284,9 +268,9 @@ async fn in_background<T: Send + 'static>(
         Ok(call) => match call.await {
             Ok(result) => Ok(result),
             Err(CallError::Panicked(payload)) => std::panic::resume_unwind(payload),
-            Err(_) => Err(io::Error::other(ENDED)),
+            Err(_) => Err(io::Error::other("the background pool has ended")),
         },
-        Err(_) => Err(io::Error::other(FULL)),
+        Err(_) => Err(io::Error::other("the background pool is full")),
     }
 }
 

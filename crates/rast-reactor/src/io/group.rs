@@ -137,45 +137,6 @@ impl ListenerGroup {
         }
     }
 
-    fn new(builder: &GroupBuilder) -> io::Result<Self> {
-        let GroupBuilder { address, marks, .. } = *builder;
-        let invalid = |why: &'static str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if marks.low == 0 || marks.low > marks.high {
-            return invalid("the low watermark is not between 1 and the high one");
-        }
-        if builder.backlog == 0 {
-            return invalid("a queue has room for at least one connection");
-        }
-        #[cfg(target_os = "linux")]
-        let is_steered = !builder.is_shared && steer::is_served();
-        #[cfg(not(target_os = "linux"))]
-        let is_steered = false;
-        // Bound without sharing, so that a port of another group is an error: it would mix the
-        // numbers of the sockets.
-        let first = bound(address, false)?;
-        let local = first.local_addr()?.as_socket();
-        let address = local.ok_or_else(|| io::Error::other("an address of another family"))?;
-        let first = if is_steered {
-            drop(first);
-            bound(address, true)?
-        } else {
-            first
-        };
-        Ok(Self(Arc::new(Shared {
-            address,
-            marks,
-            backlog: i32::try_from(builder.backlog).unwrap_or(i32::MAX),
-            is_steered,
-            state: Mutex::new(State {
-                seats: Vec::new(),
-                sockets: std_alloc::vec![Arc::new(first.into())],
-                orphans: Vec::new(),
-                changes: 0,
-                waiting: WakerList::default(),
-            }),
-        })))
-    }
-
     /// Returns the address that the group is bound to.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
@@ -269,7 +230,42 @@ impl GroupBuilder {
     ///
     /// As [`ListenerGroup::bind`]; `InvalidInput` also if the backlog is 0.
     pub fn bind(self) -> io::Result<ListenerGroup> {
-        ListenerGroup::new(&self)
+        let Self { address, marks, .. } = self;
+        let invalid = |why: &'static str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if marks.low == 0 || marks.low > marks.high {
+            return invalid("the low watermark is not between 1 and the high one");
+        }
+        if self.backlog == 0 {
+            return invalid("a queue has room for at least one connection");
+        }
+        #[cfg(target_os = "linux")]
+        let is_steered = !self.is_shared && steer::is_served();
+        #[cfg(not(target_os = "linux"))]
+        let is_steered = false;
+        // Bound without sharing, so that a port of another group is an error: it would mix the
+        // numbers of the sockets.
+        let first = bound(address, false)?;
+        let local = first.local_addr()?.as_socket();
+        let address = local.ok_or_else(|| io::Error::other("an address of another family"))?;
+        let first = if is_steered {
+            drop(first);
+            bound(address, true)?
+        } else {
+            first
+        };
+        Ok(ListenerGroup(Arc::new(Shared {
+            address,
+            marks,
+            backlog: i32::try_from(self.backlog).unwrap_or(i32::MAX),
+            is_steered,
+            state: Mutex::new(State {
+                seats: Vec::new(),
+                sockets: std_alloc::vec![Arc::new(first.into())],
+                orphans: Vec::new(),
+                changes: 0,
+                waiting: WakerList::default(),
+            }),
+        })))
     }
 }
 
@@ -359,13 +355,8 @@ impl GroupListener {
         }
         loop {
             let seen = self.look()?;
-            let sockets: Vec<_> = {
-                let sockets = self.sockets.borrow();
-                sockets
-                    .iter()
-                    .map(|(_, socket)| Rc::clone(socket))
-                    .collect()
-            };
+            let clone = |(_, socket): &(usize, Rc<_>)| Rc::clone(socket);
+            let sockets: Vec<_> = self.sockets.borrow().iter().map(clone).collect();
             let Some((own, adopted)) = sockets.split_first() else {
                 unreachable!("group: a listener has its own socket")
             };
@@ -386,18 +377,11 @@ impl GroupListener {
                 }
                 // Last, so that a connection that is there costs no entry in the list.
                 if watching.wait(seen, cx) {
+                    self.in_row.set(0);
                     Poll::Pending
                 } else {
                     Poll::Ready(None)
                 }
-            });
-            let mut accepted = pin!(accepted);
-            let accepted = poll_fn(|cx| {
-                let polled = accepted.as_mut().poll(cx);
-                if polled.is_pending() {
-                    self.in_row.set(0);
-                }
-                polled
             });
             if let Some(accepted) = accepted.await {
                 self.in_row.set(self.in_row.get() + 1);
@@ -438,22 +422,18 @@ impl GroupListener {
             (seen, orphans)
         };
         let mut orphans = orphans.into_iter();
-        let mut adopt = || {
-            for (at, socket) in orphans.by_ref() {
-                match Accepting::new(&Io::current(), &socket) {
-                    Ok(socket) => self.sockets.borrow_mut().push((at, Rc::new(socket))),
-                    Err(error) => return Err((at, error)),
+        while let Some((at, socket)) = orphans.next() {
+            match Accepting::new(&Io::current(), &socket) {
+                Ok(socket) => self.sockets.borrow_mut().push((at, Rc::new(socket))),
+                Err(error) => {
+                    // Another call tries again.
+                    let mut state = shared.state.lock();
+                    state.orphans.push(at);
+                    state.orphans.extend(orphans.map(|(at, _)| at));
+                    return Err(error);
                 }
             }
-            Ok(())
-        };
-        adopt().map_err(|(at, error)| {
-            // Another call tries again.
-            let mut state = shared.state.lock();
-            state.orphans.push(at);
-            state.orphans.extend(orphans.map(|(at, _)| at));
-            error
-        })?;
+        }
         Ok(seen)
     }
 }

@@ -169,10 +169,10 @@ macro_rules! family {
                 if let Some(ring) = &io.ring {
                     listener.set_nonblocking(false)?;
                     let listener = uring::Listener::new(ring, listener.into());
-                    return Ok(Self(Listener::on_ring(listener), PhantomData));
+                    return Ok(Self(Listener::on_ring(listener)));
                 }
                 let listener = executor::$listener::from_std(listener)?;
-                Ok(Self(Listener::ready(listener, io), PhantomData))
+                Ok(Self(Listener::ready(listener, io)))
             }
 
             /// Waits for a connection.
@@ -185,8 +185,7 @@ macro_rules! family {
             /// The system's error; an error of one connection leaves the listener as it was.
             /// After a lack of descriptors or memory, the next call waits 10 ms before it accepts.
             pub async fn accept(&self) -> io::Result<$stream> {
-                let stream = self.0.accept(false).await?;
-                Ok($stream(stream, PhantomData))
+                self.0.accept(false).await.map($stream)
             }
 
             /// Accepts connections one after the other. With io_uring one operation accepts all of
@@ -220,8 +219,7 @@ macro_rules! family {
             ///
             /// As [`accept`]($listener::accept); the next call begins again.
             pub async fn next(&mut self) -> io::Result<$stream> {
-                let stream = self.0.0.accept(true).await?;
-                Ok($stream(stream, PhantomData))
+                self.0.0.accept(true).await.map($stream)
             }
         }
 
@@ -247,10 +245,10 @@ macro_rules! family {
                 #[cfg(target_os = "linux")]
                 if let Some(ring) = &io.ring {
                     stream.set_nonblocking(false)?;
-                    return Ok(Self(Stream::on_ring(ring, stream.into()), PhantomData));
+                    return Ok(Self(Stream::on_ring(ring, stream.into())));
                 }
                 let stream = executor::$stream::from_std(stream)?;
-                Ok(Self(Stream::ready(&io, stream), PhantomData))
+                Ok(Self(Stream::ready(&io, stream)))
             }
         }
     };

@@ -1,8 +1,7 @@
 //! Streams by readiness: the thread itself reads and writes, so a dropped future leaves nothing
 //! behind.
 
-use std::io;
-use std_alloc::rc::Rc;
+use std::io::{self, Read};
 use std_alloc::vec;
 
 use rast_executor::io::TcpStream;
@@ -63,7 +62,7 @@ ready!(TcpStream);
 ready!(UnixStream);
 
 impl Io {
-    fn strike(&self, attempt: Attempt, len: &mut usize) -> Option<Fault> {
+    pub(crate) fn strike(&self, attempt: Attempt, len: &mut usize) -> Option<Fault> {
         self.faults.as_ref()?.strike(attempt, len)
     }
 }
@@ -141,11 +140,7 @@ pub(crate) async fn chunk<R: Ready>(stream: &R, io: &Io) -> io::Result<Option<Ch
         let free = if is_without { None } else { chunks.take() };
         let Some(id) = free else {
             let mut memory = vec![0_u8; len].into_boxed_slice();
-            // SAFETY: initialised bytes are also bytes that need not be.
-            let begin = unsafe {
-                core::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len())
-            };
-            let count = stream.socket().recv(begin)?;
+            let count = (&*stream.socket()).read(&mut memory)?;
             chunk = Some(Chunk::own(memory, count));
             return Ok(count);
         };
@@ -160,10 +155,4 @@ pub(crate) async fn chunk<R: Ready>(stream: &R, io: &Io) -> io::Result<Option<Ch
     });
     let count = read.await?;
     Ok(chunk.filter(|_| count > 0))
-}
-
-/// Keeps what a stream needs beside its socket.
-pub(crate) struct WithIo<R> {
-    pub(crate) stream: R,
-    pub(crate) io: Rc<Io>,
 }

@@ -19,9 +19,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 #[cfg(target_os = "linux")]
 use super::steer;
-use crate::primitive::panics::quietly;
 use crate::primitive::sync::{Arc, Mutex};
-use crate::waker_list::WakerList;
+use crate::waker_list::{WakerList, wake_all};
 
 /// How many active requests a reactor has before it is turned away, and after which it is opened
 /// again.
@@ -88,13 +87,6 @@ impl State {
     }
 }
 
-/// Wakes tasks, outside of the lock.
-pub(super) fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
-        quietly(|| waker.wake());
-    }
-}
-
 impl Shared {
     /// Takes a seat for a listener, and returns the socket that it accepts from.
     pub(super) fn sit(&self) -> io::Result<(usize, Arc<net::TcpListener>)> {
@@ -151,7 +143,7 @@ impl Shared {
                 Vec::new()
             }
         };
-        wake(wakers);
+        wake_all(wakers);
     }
 
     /// Steers new connections to the open seats, or to all that have a listener if none is open.

@@ -1,6 +1,5 @@
 //! A byte stream of either backend.
 
-use core::marker::PhantomData;
 use std::io;
 use std_alloc::rc::Rc;
 
@@ -9,13 +8,16 @@ use socket2::SockRef;
 use super::backend::Io;
 use super::buffer::{Buffer, BufferMut};
 use super::chunk::Chunk;
-use super::ready::{self, Ready, WithIo};
+use super::ready::{self, Ready};
 #[cfg(target_os = "linux")]
 use super::uring;
 
 /// The socket of a stream.
 pub(crate) enum Stream<R> {
-    Ready(WithIo<R>),
+    Ready {
+        stream: R,
+        io: Rc<Io>,
+    },
     #[cfg(target_os = "linux")]
     Ring(uring::Stream),
 }
@@ -23,17 +25,17 @@ pub(crate) enum Stream<R> {
 impl<R: Ready> Stream<R> {
     pub(crate) fn ready(io: &Rc<Io>, stream: R) -> Self {
         let io = Rc::clone(io);
-        Self::Ready(WithIo { stream, io })
+        Self::Ready { stream, io }
     }
 
     #[cfg(target_os = "linux")]
     pub(crate) fn on_ring(ring: &Rc<uring::Ring>, fd: std::os::fd::OwnedFd) -> Self {
-        Self::Ring(uring::Stream::new(ring, fd))
+        Self::Ring(uring::Stream::new(ring, Rc::new(fd)))
     }
 
     pub(crate) fn socket(&self) -> SockRef<'_> {
         match self {
-            Self::Ready(ready) => ready.stream.socket(),
+            Self::Ready { stream, .. } => stream.socket(),
             #[cfg(target_os = "linux")]
             Self::Ring(stream) => SockRef::from(stream.fd()),
         }
@@ -41,7 +43,7 @@ impl<R: Ready> Stream<R> {
 
     pub(crate) async fn read<B: BufferMut>(&self, buffer: B) -> (io::Result<usize>, B) {
         match self {
-            Self::Ready(ready) => ready::read(&ready.stream, &ready.io, buffer).await,
+            Self::Ready { stream, io } => ready::read(stream, io, buffer).await,
             #[cfg(target_os = "linux")]
             Self::Ring(stream) => stream.read(buffer).await,
         }
@@ -53,7 +55,7 @@ impl<R: Ready> Stream<R> {
         begin: usize,
     ) -> (io::Result<usize>, B) {
         match self {
-            Self::Ready(ready) => ready::write(&ready.stream, &ready.io, buffer, begin).await,
+            Self::Ready { stream, io } => ready::write(stream, io, buffer, begin).await,
             #[cfg(target_os = "linux")]
             Self::Ring(stream) => stream.write(buffer, begin).await,
         }
@@ -86,7 +88,7 @@ impl<R: Ready> Stream<R> {
 
     pub(crate) async fn chunk(&self) -> io::Result<Option<Chunk>> {
         match self {
-            Self::Ready(ready) => ready::chunk(&ready.stream, &ready.io).await,
+            Self::Ready { stream, io } => ready::chunk(stream, io).await,
             #[cfg(target_os = "linux")]
             Self::Ring(stream) => stream.chunk().await,
         }
@@ -110,9 +112,6 @@ pub(crate) async fn write_all<B: Buffer>(
     }
     (Ok(()), buffer)
 }
-
-/// Keeps a type on its thread, whatever its backend is.
-pub(crate) type Stays = PhantomData<*const ()>;
 
 /// The methods of a stream.
 macro_rules! stream {

@@ -1,7 +1,6 @@
 //! TCP.
 
 use core::fmt;
-use core::marker::PhantomData;
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 
@@ -9,7 +8,7 @@ use rast_executor::io as executor;
 
 use super::backend::Io;
 use super::listener::{Listener, family};
-use super::stream::{Stays, Stream, stream};
+use super::stream::{Stream, stream};
 #[cfg(target_os = "linux")]
 use super::uring;
 
@@ -38,7 +37,7 @@ use super::uring;
 /// });
 /// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), b"hello");
 /// ```
-pub struct TcpListener(Listener<executor::TcpListener>, Stays);
+pub struct TcpListener(Listener<executor::TcpListener>);
 
 impl TcpListener {
     /// Binds to the first address that the system gives, and listens.
@@ -69,7 +68,7 @@ impl TcpListener {
 ///
 /// Reading and writing take it by shared reference, so two tasks may do one each. See
 /// [`TcpListener`] for an example.
-pub struct TcpStream(Stream<executor::TcpStream>, Stays);
+pub struct TcpStream(Stream<executor::TcpStream>);
 
 impl TcpStream {
     /// Connects to `address`.
@@ -86,10 +85,10 @@ impl TcpStream {
         #[cfg(target_os = "linux")]
         if let Some(ring) = &io.ring {
             let stream = uring::connect(ring, address.into()).await?;
-            return Ok(Self(Stream::Ring(stream), PhantomData));
+            return Ok(Self(Stream::Ring(stream)));
         }
         let stream = executor::TcpStream::connect(address).await?;
-        Ok(Self(Stream::ready(&io, stream), PhantomData))
+        Ok(Self(Stream::ready(&io, stream)))
     }
 
     /// Sends what is written at once, and does not wait for more.

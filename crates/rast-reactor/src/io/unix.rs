@@ -1,7 +1,6 @@
 //! Sockets of the Unix domain.
 
 use core::fmt;
-use core::marker::PhantomData;
 use core::time::Duration;
 use std::io;
 use std::os::unix::net;
@@ -12,7 +11,7 @@ use rast_executor::sleep;
 
 use super::backend::Io;
 use super::listener::{Listener, family};
-use super::stream::{Stays, Stream, stream};
+use super::stream::{Stream, stream};
 #[cfg(target_os = "linux")]
 use super::uring;
 
@@ -34,7 +33,7 @@ use super::uring;
 /// assert_eq!(rast_reactor::executor::block_on(task).unwrap(), b"hello");
 /// std::fs::remove_file(path).unwrap();
 /// ```
-pub struct UnixListener(Listener<executor::UnixListener>, Stays);
+pub struct UnixListener(Listener<executor::UnixListener>);
 
 impl UnixListener {
     /// Binds to a path, which must not exist, and listens.
@@ -53,7 +52,7 @@ impl UnixListener {
 }
 
 /// A connection of the Unix domain. See [`UnixListener`] for an example.
-pub struct UnixStream(Stream<executor::UnixStream>, Stays);
+pub struct UnixStream(Stream<executor::UnixStream>);
 
 impl UnixStream {
     /// Connects to the socket at a path. Waits while the queue of its listener is full.
@@ -71,7 +70,7 @@ impl UnixStream {
         if let Some(ring) = &io.ring {
             let address = socket2::SockAddr::unix(path)?;
             let stream = uring::connect(ring, address).await?;
-            return Ok(Self(Stream::Ring(stream), PhantomData));
+            return Ok(Self(Stream::Ring(stream)));
         }
         // The poll does not report that a queue has room again.
         let mut pause = Duration::from_millis(1);
@@ -82,7 +81,7 @@ impl UnixStream {
             }
             pause = (pause * 2).min(Duration::from_millis(64));
         };
-        Ok(Self(Stream::ready(&io, stream), PhantomData))
+        Ok(Self(Stream::ready(&io, stream)))
     }
 
     /// Makes two ends that are connected.

@@ -129,7 +129,7 @@ struct Draft<T: Resource> {
 type Sealed = (Box<dyn Any + Send + Sync>, usize);
 
 /// The changes of one type, without the type.
-trait AnyDraft {
+trait AnyDraft: Any {
     /// Returns `true` if a commit has changed one of these resources since it was read. User code
     /// runs while keys are compared.
     fn has_conflict(&self, owned: &Owned, replica: &Rc<Replica>) -> bool;
@@ -137,8 +137,6 @@ trait AnyDraft {
     fn seal(&mut self, owned: &Owned, table: usize, number: u64) -> Sealed;
     /// Returns the ids of new resources.
     fn give_up(&mut self, owned: &Owned, table: usize);
-    fn as_any(&mut self) -> &mut dyn Any;
-    fn as_any_ref(&self) -> &dyn Any;
 }
 
 impl<T: Resource> Draft<T> {
@@ -216,14 +214,6 @@ impl<T: Resource> AnyDraft for Draft<T> {
                 }
             }
         });
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn as_any_ref(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -328,9 +318,14 @@ pub struct Changes {
 #[track_caller]
 pub fn change() -> Changes {
     let line = Location::caller();
-    with_current(|replica| match replica {
-        Some(replica) => Changes::begin(replica, line),
-        None => panic!("{OUTSIDE}"),
+    with_current(|replica| {
+        let replica = replica.expect(OUTSIDE);
+        Changes {
+            replica: Rc::clone(replica),
+            read: OnceCell::from(open(replica, line)),
+            line,
+            drafts: Vec::new(),
+        }
     })
 }
 
@@ -342,19 +337,9 @@ fn open(replica: &Rc<Replica>, line: &'static Location<'static>) -> (Read, u64) 
 }
 
 impl Changes {
-    fn begin(replica: &Rc<Replica>, line: &'static Location<'static>) -> Self {
-        Self {
-            replica: Rc::clone(replica),
-            read: OnceCell::from(open(replica, line)),
-            line,
-            drafts: Vec::new(),
-        }
-    }
-
-    /// The last commit that the transaction of these changes sees.
-    fn since(&self) -> u64 {
-        let _ = self.before();
-        self.read.get().map_or(0, |&(_, since)| since)
+    /// The transaction, and the last commit that it sees.
+    fn opened(&self) -> &(Read, u64) {
+        self.read.get_or_init(|| open(&self.replica, self.line))
     }
 
     /// The transaction that the changes began with: it sees the resources without these changes.
@@ -364,8 +349,7 @@ impl Changes {
     ///
     /// After a refusal, if the reactor has ended: in a destructor of its thread's locals.
     pub fn before(&self) -> &Read {
-        let open = || open(&self.replica, self.line);
-        &self.read.get_or_init(open).0
+        &self.opened().0
     }
 
     /// The resources that this reactor owns, and the index of the type, if this reactor is its
@@ -384,15 +368,16 @@ impl Changes {
             self.drafts.resize_with(types, || None);
         }
         let draft = self.drafts[place].get_or_insert_with(|| Box::new(Draft::<T>::new()));
-        match draft.as_any().downcast_mut() {
+        let draft: &mut dyn Any = &mut **draft;
+        match draft.downcast_mut() {
             Some(draft) => draft,
             None => unreachable!("changes: drafts are in the order of the types"),
         }
     }
 
     fn draft_ref<T: Resource>(&self, place: usize) -> Option<&Draft<T>> {
-        let draft = self.drafts.get(place)?.as_ref()?;
-        draft.as_any_ref().downcast_ref()
+        let draft: &dyn Any = &**self.drafts.get(place)?.as_ref()?;
+        draft.downcast_ref()
     }
 
     /// A resource with these changes; `None` if they remove it, or it does not exist.
@@ -480,7 +465,7 @@ impl Changes {
         let Some((index, generation)) = given else {
             unreachable!("changes: the owner was asked before");
         };
-        let since = self.since();
+        let (_, since) = *self.opened();
         let hash = key.as_ref().map(|key| key.hash);
         let id = Id::new(index, generation);
         let draft = self.draft::<T>(place);
@@ -513,13 +498,12 @@ impl Changes {
         id: Id<T>,
         change: impl FnOnce(&mut T),
     ) -> Result<(), Refusal> {
-        self.owned::<T>()?;
-        let Some(value) = self.get(id) else {
-            return Err(Refusal::Gone);
-        };
+        let (_, place) = self.owned::<T>()?;
+        let value = self.get(id).ok_or(Refusal::Gone)?;
         let mut copy = Box::new(value.clone());
         change(&mut copy);
-        self.put(id, copy)
+        self.put(place, id, copy);
+        Ok(())
     }
 
     /// Replaces a resource.
@@ -535,20 +519,18 @@ impl Changes {
         let reason = match self.owned::<T>() {
             Err(reason) => reason,
             Ok(_) if self.get(id).is_none() => Refusal::Gone,
-            Ok(_) => {
-                return self
-                    .put(id, Box::new(value))
-                    .map_err(|_| unreachable!("changes: it was looked for"));
+            Ok((_, place)) => {
+                self.put(place, id, Box::new(value));
+                return Ok(());
             }
         };
         Err(Refused { reason, value })
     }
 
     /// Replaces the value of an existing resource.
-    fn put<T: Resource>(&mut self, id: Id<T>, value: Box<T>) -> Result<(), Refusal> {
+    fn put<T: Resource>(&mut self, place: usize, id: Id<T>, value: Box<T>) {
         let bytes = value.bytes();
-        let (_, place) = self.owned::<T>()?;
-        let since = self.since();
+        let (_, since) = *self.opened();
         let draft = self.draft::<T>(place);
         let old = match draft.entries.get_mut(&id) {
             Some(entry) => {
@@ -567,7 +549,6 @@ impl Changes {
             }
         };
         drop(old);
-        Ok(())
     }
 
     /// Removes a resource. Its id and its key then name no resource. Resources to which it refers,
@@ -588,7 +569,7 @@ impl Changes {
         let before = self
             .draft_ref::<T>(place)
             .and_then(|draft| draft.entries.get(&id));
-        let since = before.map_or_else(|| self.since(), |entry| entry.since);
+        let since = before.map_or_else(|| self.opened().1, |entry| entry.since);
         let removed = Entry {
             state: State::Removed,
             value: None,

@@ -5,7 +5,7 @@ use std_alloc::rc::Rc;
 
 use rast_executor::queue::Full;
 
-use super::owned::{Owned, Room};
+use super::owned::{Committed, Owned};
 use super::read::OUTSIDE;
 use super::replica::{Replica, with_current};
 use super::table::Log;
@@ -88,9 +88,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(action: F) -> Result<(), Full<F>> {
 ///
 /// Outside of a reactor, when it is polled.
 pub async fn room() {
-    if let (_, Some(owned)) = owner() {
-        Room::new(owned).await;
-    }
+    Committed::room(owner().1).await;
 }
 
 /// Returns how many bytes of replaced resources and commits this reactor has not destroyed yet;

@@ -20,6 +20,7 @@ use super::wakers::Wakers;
 use crate::epoch::{Erased, Garbage, Retired, Writer};
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
+use crate::waker_list::wake_all;
 
 /// A parked reactor that is this many commits behind is woken, so that their nodes can be freed.
 const LAG: u64 = 1024;
@@ -67,8 +68,8 @@ pub(super) struct Estate<T: Resource> {
 impl<T: Resource> Estate<T> {
     pub(super) fn new() -> Self {
         Self {
-            places: Places::new(),
-            ids: Ids::new(),
+            places: Places::default(),
+            ids: Ids::default(),
         }
     }
 
@@ -92,7 +93,7 @@ impl<T: Resource> Estate<T> {
         if let Some(place) = self.places.get_mut(id.index)
             && !place.is_vacant()
         {
-            place.retire_value(number, retired);
+            retire(&mut place.value, place.bytes, number, retired);
             (place.value, place.bytes, place.last) = (value.as_ptr(), bytes, number);
             return value;
         }
@@ -115,9 +116,7 @@ impl<T: Resource> Estate<T> {
 
     /// Removes a resource, and retires it and its key.
     pub(super) fn remove(&mut self, id: Id<T>, number: u64, retired: &mut Retired) {
-        let mut place = self.places.take(id.index);
-        place.retire_value(number, retired);
-        place.retire_key(number, retired);
+        self.places.take(id.index).retire(number, retired);
         self.ids.take_back(id.index, id.generation);
     }
 
@@ -128,44 +127,33 @@ impl<T: Resource> Estate<T> {
 }
 
 impl<T: Resource> Place<T> {
-    /// Retires the value, if there is one.
-    pub(super) fn retire_value(&mut self, number: u64, retired: &mut Retired) {
-        let value = core::mem::replace(&mut self.value, core::ptr::null_mut());
-        if let Some(value) = NonNull::new(value) {
-            // SAFETY: a commit made the pointer from a box, and the place gives it away here.
-            let value = unsafe { Erased::of(value) };
-            retired.push(number, self.bytes, Garbage::Value(value));
-        }
+    /// Retires the value and the key.
+    fn retire(mut self, number: u64, retired: &mut Retired) {
+        retire(&mut self.value, self.bytes, number, retired);
+        retire(&mut self.key, size_of::<Key<T::Key>>(), number, retired);
     }
+}
 
-    /// Retires the key, if there is one.
-    pub(super) fn retire_key(&mut self, number: u64, retired: &mut Retired) {
-        let key = core::mem::replace(&mut self.key, core::ptr::null_mut());
-        if let Some(key) = NonNull::new(key) {
-            // SAFETY: as in `retire_value`.
-            let key = unsafe { Erased::of(key) };
-            retired.push(number, size_of::<Key<T::Key>>(), Garbage::Value(key));
-        }
+/// Takes the value or the key from a place and retires it, if there is one.
+fn retire<V: Send + 'static>(place: &mut *mut V, bytes: usize, number: u64, retired: &mut Retired) {
+    if let Some(value) = NonNull::new(core::mem::replace(place, core::ptr::null_mut())) {
+        // SAFETY: a commit made the pointer from a box, and the place gives it away here.
+        let value = unsafe { Erased::of(value) };
+        retired.push(number, bytes, Garbage::Value(value));
     }
 }
 
 /// The owner's state of one type, without the type.
-pub(super) trait AnyEstate {
+pub(super) trait AnyEstate: Any {
     /// Retires all resources.
     fn retire(&mut self, retired: &mut Retired);
-    fn as_any(&mut self) -> &mut dyn Any;
 }
 
 impl<T: Resource> AnyEstate for Estate<T> {
     fn retire(&mut self, retired: &mut Retired) {
-        for mut place in core::mem::replace(&mut self.places, Places::new()).into_values() {
-            place.retire_value(0, retired);
-            place.retire_key(0, retired);
+        for place in core::mem::take(&mut self.places).into_values() {
+            place.retire(0, retired);
         }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -193,10 +181,9 @@ pub(crate) struct Owned {
     limit: usize,
     /// All reactors have applied every commit up to this one.
     applied: Cell<u64>,
-    /// Tasks that wait for commits, by the number of the commit.
-    waiting: RefCell<BTreeMap<(u64, u64), Waker>>,
-    /// Tasks that wait for room to commit.
-    wants_room: RefCell<BTreeMap<u64, Waker>>,
+    /// Tasks that wait, by what they wait for and the number of the wait.
+    waiting: RefCell<BTreeMap<(Event, u64), Waker>>,
+    /// Number of waits that there ever were.
     waits: Cell<u64>,
     is_collecting: Cell<bool>,
     wakers: Arc<Wakers>,
@@ -218,7 +205,6 @@ impl Owned {
             limit: limit.max(1),
             applied: Cell::new(0),
             waiting: RefCell::default(),
-            wants_room: RefCell::default(),
             waits: Cell::new(0),
             is_collecting: Cell::new(false),
             wakers,
@@ -232,8 +218,8 @@ impl Owned {
         f: impl FnOnce(&mut Estate<T>) -> R,
     ) -> Option<R> {
         let mut estates = self.estates.borrow_mut();
-        let estate = estates[table].as_mut()?.as_any().downcast_mut();
-        let Some(estate) = estate else {
+        let estate: &mut dyn Any = &mut **estates[table].as_mut()?;
+        let Some(estate) = estate.downcast_mut() else {
             unreachable!("owned: estates are in the order of the types");
         };
         Some(f(estate))
@@ -270,9 +256,7 @@ impl Owned {
 
     /// Returns `true` if this owner waits for other reactors to apply commits or end transactions.
     fn waits_for_reactors(&self) -> bool {
-        self.retired.borrow().first().is_some()
-            || !self.waiting.borrow().is_empty()
-            || !self.wants_room.borrow().is_empty()
+        self.retired.borrow().first().is_some() || !self.waiting.borrow().is_empty()
     }
 
     /// Once a turn: destroys values that no reactor can read, and wakes tasks whose commit is
@@ -318,26 +302,26 @@ impl Owned {
             number += 1;
         }
         self.is_collecting.set(false);
-        self.wake_applied(scan.applied);
-        if !self.is_full() {
-            let wants_room = self.wants_room.take();
-            wake_all(wants_room.into_values());
+        let first = || {
+            let is_full = self.is_full();
+            let from = if is_full {
+                Event::Applied(0)
+            } else {
+                Event::Room
+            };
+            self.first_wait(from, scan.applied)
+        };
+        while let Some(wait) = first() {
+            let waker = self.waiting.borrow_mut().remove(&wait);
+            wake_all(waker);
         }
     }
 
-    fn wake_applied(&self, applied: u64) {
-        let ready = {
-            let mut waiting = self.waiting.borrow_mut();
-            if waiting
-                .first_key_value()
-                .is_none_or(|(&(number, _), _)| number > applied)
-            {
-                return;
-            }
-            let later = waiting.split_off(&(applied + 1, 0));
-            core::mem::replace(&mut *waiting, later)
-        };
-        wake_all(ready.into_values());
+    /// The first task that waits for an event between `from` and the application of a commit.
+    fn first_wait(&self, from: Event, applied: u64) -> Option<(Event, u64)> {
+        let waiting = self.waiting.borrow();
+        let to = (Event::Applied(applied), u64::MAX);
+        waiting.range((from, 0)..=to).next().map(|(&wait, _)| wait)
     }
 
     /// Called before a sleep, before its fence. Returns `true` if this owner waits for something.
@@ -354,12 +338,11 @@ impl Owned {
         let scan = self.writer.borrow().scan();
         let first = self.retired.borrow().first();
         let is_passed = first.is_some_and(|first| first <= scan.passed);
-        let waiting = self.waiting.borrow();
-        let is_applied = waiting
-            .first_key_value()
-            .is_some_and(|(&(n, _), _)| n <= scan.applied);
+        let is_applied = self.first_wait(Event::Applied(0), scan.applied).is_some();
         // Tasks that wait for room could continue.
-        let frees = !self.wants_room.borrow().is_empty() && self.writer.borrow().may_free(scan);
+        let first = self.waiting.borrow().keys().next().copied();
+        let waits_for_room = first.is_some_and(|(event, _)| event == Event::Room);
+        let frees = waits_for_room && self.writer.borrow().may_free(scan);
         is_passed || is_applied || frees
     }
 
@@ -367,20 +350,26 @@ impl Owned {
         self.writer.borrow().end_wait();
     }
 
-    /// Returns `true` if all reactors have applied a commit.
-    fn is_applied(&self, number: u64) -> bool {
+    /// Returns `true` if what a task waits for has happened.
+    fn has_happened(&self, event: Event) -> bool {
+        let Event::Applied(number) = event else {
+            return !self.is_full();
+        };
         if self.applied.get() < number {
             let scan = self.writer.borrow().scan();
             self.applied.set(scan.applied);
         }
         self.applied.get() >= number
     }
+}
 
-    fn next_wait(&self) -> u64 {
-        let wait = self.waits.get();
-        self.waits.set(wait + 1);
-        wait
-    }
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// There is room to commit.
+    Room,
+    /// All reactors have applied the commit of this number.
+    Applied(u64),
 }
 
 impl Drop for Owned {
@@ -394,13 +383,6 @@ impl Drop for Owned {
     }
 }
 
-/// Wakes all, even if a waker, which is user code, panics.
-fn wake_all(wakers: impl Iterator<Item = Waker>) {
-    for waker in wakers {
-        quietly(|| waker.wake());
-    }
-}
-
 /// Waits until a commit is applied by all reactors; made by
 /// [`Changes::commit`](crate::registry::Changes::commit).
 ///
@@ -410,17 +392,28 @@ fn wake_all(wakers: impl Iterator<Item = Waker>) {
 #[must_use = "await it to know that all reactors have applied the commit, or drop it"]
 #[derive(Debug)]
 pub struct Committed {
-    number: u64,
-    wait: Option<u64>,
+    /// `None` if the reactor owns nothing, so that no change can have been made.
     owned: Option<Rc<Owned>>,
+    event: Event,
+    /// The number of the wait, once it has begun.
+    wait: Option<u64>,
 }
 
 impl Committed {
     pub(super) fn new(owned: Option<Rc<Owned>>, number: u64) -> Self {
         Self {
-            number,
-            wait: None,
             owned,
+            event: Event::Applied(number),
+            wait: None,
+        }
+    }
+
+    /// As [`room`](crate::registry::room).
+    pub(super) fn room(owned: Option<Rc<Owned>>) -> Self {
+        Self {
+            owned,
+            event: Event::Room,
+            wait: None,
         }
     }
 }
@@ -433,16 +426,17 @@ impl Future for Committed {
         let Some(owned) = &this.owned else {
             return Poll::Ready(());
         };
-        if owned.is_applied(this.number) {
+        if owned.has_happened(this.event) {
             return Poll::Ready(());
         }
-        let wait = *this.wait.get_or_insert_with(|| owned.next_wait());
+        let wait = *this.wait.get_or_insert_with(|| {
+            let wait = owned.waits.get();
+            owned.waits.set(wait + 1);
+            wait
+        });
         // Cloned and dropped outside of the borrow, since wakers are code of the user.
         let waker = cx.waker().clone();
-        let old = owned
-            .waiting
-            .borrow_mut()
-            .insert((this.number, wait), waker);
+        let old = owned.waiting.borrow_mut().insert((this.event, wait), waker);
         drop(old);
         Poll::Pending
     }
@@ -451,46 +445,7 @@ impl Future for Committed {
 impl Drop for Committed {
     fn drop(&mut self) {
         if let (Some(owned), Some(wait)) = (&self.owned, self.wait) {
-            let waker = owned.waiting.borrow_mut().remove(&(self.number, wait));
-            drop(waker);
-        }
-    }
-}
-
-/// The future of [`room`](crate::registry::room).
-#[must_use = "futures do nothing unless polled"]
-#[derive(Debug)]
-pub(super) struct Room {
-    wait: Option<u64>,
-    owned: Rc<Owned>,
-}
-
-impl Room {
-    pub(super) fn new(owned: Rc<Owned>) -> Self {
-        Self { wait: None, owned }
-    }
-}
-
-impl Future for Room {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        if !this.owned.is_full() {
-            return Poll::Ready(());
-        }
-        let wait = *this.wait.get_or_insert_with(|| this.owned.next_wait());
-        let waker = cx.waker().clone();
-        let old = this.owned.wants_room.borrow_mut().insert(wait, waker);
-        drop(old);
-        Poll::Pending
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        if let Some(wait) = self.wait {
-            let waker = self.owned.wants_room.borrow_mut().remove(&wait);
+            let waker = owned.waiting.borrow_mut().remove(&(self.event, wait));
             drop(waker);
         }
     }

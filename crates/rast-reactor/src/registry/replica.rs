@@ -24,37 +24,29 @@ use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
 use std_alloc::vec::Vec;
 
-use rast_executor::timers::Clock;
+use rast_executor::SharedClock;
 
 use super::owned::Owned;
 use super::resource::Resource;
 use super::table::{AnyTable, Log, Table};
 use super::wakers::Wakers;
 
-use crate::epoch::{LongRead, Reader, Transactions};
+use crate::epoch::{LongRead, Reader, State, Transactions};
 use crate::origin::Origin;
-use crate::primitive;
 use crate::primitive::panics::quietly;
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::{AtomicU64, Ordering};
+use crate::primitive::{self, Counter};
 
 /// The callback for long transactions.
 pub(super) type Report = Arc<dyn Fn(&LongRead<'_>) + Send + Sync>;
 
 /// State that all replicas of a set share.
 pub(crate) struct Shared {
-    pub(super) wakers: Arc<Wakers>,
+    pub(crate) wakers: Arc<Wakers>,
     pub(super) limit: Duration,
     pub(super) report: Option<Report>,
-    /// The number of long transactions, by reactor.
-    pub(super) long_reads: Box<[AtomicU64]>,
-}
-
-impl Shared {
-    pub(crate) fn long_reads(&self, reactor: usize) -> u64 {
-        // Relaxed: a figure.
-        self.long_reads[reactor].load(Ordering::Relaxed)
-    }
+    /// The number of long transactions, by reactor, whose thread counts them.
+    pub(crate) long_reads: Box<[Counter]>,
 }
 
 /// The table of a type.
@@ -66,24 +58,16 @@ pub(super) struct Typed {
     pub(super) address: *const (),
 }
 
-/// The phase of a reactor; transactions may be opened in `Runs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Runs,
-    Parked,
-    /// The reactor has ended.
-    Left,
-}
-
 /// The resources, as one reactor sees them; on its thread alone.
 pub(crate) struct Replica {
     pub(super) reactor: usize,
     pub(super) shared: Arc<Shared>,
-    clock: Arc<dyn Clock + Send + Sync>,
+    clock: SharedClock,
     types: Box<[Typed]>,
     /// The epoch of `reader`.
     epoch: Cell<u64>,
-    phase: Cell<Phase>,
+    /// The state of `reader`; transactions may be opened while it runs.
+    state: Cell<State>,
     /// The oldest epoch for which tables keep old versions, if they keep any.
     past: Cell<Option<u64>>,
     open: Transactions,
@@ -91,16 +75,10 @@ pub(crate) struct Replica {
     pub(super) owned: Option<Rc<Owned>>,
 }
 
-#[cfg(not(any(rast_loom, rast_shuttle)))]
 primitive::thread_local! {
     /// The replica of the call of `enter` that the thread is in; null outside of one. It has no
     /// destructor, so reading it is one load.
     static CURRENT: Cell<*const Replica> = const { Cell::new(core::ptr::null()) };
-}
-// The thread-locals of the models have no `const` form.
-#[cfg(any(rast_loom, rast_shuttle))]
-primitive::thread_local! {
-    static CURRENT: Cell<*const Replica> = Cell::new(core::ptr::null());
 }
 
 /// Calls `f` with the replica of the calling thread's reactor.
@@ -131,7 +109,7 @@ impl Replica {
     pub(super) fn new(
         reactor: usize,
         shared: Arc<Shared>,
-        clock: Arc<dyn Clock + Send + Sync>,
+        clock: SharedClock,
         types: Vec<Typed>,
         reader: Reader<Log>,
         owned: Option<Owned>,
@@ -141,7 +119,7 @@ impl Replica {
             clock,
             types: types.into(),
             epoch: Cell::new(0),
-            phase: Cell::new(Phase::Runs),
+            state: Cell::new(State::Runs),
             past: Cell::new(None),
             open: Transactions::new(),
             reader: RefCell::new(reader),
@@ -164,7 +142,7 @@ impl Replica {
         f()
     }
 
-    /// Stores the waker with which others wake this reactor.
+    /// Stores the waker of this reactor's main task, with which others wake it.
     pub(crate) fn woken_by(&self, waker: &Waker) {
         self.shared.wakers.set(self.reactor, waker);
     }
@@ -191,7 +169,7 @@ impl Replica {
     /// Opens a transaction; returns its place and its epoch.
     #[inline]
     pub(super) fn open(&self, line: &'static Location<'static>) -> (u32, u64) {
-        if self.phase.get() != Phase::Runs {
+        if self.state.get() != State::Runs {
             self.open_slow();
         }
         let epoch = self.epoch.get();
@@ -206,7 +184,7 @@ impl Replica {
 
     /// Returns `true` if the reactor has ended.
     pub(super) fn has_left(&self) -> bool {
-        self.phase.get() == Phase::Left
+        self.state.get() == State::Left
     }
 
     #[inline]
@@ -259,8 +237,7 @@ impl Replica {
             let Some(overdue) = overdue else {
                 return;
             };
-            // Relaxed: a figure.
-            self.shared.long_reads[self.reactor].fetch_add(1, Ordering::Relaxed);
+            self.shared.long_reads[self.reactor].add(1);
             let Some(report) = &self.shared.report else {
                 continue;
             };
@@ -299,7 +276,7 @@ impl Replica {
             self.awake();
             return Some(Duration::ZERO);
         }
-        self.phase.set(Phase::Parked);
+        self.state.set(State::Parked);
         if waits && self.owned.as_ref().is_some_and(|owned| owned.is_ready()) {
             self.unpark();
             self.turn();
@@ -313,10 +290,10 @@ impl Replica {
 
     /// Called after a sleep, before any task runs.
     pub(crate) fn unpark(&self) {
-        if self.phase.get() != Phase::Parked {
+        if self.state.get() != State::Parked {
             return;
         }
-        self.phase.set(Phase::Runs);
+        self.state.set(State::Runs);
         let oldest = self.open.oldest();
         self.reader.borrow_mut().unpark(oldest);
         self.awake();
@@ -331,7 +308,7 @@ impl Replica {
 
     /// Called at the end of the reactor; see rule 2.
     pub(crate) fn leave(&self) {
-        self.phase.set(Phase::Left);
+        self.state.set(State::Left);
         let oldest = self.open.oldest();
         let wake = |owner| self.shared.wakers.wake(owner);
         self.reader.borrow_mut().leave(oldest, wake);

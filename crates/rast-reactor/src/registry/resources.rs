@@ -7,17 +7,17 @@ use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
 use hashbrown::DefaultHashBuilder;
-use rast_executor::timers::Clock;
+use rast_executor::SharedClock;
 
 use super::owned::{AnyEstate, Estate, Owned};
 use super::replica::{Replica, Report, Shared, Typed};
 use super::resource::Resource;
-use super::table::{AnyTable, Log, Table};
+use super::table::{Log, Table};
 use super::wakers::Wakers;
 use crate::epoch::{Follower, Ledger, LongRead, Reader, Writer};
 use crate::error::BuildError;
+use crate::primitive::Counter;
 use crate::primitive::sync::Arc;
-use crate::primitive::sync::atomic::AtomicU64;
 use crate::quiet::Quiet;
 
 /// Default limit of replaced memory per owner.
@@ -31,7 +31,7 @@ struct Kind {
     id: TypeId,
     name: &'static str,
     owner: usize,
-    table: fn(&DefaultHashBuilder) -> (Box<dyn AnyTable>, *const ()),
+    table: fn(&Self, &DefaultHashBuilder) -> Typed,
     estate: fn() -> Box<dyn AnyEstate>,
 }
 
@@ -82,10 +82,14 @@ impl Resources {
             id: TypeId::of::<T>(),
             name: type_name::<T>(),
             owner,
-            table: |hasher| {
+            table: |kind, hasher| {
                 let table = Box::new(Table::<T>::new(hasher.clone()));
-                let address = table.address();
-                (table, address)
+                Typed {
+                    id: kind.id,
+                    owner: kind.owner,
+                    address: core::ptr::from_ref(&*table).cast(),
+                    table,
+                }
             },
             estate: || Box::new(Estate::<T>::new()),
         });
@@ -135,7 +139,7 @@ impl Resources {
             wakers: Arc::new(Wakers::new(reactors)),
             limit: self.long,
             report: self.report,
-            long_reads: (0..reactors).map(|_| AtomicU64::new(0)).collect(),
+            long_reads: (0..reactors).map(|_| Counter::new()).collect(),
         });
         let hasher = DefaultHashBuilder::default();
         let mut plans: Vec<Plan> = (0..reactors)
@@ -191,16 +195,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn make(self, clock: Arc<dyn Clock + Send + Sync>) -> Replica {
-        let typed = |kind: &Kind| {
-            let (table, address) = (kind.table)(&self.hasher);
-            Typed {
-                id: kind.id,
-                owner: kind.owner,
-                table,
-                address,
-            }
-        };
+    pub(crate) fn make(self, clock: SharedClock) -> Replica {
+        let typed = |kind: &Kind| (kind.table)(kind, &self.hasher);
         let types = self.kinds.iter().map(typed).collect();
         let owned = self.writer.map(|writer| {
             let estate = |kind: &Kind| (kind.owner == self.reactor).then(|| (kind.estate)());

@@ -143,8 +143,6 @@ pub(super) trait AnyTable {
     fn apply(&self, ops: &dyn Any, epoch: u64, is_read: bool);
     /// Removes old slots and keys that no transaction of epoch `oldest` or later sees.
     fn prune(&self, oldest: u64);
-    /// The address of the `Table<T>`.
-    fn address(&self) -> *const ();
 }
 
 impl<T: Resource> State<T> {
@@ -305,7 +303,7 @@ impl<T: Resource> Table<T> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Self {
         Self {
             state: UnsafeCell::new(State {
-                slots: Places::new(),
+                slots: Places::default(),
                 keys: HashTable::new(),
                 changed: 0,
                 old_slots: HashMap::new(),
@@ -451,10 +449,6 @@ impl<T: Resource> AnyTable for Table<T> {
 
     fn prune(&self, oldest: u64) {
         self.with_mut(|state| state.prune(oldest));
-    }
-
-    fn address(&self) -> *const () {
-        core::ptr::from_ref(self).cast()
     }
 }
 

@@ -16,8 +16,7 @@ use crate::io::faults::Attempt;
 
 /// Connects a new socket to the address.
 pub(crate) async fn connect(ring: &Rc<Ring>, address: SockAddr) -> io::Result<Stream> {
-    let fd: OwnedFd = Socket::new(address.domain(), Type::STREAM, None)?.into();
-    let fd = Rc::new(fd);
+    let fd: Rc<OwnedFd> = Rc::new(Socket::new(address.domain(), Type::STREAM, None)?.into());
     let number = Fd(fd.as_raw_fd());
     let target = Target::plain(ring, &fd, Attempt::Other);
     let entry = |address: &mut Box<SockAddr>, _: usize| -> squeue::Entry {
@@ -26,5 +25,5 @@ pub(crate) async fn connect(ring: &Rc<Ring>, address: SockAddr) -> io::Result<St
     // SAFETY: the address is on the heap, and keeps its place.
     let (connected, _) = unsafe { target.run(Box::new(address), 0, entry) }.await;
     connected?;
-    Ok(Stream::shared(ring, fd))
+    Ok(Stream::new(ring, fd))
 }

@@ -10,15 +10,12 @@ use std_alloc::rc::Rc;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 
-use super::op::{Target, descriptor};
+use super::op::{MOST, Target, descriptor};
 use super::ring::Ring;
 use super::slots::Kind;
 use crate::io::buffer::{Buffer, BufferMut};
 use crate::io::faults::Attempt;
 use crate::io::options::OpenOptions;
-
-/// The most bytes of one operation; the kernel counts them in 31 bits.
-const MOST: usize = 1 << 30;
 
 /// A file on a ring.
 pub(crate) struct File {

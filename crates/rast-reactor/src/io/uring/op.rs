@@ -14,6 +14,9 @@ use super::ring::Ring;
 use super::slots::{Done, Key, Kind};
 use crate::io::faults::{Attempt, Fault};
 
+/// The most bytes of one operation; the kernel counts them in 31 bits.
+pub(super) const MOST: usize = 1 << 30;
+
 /// A descriptor that the kernel made for an operation.
 pub(super) fn descriptor(fd: i32) -> OwnedFd {
     // SAFETY: the result of an operation is taken once, and nothing else has the descriptor.

@@ -9,8 +9,8 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use std::io;
 
+use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
-use io_uring::{IoUring, cqueue};
 
 use crate::io::pages::Pages;
 use crate::primitive::sync::atomic::{AtomicU16, Ordering};
@@ -64,9 +64,4 @@ impl Provided {
         // Release: pairs with the kernel's acquire of the tail; publishes the entry. [UB1]
         word.store(tail, Ordering::Release);
     }
-}
-
-/// The buffer that a completion took.
-pub(crate) fn buffer_of(flags: u32) -> Option<u16> {
-    cqueue::buffer_select(flags)
 }

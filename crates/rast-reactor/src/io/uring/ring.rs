@@ -14,24 +14,25 @@ use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
 use std_alloc::format;
 use std_alloc::rc::Rc;
-use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
-use super::provided::{GROUP, Provided, buffer_of};
+use super::provided::{GROUP, Provided};
 use super::slots::{Done, Key, Kind, Slots};
 
 use crate::io::chunk::{Chunks, Free};
 use crate::io::faults::{Attempt, Fault, Faults};
 use crate::primitive::panics::quietly;
+use crate::waker_list::wake_all;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 1024;
@@ -157,9 +158,9 @@ impl Ring {
         })
     }
 
-    /// The event whose writes end a wait.
-    pub(crate) fn event(&self) -> io::Result<OwnedFd> {
-        self.event.try_clone()
+    /// The event whose writes end a wait, as a file.
+    pub(crate) fn event(&self) -> io::Result<File> {
+        self.event.try_clone().map(File::from)
     }
 
     /// How often completions overflowed their queue, and how many calls of the system there were.
@@ -306,7 +307,8 @@ impl Ring {
                 drop(unsafe { OwnedFd::from_raw_fd(done.result) });
             }
             Kind::Chunks => {
-                if let (Some(id), Some(chunks)) = (buffer_of(done.flags), &*self.chunks.borrow()) {
+                let id = cqueue::buffer_select(done.flags);
+                if let (Some(id), Some(chunks)) = (id, &*self.chunks.borrow()) {
                     chunks.give_back(id);
                 }
             }
@@ -431,9 +433,7 @@ impl Ring {
         for value in dropped.drain(..) {
             quietly(|| drop(value));
         }
-        for waker in wakers.drain(..) {
-            quietly(|| waker.wake());
-        }
+        wake_all(wakers.drain(..));
         // Their memory is used again.
         let mut inner = self.inner.borrow_mut();
         if inner.wakers.is_empty() {
@@ -562,14 +562,6 @@ fn event() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Ends a wait for the event: this one, or the next.
-pub(crate) fn interrupt(event: &OwnedFd) {
-    let one = 1_u64;
-    // The system refuses only if the count is full, and then the event is set.
-    // SAFETY: the descriptor is open, and the memory has eight bytes.
-    unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
-}
-
 fn closed() -> io::Error {
     io::Error::other("the reactor of the socket has ended")
 }
@@ -592,6 +584,5 @@ fn refused(error: io::Error) -> io::Error {
         Some(libc::ENOMEM) => "the memory that may be locked does not suffice for a ring",
         _ => "the kernel refused io_uring",
     };
-    let text: String = format!("{why}: {error}");
-    io::Error::new(error.kind(), text)
+    io::Error::new(error.kind(), format!("{why}: {error}"))
 }

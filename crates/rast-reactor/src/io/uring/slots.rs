@@ -42,9 +42,10 @@ pub(crate) struct Done {
 }
 
 /// What a result that is not taken leaves behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing.
+    #[default]
     Plain,
     /// A descriptor, which is closed.
     Descriptor,
@@ -79,6 +80,7 @@ impl Key {
 }
 
 /// An operation.
+#[derive(Default)]
 pub(crate) struct Slot {
     generation: u32,
     is_free: bool,
@@ -126,7 +128,10 @@ impl Slots {
         });
         let slot = self.slots[index as usize].get_or_insert_with(|| {
             self.made += 1;
-            Box::new(Slot::new(self.floor))
+            Box::new(Slot {
+                generation: self.floor,
+                ..Slot::default()
+            })
         });
         slot.is_free = false;
         slot.kind = kind;
@@ -220,23 +225,6 @@ impl Slots {
         let slots = self.slots.iter_mut().flatten();
         let slots = slots.filter(|slot| slot.is_in_flight);
         slots.filter_map(|slot| slot.keep.take()).collect()
-    }
-}
-
-impl Slot {
-    fn new(generation: u32) -> Self {
-        Self {
-            generation,
-            is_free: true,
-            kind: Kind::Plain,
-            is_in_flight: false,
-            is_abandoned: false,
-            is_cancelled: false,
-            fd: None,
-            keep: None,
-            results: VecDeque::new(),
-            waiting: WakerList::default(),
-        }
     }
 }
 

@@ -24,20 +24,18 @@ use std_alloc::rc::Rc;
 use std_alloc::vec;
 
 use io_uring::types::Fd;
-use io_uring::{opcode, squeue};
+use io_uring::{cqueue, opcode, squeue};
 
 use super::held::{Held, fill};
-use super::op::{Target, descriptor, wait};
-use super::provided::{GROUP, buffer_of};
+use super::op::{MOST, Target, descriptor, wait};
+use super::poll::readable;
+use super::provided::GROUP;
 use super::ring::Ring;
 use super::slots::{Done, Key, Kind};
 use crate::io::buffer::{Buffer, BufferMut};
 use crate::io::chunk::Chunk;
 use crate::io::faults::{Attempt, Fault};
 use crate::quiet::Quiet;
-
-/// The most bytes of one operation; the kernel counts them in 31 bits.
-const MOST: usize = 1 << 30;
 
 /// A read that was given up.
 struct Late {
@@ -115,11 +113,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(ring: &Rc<Ring>, fd: OwnedFd) -> Self {
-        Self::shared(ring, Rc::new(fd))
-    }
-
-    pub(super) fn shared(ring: &Rc<Ring>, fd: Rc<OwnedFd>) -> Self {
+    pub(crate) fn new(ring: &Rc<Ring>, fd: Rc<OwnedFd>) -> Self {
         Self {
             ring: Rc::clone(ring),
             fd,
@@ -287,11 +281,11 @@ impl Stream {
                 self.forget_receive(key);
                 continue;
             };
-            if !io_uring::cqueue::more(flags) {
+            if !cqueue::more(flags) {
                 self.forget_receive(key);
             }
             if result > 0 {
-                let Some(id) = buffer_of(flags) else {
+                let Some(id) = cqueue::buffer_select(flags) else {
                     return Err(io::Error::other("a receive without a buffer"));
                 };
                 let chunk = Chunk::taken(&chunks, id, result as usize);
@@ -303,7 +297,7 @@ impl Stream {
                 left.push_back(Left::Chunk(chunk));
                 continue;
             }
-            if let Some(id) = buffer_of(flags) {
+            if let Some(id) = cqueue::buffer_select(flags) {
                 chunks.give_back(id);
             }
             match -result {
@@ -340,12 +334,7 @@ impl Stream {
     /// Waits for bytes without a buffer, and reads them into memory of their own. An empty chunk
     /// is the end; `None` if the bytes were gone.
     async fn chunk_of_its_own(&self, bytes: usize) -> io::Result<Option<Chunk>> {
-        let fd = self.number();
-        let entry = |(): &mut (), _: usize| opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
-        // SAFETY: it has no memory.
-        unsafe { self.target(Attempt::Other).run((), 0, entry) }
-            .await
-            .0?;
+        readable(&self.ring, &self.fd).await?;
         let mut memory = vec![0_u8; bytes].into_boxed_slice();
         let flags = libc::MSG_DONTWAIT;
         let begin = memory.as_mut_ptr().cast();
@@ -402,7 +391,7 @@ impl Listener {
     async fn next(&self) -> io::Result<Option<OwnedFd>> {
         while let Some(key) = self.incoming.get() {
             let done = wait(&self.ring, Some(key)).await;
-            let is_last = done.is_none_or(|done| !io_uring::cqueue::more(done.flags));
+            let is_last = done.is_none_or(|done| !cqueue::more(done.flags));
             if is_last && self.incoming.get() == Some(key) {
                 self.incoming.set(None);
             }
