@@ -10,9 +10,10 @@ impl<M: Send + 'static> Out<M> {
             0 => self.find(|_| true),
             _ => {
                 self.note_deaths();
-                self.find_living()
+                None
             }
         };
+        let found = found.or_else(|| self.find_living());
         let found = found.unwrap_or(self.cursor);
         self.cursor = if found + 1 == self.targets() {
             0
