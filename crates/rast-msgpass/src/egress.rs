@@ -786,6 +786,10 @@ impl<M, W: Wake> Drop for EgressReceiver<M, W> {
         self.waiting.look(self.number, true, |sender| {
             self.wake.wake(ShardId::from_index(self.first + sender));
         });
+        // The lane lives as long as its senders. Each is user code.
+        let waker = self.lane.waker.lock().take();
+        discard(waker);
+        discard(self.task.take());
     }
 }
 
