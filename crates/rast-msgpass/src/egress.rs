@@ -75,19 +75,28 @@ pub struct Lane {
     /// How long they waited, if that is measured. Written by the receiver.
     waiting: Option<Live>,
     ending: Arc<Ending>,
+    /// The wait lists of the edge, and the number of the lane among them.
+    lists: (Arc<Waiting>, usize),
 }
 
 impl Lane {
     /// Makes the lane of this many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
-        Self::of(senders, Arc::new(Ending::new(&[], &[])), false)
+        let lists = (Arc::new(Waiting::new(senders, 1)), 0);
+        Self::of(senders, Arc::new(Ending::new(&[], &[])), lists, false)
     }
 
     /// Makes a lane of the graph that ends by `ending`.
-    pub(crate) fn of(senders: usize, ending: Arc<Ending>, measures: bool) -> Self {
+    pub(crate) fn of(
+        senders: usize,
+        ending: Arc<Ending>,
+        lists: (Arc<Waiting>, usize),
+        measures: bool,
+    ) -> Self {
         Self {
             ending,
+            lists,
             waiting: measures.then(Live::new),
             words: (0..senders.div_ceil(64))
                 .map(|_| CachePadded::new(AtomicU64::new(0)))
@@ -142,6 +151,12 @@ impl Lane {
         let mut words = self.words.iter();
         // Relaxed: a hint for people.
         words.any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Returns whether a sender waits for room.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let (lists, number) = &self.lists;
+        lists.has_any(*number, true)
     }
 
     /// Returns how many messages the receiver took.

@@ -555,12 +555,13 @@ impl Wiring {
             _ => 0,
         };
         let measures = self.shared.one_in > 0;
-        let lane = || {
-            let ending = Arc::clone(&self.shared.ending);
-            Arc::new(Lane::of(senders.len(), ending, measures))
-        };
-        let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
         let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
+        let lane = |number| {
+            let ending = Arc::clone(&self.shared.ending);
+            let lists = (Arc::clone(&waiting), number);
+            Arc::new(Lane::of(senders.len(), ending, lists, measures))
+        };
+        let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(lane).collect();
         let (ways, rings) =
             by_pair::<M>(senders.len(), info.lanes, self.shared.layout[id].capacity);
         let (departures, arrivals) = self.pairs(id, senders.len(), info.lanes);
