@@ -1,9 +1,10 @@
 //! Messages that may go to any replica go to none that is retired, while there are others.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use rast_msgpass::testing::{TestGraph, for_each_seed};
-use rast_msgpass::{Cx, Egress, Ingress, OnPanic, Process, Receive, ReplyTo, graph};
+use rast_msgpass::{Cx, Egress, Ingress, OnPanic, Process, Receive, ReplyTo, Restart, graph};
 
 struct Router;
 #[derive(Default)]
@@ -427,4 +428,85 @@ fn an_answer_finds_a_server_with_a_slot_although_only_others_have_room() {
         assert!(report.panics.is_empty(), "{report}");
     }
     assert!(reached > 0);
+}
+
+/// Sends and asks for each message and after a restart. Panics after the last message.
+struct Early;
+
+const LAST_MESSAGE: u64 = 1;
+
+graph! {
+    graph Starts {
+        processors { early: Early, host: [Host; _] }
+        edges {
+            ingress -> early: u64;
+            early -> host: Job [cap = 1, route = any];
+            early -> host: Ask [cap = 1, route = any];
+            host -> early: Answer [reply = Ask, cap = 4];
+        }
+    }
+}
+
+impl Early {
+    fn send(cx: &mut Cx<'_, Starts, Self>) {
+        cx.to::<Host>().any().send(Job);
+        cx.to::<Host>().any().send(Ask);
+    }
+}
+impl Process<Starts> for Early {
+    fn on_start(&mut self, cx: &mut Cx<'_, Starts, Self>) {
+        if cx.restarts() > 0 {
+            Self::send(cx);
+        }
+    }
+}
+impl Receive<Starts, Ingress, u64> for Early {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Starts, Self>) {
+        Self::send(cx);
+        assert_ne!(number, LAST_MESSAGE);
+    }
+}
+impl Receive<Starts, Host, Answer> for Early {
+    fn receive(&mut self, _: Answer, _: &mut Cx<'_, Starts, Self>) {}
+}
+impl Process<Starts> for Host {}
+impl Receive<Starts, Early, Job> for Host {
+    fn receive(&mut self, _: Job, _: &mut Cx<'_, Starts, Self>) {}
+}
+impl Receive<Starts, Early, Ask> for Host {
+    fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Starts, Self>) {
+        cx.to::<Early>().send(Answer);
+    }
+}
+
+#[test]
+fn what_waits_for_room_at_a_replica_that_retires_goes_to_a_living_one() {
+    for victim in 0..2 {
+        for_each_seed(0..20, |seed| {
+            let builder = Starts::builder(Early, [Host, Host]);
+            let builder = builder.on_panic_of::<Host>(OnPanic::Retire);
+            let restart = Restart::new().delay(Duration::ZERO, Duration::ZERO);
+            let mut app = builder.restart(restart, |_| Early).test(seed).unwrap();
+            (0..2).for_each(|host| app.pause::<Host>(host));
+            (0..=LAST_MESSAGE).for_each(|number| app.send::<Early, u64>(number).unwrap());
+            app.run_until_idle();
+            // Of each edge a message is in each ring, and one waits for room behind it.
+            app.panic_in::<Host>(victim, 1);
+            app.resume::<Host>(victim);
+            app.run_until_idle();
+            app.resume::<Host>(1 - victim);
+            app.run_until_idle();
+            let report = app.stop();
+            let edges = &report.metrics.edges;
+            assert_eq!([edges[1].sent, edges[2].sent], [3, 3]);
+            // What the victim had in its rings.
+            let lost = report
+                .undelivered
+                .iter()
+                .filter(|lost| lost.edge != &Starts::EDGES[0]);
+            let lost: Vec<u64> = lost.map(|lost| lost.messages).collect();
+            assert_eq!(lost, [1, 1], "{report}");
+            assert_eq!((edges[3].sent, edges[2].unanswered), (2, 0), "{report}");
+        });
+    }
 }
