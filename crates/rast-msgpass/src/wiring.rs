@@ -566,7 +566,7 @@ impl Wiring {
             by_pair::<M>(senders.len(), info.lanes, self.shared.layout[id].capacity);
         let (departures, arrivals) = self.pairs(id, senders.len(), info.lanes);
         let (mut departures, mut arrivals) = (departures.into_iter(), arrivals.into_iter());
-        for ((number, rings), lane) in rings.into_iter().enumerate().zip(&lanes) {
+        for (rings, lane) in rings.into_iter().zip(&lanes) {
             let measured = arrivals.next().map(|arrivals| egress::Measured {
                 clock: self.shared.clock.clone(),
                 arrivals,
@@ -574,8 +574,6 @@ impl Wiring {
             self.outside.receivers[id].push(Some(Box::new(LaneParts {
                 rings: rings.into_iter().map(LaneRing::new).collect(),
                 lane: Arc::clone(lane),
-                number,
-                waiting: Arc::clone(&waiting),
                 first: senders.start,
                 burst: burst.max(1),
                 lost: {
