@@ -122,7 +122,8 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Keeps a replica of processor `P` at a worker from the start to the end.
+    /// Keeps a replica of processor `P` at a worker from the start to the end. The last call for a
+    /// replica counts.
     ///
     /// # Panics
     ///
@@ -141,6 +142,8 @@ impl<G: Graph> Builder<G> {
             G::NAME,
             <G as Node<P>>::TYPE_NAME,
         );
+        let is_other = |&(pinned, of, _): &_| (pinned, of) != (node, replica);
+        self.plan.pins.retain(is_other);
         self.plan.pins.push((node, replica, worker));
         self
     }

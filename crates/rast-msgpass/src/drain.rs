@@ -231,20 +231,27 @@ impl Drain<'_> {
             End::Ingress | End::Egress => None,
         };
         let has_kept = self.view.shared.kept() > 0;
+        let shards_of = |node| self.view.shared.shards_of(node);
         let blocked = waiting.filter_map(|(number, counts)| {
             let edge = counts.edge;
-            let lane = self.view.lanes[number]
-                .iter()
-                .position(|lane| lane.has_news());
+            let lanes = &self.view.lanes[number];
+            let mut lane = lanes.iter().position(|lane| lane.is_waited_for());
             let rank = match edge.to {
+                End::Egress if lane.is_some() => usize::MAX,
                 End::Egress => {
-                    // It blocks its sender if it lacks room for a burst, or if messages wait at the
-                    // sender.
-                    let room = (edge.capacity as u64).saturating_sub(counts.depth);
-                    if room >= edge.burst as u64 && !has_kept {
+                    // A sender that runs may find too little room for a burst, or keep messages
+                    // without room, and wait then.
+                    let senders = edge
+                        .from
+                        .processor()
+                        .map_or(1, |from| shards_of(from).len());
+                    let rings = (senders * lanes.len()) as u64;
+                    let most = edge.capacity.saturating_sub(edge.burst) as u64;
+                    if counts.depth <= rings.saturating_mul(most) && !has_kept {
                         return None;
                     }
-                    usize::MAX
+                    lane = lanes.iter().position(|lane| lane.has_news());
+                    usize::MAX - 1
                 }
                 to => place(to)?,
             };

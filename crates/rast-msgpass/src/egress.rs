@@ -60,6 +60,9 @@ use crate::waiting::{Pace, Waiting};
 /// Calls an event loop.
 type Waker = Arc<Box<dyn Fn() + Send + Sync>>;
 
+/// The wait lists of an edge, and the number of a lane among them.
+type Lists = (Arc<Waiting>, usize);
+
 /// What the senders and the receiver of a lane share.
 pub struct Lane {
     /// A bit per sender: its ring may hold something.
@@ -75,19 +78,22 @@ pub struct Lane {
     /// How long they waited, if that is measured. Written by the receiver.
     waiting: Option<Live>,
     ending: Arc<Ending>,
+    lists: Lists,
 }
 
 impl Lane {
     /// Makes the lane of this many senders.
     #[must_use]
     pub fn new(senders: usize) -> Self {
-        Self::of(senders, Arc::new(Ending::new(&[], &[])), false)
+        let lists = (Arc::new(Waiting::new(senders, 1)), 0);
+        Self::of(senders, Arc::new(Ending::new(&[], &[])), lists, false)
     }
 
     /// Makes a lane of the graph that ends by `ending`.
-    pub(crate) fn of(senders: usize, ending: Arc<Ending>, measures: bool) -> Self {
+    pub(crate) fn of(senders: usize, ending: Arc<Ending>, lists: Lists, measures: bool) -> Self {
         Self {
             ending,
+            lists,
             waiting: measures.then(Live::new),
             words: (0..senders.div_ceil(64))
                 .map(|_| CachePadded::new(AtomicU64::new(0)))
@@ -142,6 +148,11 @@ impl Lane {
         let mut words = self.words.iter();
         // Relaxed: a hint for people.
         words.any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Returns whether a sender waits for room.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.lists.0.has_any(self.lists.1, true)
     }
 
     /// Returns how many messages the receiver took.
@@ -288,9 +299,6 @@ pub(crate) type Lost = Arc<Box<dyn Fn(u64) + Send + Sync>>;
 pub(crate) struct LaneParts<M> {
     pub(crate) rings: Vec<LaneRing<M>>,
     pub(crate) lane: Arc<Lane>,
-    /// The number of the lane among those of the edge.
-    pub(crate) number: usize,
-    pub(crate) waiting: Arc<Waiting>,
     /// The shard of the sender of the first ring; the others follow.
     pub(crate) first: usize,
     pub(crate) burst: usize,
@@ -386,8 +394,6 @@ pub(crate) type LaneTap = Box<dyn FnMut(&mut dyn FnMut(Box<dyn Any + Send>))>;
 pub struct EgressReceiver<M, W: Wake = sharder::Handle> {
     rings: Vec<(LaneRing<M>, Pace)>,
     lane: Arc<Lane>,
-    number: usize,
-    waiting: Arc<Waiting>,
     first: usize,
     /// Bits taken from the lane whose rings are not known to be empty.
     ready: Vec<u64>,
@@ -424,8 +430,6 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             ring.1 = Some(Arc::clone(&parts.lost));
         }
         let mut receiver = Self::with_rings(parts.rings, parts.lane, parts.burst, wake);
-        receiver.number = parts.number;
-        receiver.waiting = parts.waiting;
         receiver.first = parts.first;
         receiver.measured = parts.measured;
         receiver
@@ -439,7 +443,6 @@ impl<M, W: Wake> EgressReceiver<M, W> {
     }
 
     fn with_rings(rings: Vec<LaneRing<M>>, lane: Arc<Lane>, burst: usize, wake: W) -> Self {
-        let waiting = Arc::new(Waiting::new(rings.len(), 1));
         let with_pace = |ring: LaneRing<M>| {
             let pace = Pace::new(ring.0.capacity(), burst);
             (ring, pace)
@@ -448,8 +451,6 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             ready: vec![0; lane.words.len()],
             rings: rings.into_iter().map(with_pace).collect(),
             lane,
-            number: 0,
-            waiting,
             first: 0,
             cursor: 0,
             turn: 0,
@@ -550,8 +551,6 @@ impl<M, W: Wake> EgressReceiver<M, W> {
             }
             let mut freed = Freed {
                 lane: &self.lane,
-                number: self.number,
-                waiting: &self.waiting,
                 first: self.first,
                 taken: 0,
                 wake: &self.wake,
@@ -738,8 +737,6 @@ impl<M, W: Wake> sealed::Lane for EgressReceiver<M, W> {
 /// them, when the taking ends, by return or by panic.
 struct Freed<'a, M, W: Wake> {
     lane: &'a Lane,
-    number: usize,
-    waiting: &'a Waiting,
     first: usize,
     taken: usize,
     wake: &'a W,
@@ -764,7 +761,7 @@ impl<M, W: Wake> Freed<'_, M, W> {
     fn settle(&mut self) {
         self.ring.release();
         let due = self.pace.release();
-        self.waiting.look(self.number, due, |sender| {
+        self.lane.lists.0.look(self.lane.lists.1, due, |sender| {
             self.wake.wake(ShardId::from_index(self.first + sender));
         });
     }
@@ -783,9 +780,13 @@ impl<M, W: Wake> Drop for EgressReceiver<M, W> {
     fn drop(&mut self) {
         // The rings close first, so that a woken sender sees it.
         self.rings.clear();
-        self.waiting.look(self.number, true, |sender| {
+        self.lane.lists.0.look(self.lane.lists.1, true, |sender| {
             self.wake.wake(ShardId::from_index(self.first + sender));
         });
+        // The lane lives as long as its senders. Each is user code.
+        let waker = self.lane.waker.lock().take();
+        discard(waker);
+        discard(self.task.take());
     }
 }
 

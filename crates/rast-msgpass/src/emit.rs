@@ -165,6 +165,7 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         replicas::<G>(<G as Node<F>>::END),
         replicas::<G>(<G as Node<T>>::END),
         spec.rings
+            || matches!(<G as Node<T>>::END, End::Egress)
             || matches!(spec.lossy, Some(EdgeKind::DropOldest | EdgeKind::Latest))
             || spec.bytes.is_some(),
     );

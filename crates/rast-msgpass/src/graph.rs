@@ -139,9 +139,9 @@ pub struct EdgeInfo {
     pub(crate) has_cap: bool,
     /// Whether `rings` was declared.
     pub(crate) has_rings: bool,
-    /// Whether each pair of instances has a ring of its own: with `rings`, or if there are at most
-    /// [`PAIRS_MAX`] pairs. Otherwise each receiver has an inbox, which its senders share. If the
-    /// builder gets the number of replicas, this is for the minimum number.
+    /// Whether each pair of instances has a ring of its own: with `rings`, to egress, or if there
+    /// are at most [`PAIRS_MAX`] pairs. Otherwise each receiver has an inbox, which its senders
+    /// share. If the builder gets the number of replicas, this is for the minimum number.
     pub by_pair: bool,
     /// Maximum number of messages that one invocation of the sender may `send`.
     pub burst: usize,

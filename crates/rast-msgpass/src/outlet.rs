@@ -625,8 +625,9 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn look(&mut self) -> News {
         if self.any {
-            // What an outbox keeps goes to no replica that retired since.
+            // What waits for room goes to no replica that retired since.
             self.note_deaths();
+            self.move_spilled();
         }
         let (shared, edge) = (&self.shared, self.edge);
         match &mut self.way {

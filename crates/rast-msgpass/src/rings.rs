@@ -321,6 +321,18 @@ impl<T> Rings<T> {
         }
     }
 
+    /// Returns whether a message waits for room at a target.
+    pub(crate) fn has_spilled(&self, index: usize) -> bool {
+        !self.spills[index].is_empty()
+    }
+
+    /// Takes the first message that waits for room at a target, which gets no further ones.
+    pub(crate) fn take_spilled(&mut self, index: usize) -> Option<T> {
+        let message = self.spills[index].pop_front()?;
+        self.spilled -= 1;
+        Some(message)
+    }
+
     /// Returns how many messages found no room.
     #[inline]
     pub(crate) fn spilled(&self) -> usize {

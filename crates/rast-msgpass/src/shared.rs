@@ -133,7 +133,7 @@ impl Layout {
                 edge.burst,
                 count(edge.from),
                 count(edge.to),
-                edge.has_rings || edge.is_buffered(),
+                edge.has_rings || edge.is_buffered() || edge.to == End::Egress,
             );
             Self { by_pair, capacity }
         };

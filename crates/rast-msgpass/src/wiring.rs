@@ -555,17 +555,18 @@ impl Wiring {
             _ => 0,
         };
         let measures = self.shared.one_in > 0;
-        let lane = || {
-            let ending = Arc::clone(&self.shared.ending);
-            Arc::new(Lane::of(senders.len(), ending, measures))
-        };
-        let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(|_| lane()).collect();
         let waiting = Arc::new(Waiting::new(senders.len(), info.lanes));
+        let lane = |number| {
+            let ending = Arc::clone(&self.shared.ending);
+            let lists = (Arc::clone(&waiting), number);
+            Arc::new(Lane::of(senders.len(), ending, lists, measures))
+        };
+        let lanes: Vec<Arc<Lane>> = (0..info.lanes).map(lane).collect();
         let (ways, rings) =
             by_pair::<M>(senders.len(), info.lanes, self.shared.layout[id].capacity);
         let (departures, arrivals) = self.pairs(id, senders.len(), info.lanes);
         let (mut departures, mut arrivals) = (departures.into_iter(), arrivals.into_iter());
-        for ((number, rings), lane) in rings.into_iter().enumerate().zip(&lanes) {
+        for (rings, lane) in rings.into_iter().zip(&lanes) {
             let measured = arrivals.next().map(|arrivals| egress::Measured {
                 clock: self.shared.clock.clone(),
                 arrivals,
@@ -573,8 +574,6 @@ impl Wiring {
             self.outside.receivers[id].push(Some(Box::new(LaneParts {
                 rings: rings.into_iter().map(LaneRing::new).collect(),
                 lane: Arc::clone(lane),
-                number,
-                waiting: Arc::clone(&waiting),
                 first: senders.start,
                 burst: burst.max(1),
                 lost: {

@@ -10,9 +10,10 @@ impl<M: Send + 'static> Out<M> {
             0 => self.find(|_| true),
             _ => {
                 self.note_deaths();
-                self.find_living()
+                None
             }
         };
+        let found = found.or_else(|| self.find_living());
         let found = found.unwrap_or(self.cursor);
         self.cursor = if found + 1 == self.targets() {
             0
@@ -134,5 +135,43 @@ impl<M: Send + 'static> Out<M> {
                 false => outbox.choose_among(living.into_iter().map(|shard| shard - first)),
             }
         }
+    }
+
+    /// Gives what waits for room in rings of retired targets to living ones, as far as these have
+    /// slots for answers. It is counted already.
+    pub(super) fn move_spilled(&mut self) {
+        let has_spilled = matches!(&self.way, Way::Rings(rings) if rings.spilled() > 0);
+        if !has_spilled || self.shared.deaths.count() == 0 {
+            return;
+        }
+        for index in 0..self.targets() {
+            while let Way::Rings(rings) = &self.way
+                && rings.has_spilled(index)
+                && self.is_retired(index)
+            {
+                let target = self.any();
+                if self.is_retired(target) || !self.move_one(index, target) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives the first message that waits for room at a target to another one; returns `false` if
+    /// there is none.
+    fn move_one(&mut self, index: usize, target: usize) -> bool {
+        let Way::Rings(rings) = &mut self.way else {
+            return false;
+        };
+        let Some(message) = rings.take_spilled(index) else {
+            return false;
+        };
+        if let Some(credit) = &mut self.credit {
+            credit.give_back(index, &self.stats.asked[self.index as usize]);
+            assert!(credit.spend(target), "`any` has found a slot");
+        }
+        let kept = rings.put(target, message);
+        debug_assert!(kept.is_ok(), "a ring within the graph does not close");
+        true
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rast_msgpass::sharder::{ShardId, WorkerId};
+use rast_msgpass::sharder::{Assignment, Balancer, Decision, LoadView, ShardId, WorkerId};
 use rast_msgpass::{BuildError, Builder, Cx, Egress, Ingress, Process, Receive, graph};
 
 use crate::LONG;
@@ -226,6 +226,44 @@ fn a_wrong_configuration_is_named() {
 }
 
 #[cfg(feature = "testing")]
+/// Notes where the shards are pinned.
+struct Pins(Sender<Vec<Option<WorkerId>>>);
+
+impl Balancer for Pins {
+    fn begin(&mut self, _: &LoadView, _: &Assignment) {}
+
+    fn step(&mut self, view: &LoadView, _: &Assignment, _: usize) -> Decision {
+        let shards = (0..view.shards()).map(ShardId::from_index);
+        // The test may have ended.
+        let _ = self
+            .0
+            .send(shards.map(|shard| view.pin_of(shard)).collect());
+        Decision::Keep
+    }
+}
+
+#[test]
+fn the_last_pin_of_a_replica_counts() {
+    for blocks in [false, true] {
+        let (builder, _handled) = files();
+        let builder = match blocks {
+            true => builder.blocking::<Disk>(2),
+            false => builder,
+        };
+        // The first one is to a worker that does not exist.
+        let builder = builder.workers(2).pin::<Relay>(0, 7).pin::<Relay>(0, 0);
+        let (sender, pins) = channel();
+        let builder = builder.pin::<Relay>(0, 1).balancer(Pins(sender));
+        let app = builder.start().unwrap();
+        app.reshard();
+        let pins = pins.recv_timeout(LONG).unwrap();
+        assert_eq!(pins[3], Some(WorkerId::from_index(1)));
+        let relay = app.metrics().instances[3].worker;
+        assert_eq!(relay, 1);
+        app.drain(LONG).unwrap();
+    }
+}
+
 #[test]
 fn in_a_test_it_is_a_processor_like_any_other() {
     rast_msgpass::testing::for_each_seed(0..50, |seed| {

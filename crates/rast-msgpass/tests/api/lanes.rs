@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::task::Context;
 use std::time::Duration;
 
 use rast_msgpass::__private::{EgressReceiver, Lane, Wake};
@@ -238,4 +239,53 @@ fn destructors_that_panic_are_contained_each_for_itself() {
     let text = unwound.unwrap_err().downcast::<&str>().unwrap();
     assert_eq!(*text, "the receiver's thread");
     assert_eq!(dropped.load(SeqCst), 10);
+}
+
+/// A waker whose destructor panics.
+struct LoudWaker(Arc<()>);
+
+impl Drop for LoudWaker {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("a waker's destructor"));
+    }
+}
+
+impl LoudWaker {
+    fn call(&self) {
+        assert!(Arc::strong_count(&self.0) > 1);
+    }
+}
+
+#[test]
+fn a_receiver_that_is_dropped_drops_its_waker() {
+    let app = Out::builder(Both).workers(1).start().unwrap();
+    let (mut first, mut second) = (app.egress::<Both, u64>(0), app.egress::<Both, u64>(1));
+    let used = Arc::new(());
+    let (own, loud) = (Arc::clone(&used), LoudWaker(Arc::clone(&used)));
+    first.set_waker(move || assert!(Arc::strong_count(&own) > 1));
+    second.set_waker(move || loud.call());
+    assert_eq!(Arc::strong_count(&used), 3);
+    drop(first);
+    assert_eq!(Arc::strong_count(&used), 2);
+    drop(second);
+    assert_eq!(Arc::strong_count(&used), 1);
+    // The same of the waker of a task.
+    let mut text = app.egress::<Both, Text>(0);
+    let task = Arc::new(Counted);
+    let waker = std::task::Waker::from(Arc::clone(&task));
+    assert!(
+        text.poll_recv(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(waker);
+    assert!(Arc::strong_count(&task) > 1);
+    drop(text);
+    assert_eq!(Arc::strong_count(&task), 1);
+    assert!(app.stop().faults.is_empty());
+}
+
+struct Counted;
+
+impl std::task::Wake for Counted {
+    fn wake(self: Arc<Self>) {}
 }

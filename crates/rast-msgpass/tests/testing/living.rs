@@ -1,7 +1,10 @@
 //! Messages that may go to any replica go to none that is retired, while there are others.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use rast_msgpass::testing::{TestGraph, for_each_seed};
-use rast_msgpass::{Cx, Ingress, OnPanic, Process, Receive, graph};
+use rast_msgpass::{Cx, Egress, Ingress, OnPanic, Process, Receive, ReplyTo, Restart, graph};
 
 struct Router;
 #[derive(Default)]
@@ -317,4 +320,193 @@ fn a_retired_replica_gets_nothing_when_the_credit_of_the_living_is_used_up() {
     app.send::<Greedy, u64>(0).unwrap();
     app.run_until_idle();
     assert_eq!(app.processor::<Greedy>(0).0 - before, 2);
+}
+
+/// Asks one server per message, and once more for each answer.
+struct Asker;
+/// Keeps each request until it is told to answer.
+#[derive(Default)]
+struct Keeper(VecDeque<ReplyTo<Keeps, Asker, Keeper, Ask>>);
+/// Makes a keeper take no further request.
+struct Stop;
+struct Log;
+
+graph! {
+    graph Keeps {
+        processors { asker: Asker, keeper: [Keeper; 5] }
+        edges {
+            ingress -> asker: u64 [unbounded];
+            ingress -> keeper: u64 [sends = (Answer)];
+            ingress -> keeper: Stop [sends = (Log)];
+            asker -> keeper: Ask [cap = 1, route = any];
+            keeper -> asker: Answer [reply = Ask, cap = 3];
+            keeper -> egress: Log [cap = 1];
+        }
+    }
+}
+
+impl Process<Keeps> for Asker {}
+impl Receive<Keeps, Ingress, u64> for Asker {
+    fn receive(&mut self, _: u64, cx: &mut Cx<'_, Keeps, Self>) {
+        cx.to::<Keeper>().any().send(Ask);
+    }
+}
+impl Receive<Keeps, Keeper, Answer> for Asker {
+    fn receive(&mut self, _: Answer, cx: &mut Cx<'_, Keeps, Self>) {
+        cx.to::<Keeper>().any().send(Ask);
+    }
+}
+impl Process<Keeps> for Keeper {}
+impl Receive<Keeps, Asker, Ask> for Keeper {
+    fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Keeps, Self>) {
+        self.0.push_back(cx.reply_to());
+    }
+}
+impl Receive<Keeps, Ingress, u64> for Keeper {
+    fn receive(&mut self, count: u64, cx: &mut Cx<'_, Keeps, Self>) {
+        for request in self.0.drain(..count as usize) {
+            request.send(Answer, cx);
+        }
+    }
+}
+impl Receive<Keeps, Ingress, Stop> for Keeper {
+    fn receive(&mut self, _: Stop, cx: &mut Cx<'_, Keeps, Self>) {
+        cx.to::<Egress>().send(Log);
+    }
+}
+
+/// Tells a keeper to answer.
+fn answer(app: &mut TestGraph<Keeps>, keeper: usize, count: u64) {
+    let door = app.handle().ingress::<Keeper, u64>();
+    door.at(keeper).try_send(count).unwrap();
+    app.run_until_idle();
+}
+
+/// Stops a keeper.
+fn stop(app: &mut TestGraph<Keeps>, keeper: usize) {
+    let door = app.handle().ingress::<Keeper, Stop>();
+    door.at(keeper).try_send(Stop).unwrap();
+    app.run_until_idle();
+}
+
+#[test]
+fn an_answer_finds_a_server_with_a_slot_although_only_others_have_room() {
+    const CREDIT: usize = 3;
+    let mut reached = 0;
+    let pairs = (0..5).flat_map(|full| (0..5).map(move |free| (full, free)));
+    for (full, free) in pairs.filter(|(full, free)| full != free) {
+        let keepers: [_; 5] = core::array::from_fn(|_| Keeper::default());
+        let mut app = Keeps::builder(Asker, keepers).test(1).unwrap();
+        let ask = |app: &mut TestGraph<Keeps>| {
+            app.send::<Asker, u64>(0).unwrap();
+            app.run_until_idle();
+        };
+        // Each of the others has a request in its ring that it does not take.
+        let others = (0..5).filter(|&keeper| keeper != full && keeper != free);
+        let others: Vec<usize> = others.collect();
+        (0..5 * (CREDIT - 1)).for_each(|_| ask(&mut app));
+        others.iter().for_each(|&keeper| stop(&mut app, keeper));
+        (0..5).for_each(|_| ask(&mut app));
+        // After each of their answers one of the two is asked, up to twice the credit.
+        others
+            .iter()
+            .for_each(|&keeper| answer(&mut app, keeper, 1));
+        others[1..]
+            .iter()
+            .for_each(|&keeper| answer(&mut app, keeper, 1));
+        stop(&mut app, full);
+        answer(&mut app, others[0], 1);
+        let kept = [full, free].map(|keeper| app.processor::<Keeper>(keeper).0.len());
+        if kept != [2 * CREDIT - 1, 2 * CREDIT] {
+            // The last one went to `full` before it was stopped.
+            continue;
+        }
+        reached += 1;
+        // Only `free` has room, but no slot for one more answer.
+        answer(&mut app, full, 1);
+        let report = app.stop();
+        assert!(report.panics.is_empty(), "{report}");
+    }
+    assert!(reached > 0);
+}
+
+/// Sends and asks for each message and after a restart. Panics after the last message.
+struct Early;
+
+const LAST_MESSAGE: u64 = 1;
+
+graph! {
+    graph Starts {
+        processors { early: Early, host: [Host; _] }
+        edges {
+            ingress -> early: u64;
+            early -> host: Job [cap = 1, route = any];
+            early -> host: Ask [cap = 1, route = any];
+            host -> early: Answer [reply = Ask, cap = 4];
+        }
+    }
+}
+
+impl Early {
+    fn send(cx: &mut Cx<'_, Starts, Self>) {
+        cx.to::<Host>().any().send(Job);
+        cx.to::<Host>().any().send(Ask);
+    }
+}
+impl Process<Starts> for Early {
+    fn on_start(&mut self, cx: &mut Cx<'_, Starts, Self>) {
+        if cx.restarts() > 0 {
+            Self::send(cx);
+        }
+    }
+}
+impl Receive<Starts, Ingress, u64> for Early {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Starts, Self>) {
+        Self::send(cx);
+        assert_ne!(number, LAST_MESSAGE);
+    }
+}
+impl Receive<Starts, Host, Answer> for Early {
+    fn receive(&mut self, _: Answer, _: &mut Cx<'_, Starts, Self>) {}
+}
+impl Process<Starts> for Host {}
+impl Receive<Starts, Early, Job> for Host {
+    fn receive(&mut self, _: Job, _: &mut Cx<'_, Starts, Self>) {}
+}
+impl Receive<Starts, Early, Ask> for Host {
+    fn receive(&mut self, _: Ask, cx: &mut Cx<'_, Starts, Self>) {
+        cx.to::<Early>().send(Answer);
+    }
+}
+
+#[test]
+fn what_waits_for_room_at_a_replica_that_retires_goes_to_a_living_one() {
+    for victim in 0..2 {
+        for_each_seed(0..20, |seed| {
+            let builder = Starts::builder(Early, [Host, Host]);
+            let builder = builder.on_panic_of::<Host>(OnPanic::Retire);
+            let restart = Restart::new().delay(Duration::ZERO, Duration::ZERO);
+            let mut app = builder.restart(restart, |_| Early).test(seed).unwrap();
+            (0..2).for_each(|host| app.pause::<Host>(host));
+            (0..=LAST_MESSAGE).for_each(|number| app.send::<Early, u64>(number).unwrap());
+            app.run_until_idle();
+            // Of each edge a message is in each ring, and one waits for room behind it.
+            app.panic_in::<Host>(victim, 1);
+            app.resume::<Host>(victim);
+            app.run_until_idle();
+            app.resume::<Host>(1 - victim);
+            app.run_until_idle();
+            let report = app.stop();
+            let edges = &report.metrics.edges;
+            assert_eq!([edges[1].sent, edges[2].sent], [3, 3]);
+            // What the victim had in its rings.
+            let lost = report
+                .undelivered
+                .iter()
+                .filter(|lost| lost.edge != &Starts::EDGES[0]);
+            let lost: Vec<u64> = lost.map(|lost| lost.messages).collect();
+            assert_eq!(lost, [1, 1], "{report}");
+            assert_eq!((edges[3].sent, edges[2].unanswered), (2, 0), "{report}");
+        });
+    }
 }

@@ -1,7 +1,7 @@
 //! Numbers of replicas that the builder gets, by a seed.
 
 use rast_msgpass::testing::{TestCx, for_each_seed};
-use rast_msgpass::{Cx, Ingress, Process, Receive, graph, replica_of};
+use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph, replica_of};
 
 graph! {
     graph Keyed {
@@ -56,4 +56,58 @@ fn a_processor_alone_is_the_replica_that_the_test_names() {
     let mut front = TestCx::<Keyed, Front>::new(Front);
     front.receive::<Ingress, u64>(9);
     assert_eq!(front.passed::<Part, u64>()[0].receiver, 0);
+}
+
+/// Sends two of each number out.
+struct Twice;
+
+graph! {
+    graph Wide {
+        processors { twice: [Twice; _] }
+        edges {
+            ingress -> twice: u64;
+            twice -> egress: u64 [cap = 4, burst = 2];
+        }
+    }
+}
+
+impl Process<Wide> for Twice {}
+impl Receive<Wide, Ingress, u64> for Twice {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Wide, Self>) {
+        (0..2).for_each(|_| cx.to::<Egress>().send(number));
+    }
+}
+
+/// Sends each number out.
+struct Once;
+
+graph! {
+    graph Declared {
+        processors { once: [Once; 300] }
+        edges {
+            ingress -> once: u64;
+            once -> egress: u64;
+        }
+    }
+}
+
+impl Process<Declared> for Once {}
+impl Receive<Declared, Ingress, u64> for Once {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Declared, Self>) {
+        cx.to::<Egress>().send(number);
+    }
+}
+
+#[test]
+fn each_sender_of_a_lane_has_a_ring_of_its_own_however_many_there_are() {
+    let out = &Declared::EDGES[1];
+    assert_eq!((out.by_pair, out.capacity), (true, 256));
+    for count in [1, 300, 3000] {
+        let mut app = Wide::builder((0..count).map(|_| Twice)).test(1).unwrap();
+        let out = app.collect::<Twice, u64>(0);
+        let door = app.handle().ingress::<Twice, u64>();
+        (0..count).for_each(|replica| door.at(replica).try_send(replica as u64).unwrap());
+        app.run_until_idle();
+        assert_eq!(out.len(), 2 * count);
+    }
 }

@@ -270,3 +270,76 @@ fn a_new_assignment_is_decided_between_two_steps() {
     assert_eq!(out.len(), 20);
     assert!(app.metrics().epochs >= 1);
 }
+
+mod fan {
+    //! Several senders into two lanes.
+    use super::*;
+
+    pub(super) struct Sender;
+    pub(super) struct Sink;
+    pub(super) struct Log;
+
+    graph! {
+        pub(super) graph Fan {
+            processors { sender: [Sender; 4], sink: Sink }
+            edges {
+                ingress -> sender: u64 [cap = 8];
+                sender -> egress: u64 [cap = 4, lanes = 2];
+                sender -> sink: u64 [cap = 4];
+                sender -> egress: Log [unbounded, cap = 1];
+            }
+        }
+    }
+
+    impl Process<Fan> for Sender {}
+    impl Receive<Fan, Ingress, u64> for Sender {
+        fn receive(&mut self, number: u64, cx: &mut Cx<'_, Fan, Self>) {
+            match number {
+                0 | 1 => cx.to::<Egress>().lane(number as usize).send(number),
+                3 => cx.to::<Egress>().send(Log),
+                _ => cx.to::<Sink>().send(number),
+            }
+        }
+    }
+    impl Process<Fan> for Sink {}
+    impl Receive<Fan, Sender, u64> for Sink {
+        fn receive(&mut self, _: u64, _: &mut Cx<'_, Fan, Self>) {}
+    }
+}
+
+#[test]
+fn a_drain_that_cannot_end_names_the_lane_that_is_full() {
+    use fan::{Fan, Sender, Sink};
+    let senders = || [Sender, Sender, Sender, Sender];
+    let mut app = Fan::builder(senders(), Sink).test(1).unwrap();
+    let door = app.handle().ingress::<Sender, u64>();
+    let send = |sender, number| door.at(sender).try_send(number).unwrap();
+    // Each has a message in lane 0, and one of them fills its ring into lane 1.
+    (0..4).for_each(|sender| send(sender, 0));
+    (0..6).for_each(|_| send(3, 1));
+    app.run_until_idle();
+    let blocked = app.drain().unwrap_err().blocked.unwrap();
+    assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[1], Some(1)));
+    // No ring into a lane is full.
+    let mut app = Fan::builder(senders(), Sink).test(1).unwrap();
+    let door = app.handle().ingress::<Sender, u64>();
+    let send = |sender, number| door.at(sender).try_send(number).unwrap();
+    app.pause::<Sink>(0);
+    (0..4).for_each(|sender| {
+        [0, 1, 2]
+            .into_iter()
+            .for_each(|number| send(sender, number))
+    });
+    app.run_until_idle();
+    let blocked = app.drain().unwrap_err().blocked.unwrap();
+    assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[2], None));
+    // A message waits for room in another lane.
+    let mut app = Fan::builder(senders(), Sink).test(1).unwrap();
+    let door = app.handle().ingress::<Sender, u64>();
+    let send = |sender, number| door.at(sender).try_send(number).unwrap();
+    (0..4).for_each(|sender| send(sender, 0));
+    (0..2).for_each(|_| send(0, 3));
+    app.run_until_idle();
+    let blocked = app.drain().unwrap_err().blocked.unwrap();
+    assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[3], Some(0)));
+}
