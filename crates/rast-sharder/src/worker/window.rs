@@ -32,7 +32,11 @@ impl<C: Controller> Worker<'_, C> {
     pub(super) fn open_window(&mut self) {
         let now = self.local.now;
         self.window = (self.window.0 + 1, now);
-        self.window_end = self.shared.settings.window_end(now);
+        let period = self.shared.period;
+        self.window_end = match period.is_zero() {
+            true => Instant::MAX,
+            false => now.saturating_add(period),
+        };
         // SAFETY: it is this worker's window, and the worker has not promised in its epoch: the
         // epoch has just begun for it, or the worker is dedicated and never promises. No other
         // borrow of the window is live.
