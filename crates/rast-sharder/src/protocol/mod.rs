@@ -57,4 +57,4 @@ pub use member::{Leader, Member, Promise};
 pub use page::Change;
 pub use park::Park;
 pub(crate) use park::ThreadPark;
-pub use word::{FREE, RUN_BIT, Word};
+pub use word::{FREE, Word};
