@@ -77,15 +77,7 @@ fn with_waker<R>(cx: &Cx<'_>, poll: impl FnOnce(&Waker) -> R) -> R {
 }
 
 /// A future without an [`AsyncCx`].
-pub(crate) struct Plain<F> {
-    future: F,
-}
-
-impl<F> Plain<F> {
-    pub(crate) fn new(future: F) -> Self {
-        Self { future }
-    }
-}
+pub(crate) struct Plain<F>(pub(crate) F);
 
 impl<F> Body for Plain<F>
 where
@@ -96,7 +88,7 @@ where
 
     fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next {
         // SAFETY: the future is pinned with the body: nothing moves it out.
-        let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
+        let future = unsafe { self.map_unchecked_mut(|body| &mut body.0) };
         match with_waker(cx, |waker| future.poll(&mut Context::from_waker(waker))) {
             Poll::Ready(value) => {
                 joint.succeed(value);
