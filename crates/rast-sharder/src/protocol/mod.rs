@@ -4,7 +4,7 @@
 //!             63            32 31       16 15        0
 //!   word     | epoch          | members   | promised |      one line
 //!             31                       16 15        0
-//!   holder   | reserved                  | id + 1   |      one line per shard
+//!   holder   | zero                      | id + 1   |      one line per shard
 //!
 //!   place    index in its holder's list     beside the holder word
 //!
