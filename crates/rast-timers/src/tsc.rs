@@ -618,7 +618,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             pace: rate.mean + rate.error,
             anchor,
             rate,
-            ..Segment::dead(0)
+            ..Segment::default()
         }
     }
 
@@ -645,7 +645,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                 .clamp(rate.mean / 2, rate.mean.saturating_mul(2)),
             anchor,
             rate,
-            ..Segment::dead(0)
+            ..Segment::default()
         }
     }
 }
