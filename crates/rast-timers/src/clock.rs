@@ -90,20 +90,11 @@ impl ManualClock {
     ///
     /// Advances of several threads add up.
     pub fn advance(&self, span: Nanos) {
+        let later = |nanos: u64| Some(nanos.saturating_add(span.as_nanos()));
         // Relaxed: a clock reading publishes no other memory. [CK1]
-        let mut seen = self.nanos.load(Ordering::Relaxed);
-        loop {
-            let next = seen.saturating_add(span.as_nanos());
-            // Relaxed: as CK1; the loop retries if another thread advanced the clock in between.
-            // [CK2]
-            match self
-                .nanos
-                .compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(other) => seen = other,
-            }
-        }
+        let _ = self
+            .nanos
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Moves the clock forwards to `to`; does nothing if the clock is already at or past `to`.
