@@ -2,18 +2,14 @@
 //!
 //! All code in the workspace reads the time through a [`Clock`], so that a test can control it.
 
-#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-mod boot;
 mod coarse;
 #[cfg(feature = "std")]
 mod contained;
 #[cfg(feature = "std")]
 mod monotonic;
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-mod thread;
+mod system;
 
-#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-pub use boot::BootClock;
 pub use coarse::CoarseClock;
 #[cfg(feature = "std")]
 pub use coarse::Ticker;
@@ -22,7 +18,7 @@ pub use contained::ContainedClock;
 #[cfg(feature = "std")]
 pub use monotonic::MonotonicClock;
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-pub use thread::ThreadClock;
+pub use system::{BootClock, ThreadClock};
 
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
