@@ -269,6 +269,13 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
         core::iter::successors(Some(self.first()), |table| table.next())
     }
 
+    /// Returns all cells of all tables.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place<'_, K, V, M>> {
+        let places = |table| move |at| Place { table, at };
+        self.tables()
+            .flat_map(move |table| (0..table.cells()).map(places(table)))
+    }
+
     fn last(&self) -> &Table<K, V, M> {
         // Acquire: pairs with the Release below; the table is initialised. [CS1]
         let newest = self.newest.load(Acquire);
