@@ -239,7 +239,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             consumers: AtomicUsize::new(0),
             event: EventCount::new(),
             wakers: Mutex::new(Vec::new()),
-            ledger: Ledger::new(),
+            ledger: Ledger::default(),
         }
     }
 
