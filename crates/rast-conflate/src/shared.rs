@@ -226,7 +226,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     pub(crate) fn new(config: Config, hasher: S) -> Self {
         let grows = config.growth == Growth::Grow;
         let cells = config.keys.saturating_mul(2);
-        let table = Table::new(cells, grows, config.marks, config.priorities);
+        let table = Table::new(cells, grows, config.marks, config.priorities, None);
         let first = NonNull::from(Box::leak(table));
         let status = if config.key_figures { STAMPED } else { 0 };
         Self {
