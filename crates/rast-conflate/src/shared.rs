@@ -162,10 +162,6 @@ impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
         let pinned = self.pin_any()?;
         (pinned.state() == State::Live).then_some(pinned)
     }
-
-    fn is_before(self, other: Place<'_, K, V, M>, steps: (usize, usize)) -> bool {
-        (self.table.index, steps.0) < (other.table.index, steps.1)
-    }
 }
 
 impl<'a, K, V, M: Mode<V>> Pinned<'a, K, V, M> {
@@ -648,15 +644,14 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
                     my_step = Some(step);
                     continue;
                 }
-                let other_place = Place { table, at };
                 if other != tag {
                     continue;
                 }
-                let Some((rival, mut state)) = other_place.pin(mine.key()) else {
+                let Some((rival, mut state)) = (Place { table, at }).pin(mine.key()) else {
                     continue;
                 };
-                let is_later =
-                    my_step.is_some_and(|my_step| place.is_before(other_place, (my_step, step)));
+                let is_later = my_step
+                    .is_some_and(|my_step| (place.table.index, my_step) < (table.index, step));
                 if state == State::Tentative && is_later {
                     let killed = rival.0.entry().life.shift(State::Tentative, State::Killed);
                     state = killed.err().unwrap_or(State::Killed);
