@@ -166,11 +166,8 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
     /// Returns how many keys have a pending value. Checks every cell.
     #[must_use]
     pub fn pending(&self) -> usize {
-        let full = |table: &Table<K, V, M>| {
-            let entries = table.entries.iter();
-            entries.filter(|entry| entry.value.is_full()).count()
-        };
-        self.shared.tables().map(full).sum()
+        let places = self.shared.places();
+        places.filter(|place| place.entry().value.is_full()).count()
     }
 
     /// Returns the number of cells of all tables.
@@ -182,12 +179,9 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
     /// Calls `each` for every key that is live during the whole call, with its statistics. Checks
     /// every cell; blocks no other thread.
     pub fn for_each(&self, mut each: impl FnMut(&K, KeyFigures)) {
-        for table in self.shared.tables() {
-            for at in 0..table.cells() {
-                let place = Place { table, at };
-                if let Some(pinned) = place.pin_live() {
-                    each(pinned.key(), self.figures_at(place));
-                }
+        for place in self.shared.places() {
+            if let Some(pinned) = place.pin_live() {
+                each(pinned.key(), self.figures_at(place));
             }
         }
     }
@@ -238,20 +232,14 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         self.close();
         let mut spare = M::Cell::spare();
         let mut sum = Returned(&*self.shared, Figures::default());
-        for table in self.shared.tables() {
-            for at in 0..table.cells() {
-                let place = Place { table, at };
-                if !place.entry().value.is_full() {
-                    continue;
-                }
-                let Some(pinned) = place.pin_any() else {
-                    continue;
-                };
-                if let Some(taken) = place.entry().value.take(&mut spare) {
-                    sum.1.returned += 1;
-                    sum.1.conflated += taken.conflated;
-                    each(pinned.key(), taken.value);
-                }
+        for place in self.shared.places() {
+            if place.entry().value.is_full()
+                && let Some(pinned) = place.pin_any()
+                && let Some(taken) = place.entry().value.take(&mut spare)
+            {
+                sum.1.returned += 1;
+                sum.1.conflated += taken.conflated;
+                each(pinned.key(), taken.value);
             }
         }
         sum.1.returned as usize
@@ -270,20 +258,18 @@ impl<K, V, M: Mode<V>, S> Conflator<K, V, M, S> {
         };
         let now = self.shared.now();
         let mut removed = 0;
-        for table in self.shared.tables() {
-            for at in 0..table.cells() {
-                let place = Place { table, at };
-                let Some(pinned) = place.pin_live() else {
-                    continue;
-                };
-                // Relaxed: a time stamp. [CC2]
-                let last = table.cold[at].last.load(Relaxed);
-                let is_idle = now.as_nanos().saturating_sub(last) >= idle.as_nanos();
-                if is_idle && !place.entry().value.is_full() && self.shared.remove(place) {
-                    removed += 1;
-                    drop(pinned);
-                    table.free(at);
-                }
+        for place in self.shared.places() {
+            let Place { table, at } = place;
+            let Some(pinned) = place.pin_live() else {
+                continue;
+            };
+            // Relaxed: a time stamp. [CC2]
+            let last = table.cold[at].last.load(Relaxed);
+            let is_idle = now.as_nanos().saturating_sub(last) >= idle.as_nanos();
+            if is_idle && !place.entry().value.is_full() && self.shared.remove(place) {
+                removed += 1;
+                drop(pinned);
+                table.free(at);
             }
         }
         removed

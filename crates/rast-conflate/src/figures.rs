@@ -88,14 +88,13 @@ impl KeyFigures {
 }
 
 /// Counters of one producer or consumer.
+#[derive(Default)]
 pub(crate) struct Counts {
     /// Puts that found their cell empty, and puts that conflated one value. A put updates only one
     /// of them.
     puts: [Counter; 2],
-    handled: Counter,
-    conflated: Counter,
-    panicked: Counter,
-    returned: Counter,
+    /// By [`Count`].
+    others: [Counter; 4],
     /// In nanoseconds.
     wait_max: Counter,
 }
@@ -110,26 +109,6 @@ pub(crate) enum Count {
 }
 
 impl Counts {
-    fn new() -> Self {
-        Self {
-            puts: core::array::from_fn(|_| Counter::new()),
-            handled: Counter::new(),
-            conflated: Counter::new(),
-            panicked: Counter::new(),
-            returned: Counter::new(),
-            wait_max: Counter::new(),
-        }
-    }
-
-    fn word(&self, count: Count) -> &Counter {
-        match count {
-            Count::Handled => &self.handled,
-            Count::Conflated => &self.conflated,
-            Count::Panicked => &self.panicked,
-            Count::Returned => &self.returned,
-        }
-    }
-
     /// Counts a put that conflated `conflated` values. Only the owner may call it.
     #[inline(always)]
     pub(crate) fn add_put(&self, conflated: u64) {
@@ -142,7 +121,7 @@ impl Counts {
     /// Adds to a counter. Only the owner may call it.
     #[inline(always)]
     pub(crate) fn add(&self, count: Count, number: u64) {
-        self.word(count).add(number);
+        self.others[count as usize].add(number);
     }
 
     /// Records how long a value was pending. Only the owner may call it.
@@ -153,14 +132,8 @@ impl Counts {
     }
 
     fn read(&self) -> Figures {
-        let [handled, conflated, panicked, returned] = [
-            &self.handled,
-            &self.conflated,
-            &self.panicked,
-            &self.returned,
-        ]
-        .map(Counter::get);
-        let [alone, replacing] = [&self.puts[0], &self.puts[1]].map(Counter::get);
+        let [handled, conflated, panicked, returned] = self.others.each_ref().map(Counter::get);
+        let [alone, replacing] = self.puts.each_ref().map(Counter::get);
         Figures {
             submitted: alone + replacing,
             handled,
@@ -175,8 +148,10 @@ impl Counts {
 pub(crate) type Block = Arc<CachePadded<Counts>>;
 
 /// All blocks, and the total of the past.
+#[derive(Default)]
 pub(crate) struct Ledger(Mutex<Books>);
 
+#[derive(Default)]
 struct Books {
     past: Figures,
     blocks: Vec<Block>,
@@ -184,17 +159,9 @@ struct Books {
 }
 
 impl Ledger {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Books {
-            past: Figures::default(),
-            blocks: Vec::new(),
-            next_id: 0,
-        }))
-    }
-
     /// Opens a block, with a new number, for a producer or a consumer.
     pub(crate) fn open(&self) -> (Block, u64) {
-        let block = Arc::new(CachePadded::new(Counts::new()));
+        let block = Block::default();
         let mut books = self.0.lock();
         books.blocks.push(Arc::clone(&block));
         books.next_id += 1;

@@ -156,20 +156,11 @@ impl Life {
 
     /// Changes the state; returns the state found if it is another one.
     pub(crate) fn shift(&self, from: State, to: State) -> Result<(), State> {
-        // Relaxed: the compare-exchange decides. [CL7]
-        let mut word = self.0.load(Relaxed);
-        loop {
-            if state(word) != from {
-                return Err(state(word));
-            }
-            let next = word & !STATE | to as u64;
-            // Relaxed: the caller has a pin or runs the cell; as a read-modify-write it continues
-            // the release sequence of publish. [CL8]
-            match self.0.compare_exchange_weak(word, next, Relaxed, Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(other) => word = other,
-            }
-        }
+        let next = |word| (state(word) == from).then_some(word & !STATE | to as u64);
+        // Relaxed: the caller has a pin or runs the cell; as a read-modify-write it continues the
+        // release sequence of publish. The compare-exchange checks the load. [CL7] [CL8]
+        let shifted = self.0.fetch_update(Relaxed, Relaxed, next);
+        shifted.map(drop).map_err(state)
     }
 
     /// Acquires the right to the key's only handle; returns `false` if the handle exists already.
@@ -223,16 +214,9 @@ impl Life {
     /// Ends a run without a take: the caller keeps the key for later, with a pin. The last atomic
     /// operation is a compare-exchange.
     pub(crate) fn defer(&self) {
-        // Relaxed: the compare-exchange decides. [CL14]
-        let mut word = self.0.load(Relaxed);
-        loop {
-            let next = (word & !(RUNNING | DIRTY) | DEFERRED) + PIN;
-            // AcqRel: as end_run. [CL15]
-            match self.0.compare_exchange_weak(word, next, AcqRel, Relaxed) {
-                Ok(_) => return,
-                Err(other) => word = other,
-            }
-        }
+        let next = |word| Some((word & !(RUNNING | DIRTY) | DEFERRED) + PIN);
+        // AcqRel: as end_run. Relaxed: the compare-exchange checks the load. [CL14] [CL15]
+        let _ = self.0.fetch_update(AcqRel, Relaxed, next);
     }
 
     /// Ends a deferral; returns whether there was one. If so, the caller must mark the key.

@@ -162,10 +162,6 @@ impl<'a, K, V, M: Mode<V>> Place<'a, K, V, M> {
         let pinned = self.pin_any()?;
         (pinned.state() == State::Live).then_some(pinned)
     }
-
-    fn is_before(self, other: Place<'_, K, V, M>, steps: (usize, usize)) -> bool {
-        (self.table.index, steps.0) < (other.table.index, steps.1)
-    }
 }
 
 impl<'a, K, V, M: Mode<V>> Pinned<'a, K, V, M> {
@@ -226,7 +222,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
     pub(crate) fn new(config: Config, hasher: S) -> Self {
         let grows = config.growth == Growth::Grow;
         let cells = config.keys.saturating_mul(2);
-        let table = Table::new(cells, grows, config.marks, config.priorities);
+        let table = Table::new(cells, grows, config.marks, config.priorities, None);
         let first = NonNull::from(Box::leak(table));
         let status = if config.key_figures { STAMPED } else { 0 };
         Self {
@@ -239,7 +235,7 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
             consumers: AtomicUsize::new(0),
             event: EventCount::new(),
             wakers: Mutex::new(Vec::new()),
-            ledger: Ledger::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -267,6 +263,13 @@ impl<K, V, M: Mode<V>, S> Shared<K, V, M, S> {
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Table<K, V, M>> {
         core::iter::successors(Some(self.first()), |table| table.next())
+    }
+
+    /// Returns all cells of all tables.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place<'_, K, V, M>> {
+        let places = |table| move |at| Place { table, at };
+        self.tables()
+            .flat_map(move |table| (0..table.cells()).map(places(table)))
     }
 
     fn last(&self) -> &Table<K, V, M> {
@@ -641,15 +644,14 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
                     my_step = Some(step);
                     continue;
                 }
-                let other_place = Place { table, at };
                 if other != tag {
                     continue;
                 }
-                let Some((rival, mut state)) = other_place.pin(mine.key()) else {
+                let Some((rival, mut state)) = (Place { table, at }).pin(mine.key()) else {
                     continue;
                 };
-                let is_later =
-                    my_step.is_some_and(|my_step| place.is_before(other_place, (my_step, step)));
+                let is_later = my_step
+                    .is_some_and(|my_step| (place.table.index, my_step) < (table.index, step));
                 if state == State::Tentative && is_later {
                     let killed = rival.0.entry().life.shift(State::Tentative, State::Killed);
                     state = killed.err().unwrap_or(State::Killed);

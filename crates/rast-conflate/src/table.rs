@@ -158,24 +158,14 @@ impl<K, V> Cold<K, V> {
 
 impl<K, V, M: Mode<V>> Table<K, V, M> {
     /// Makes an empty table. If it `grows`, a search reads a window of it, otherwise all of it.
-    pub(crate) fn new(cells: usize, grows: bool, marks: Marks, priorities: usize) -> Box<Self> {
-        let cells = cells.next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
-        Box::new(Self::linked(
-            cells,
-            grows,
-            (marks, priorities),
-            0,
-            ptr::null(),
-        ))
-    }
-
-    fn linked(
+    pub(crate) fn new(
         cells: usize,
         grows: bool,
-        (marks, priorities): (Marks, usize),
-        index: usize,
-        prev: *const Self,
-    ) -> Self {
+        marks: Marks,
+        priorities: usize,
+        prev: Option<&Self>,
+    ) -> Box<Self> {
+        let cells = cells.next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
         let entry = || Entry {
             life: Life::new(),
             priority: AtomicUsize::new(0),
@@ -186,8 +176,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         let maps: Vec<_> = (0..priorities).map(|_| Map::new(cells, marks)).collect();
         let tags: Vec<_> = (0..cells).map(|_| AtomicU64::new(0)).collect();
         let cold: Vec<_> = (0..cells).map(|_| Cold::new()).collect();
-        Self {
-            index,
+        Box::new(Self {
+            index: prev.map_or(0, |prev| prev.index + 1),
             mask: cells - 1,
             window: if grows { WINDOW.min(cells) } else { cells },
             tags: tags.into(),
@@ -196,8 +186,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
             marks: maps.into(),
             used: AtomicUsize::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
-            prev,
-        }
+            prev: prev.map_or(ptr::null(), ptr::from_ref),
+        })
     }
 
     pub(crate) fn cells(&self) -> usize {
@@ -231,15 +221,8 @@ impl<K, V, M: Mode<V>> Table<K, V, M> {
         }
         // Relaxed: an estimate. [CT8]
         let used = self.used.load(Relaxed);
-        let cells = (used * 4).next_power_of_two().clamp(CELLS_MIN, CELLS_MAX);
-        let shape = (marks, self.marks.len());
-        let new = Box::into_raw(Box::new(Self::linked(
-            cells,
-            true,
-            shape,
-            self.index + 1,
-            self,
-        )));
+        let new = Self::new(used * 4, true, marks, self.marks.len(), Some(self));
+        let new = Box::into_raw(new);
         // AcqRel: pairs with the Acquire in next; publishes the table. [CT9]
         let linked = self
             .next

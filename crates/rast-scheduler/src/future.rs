@@ -77,15 +77,7 @@ fn with_waker<R>(cx: &Cx<'_>, poll: impl FnOnce(&Waker) -> R) -> R {
 }
 
 /// A future without an [`AsyncCx`].
-pub(crate) struct Plain<F> {
-    future: F,
-}
-
-impl<F> Plain<F> {
-    pub(crate) fn new(future: F) -> Self {
-        Self { future }
-    }
-}
+pub(crate) struct Plain<F>(pub(crate) F);
 
 impl<F> Body for Plain<F>
 where
@@ -96,7 +88,7 @@ where
 
     fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next {
         // SAFETY: the future is pinned with the body: nothing moves it out.
-        let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
+        let future = unsafe { self.map_unchecked_mut(|body| &mut body.0) };
         match with_waker(cx, |waker| future.poll(&mut Context::from_waker(waker))) {
             Poll::Ready(value) => {
                 joint.succeed(value);
@@ -136,12 +128,6 @@ struct Hopping {
 }
 
 impl Ledger {
-    /// Returns a new number for a future.
-    fn number(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
-
     /// Returns the task if it needs a step to see the new registration; in its own step it does
     /// not.
     fn step_needed(&self) -> Option<TaskHandle> {
@@ -171,10 +157,26 @@ fn leave<T>(ledger: MutexGuard<'_, Ledger>, old: T, step: Option<TaskHandle>) {
 /// Removes the entry with this number.
 fn take_out<T>(entries: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
     let index = entries.iter().position(is_it)?;
-    Some(entries.swap_remove(index))
+    Some(entries.remove(index))
 }
 
 type Shelf = Arc<Mutex<Ledger>>;
+
+/// The place of a future in the ledger. Its drop removes the future's entry.
+struct Registration {
+    ledger: Shelf,
+    number: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut ledger = self.ledger.lock();
+        let sleep = take_out(&mut ledger.sleeps, |entry| entry.0 == self.number);
+        let signal = take_out(&mut ledger.signals, |entry| entry.0 == self.number);
+        let hop = take_out(&mut ledger.hops, |hop| hop.number == self.number);
+        leave(ledger, (sleep, signal, hop), None);
+    }
+}
 
 /// A future with an [`AsyncCx`].
 pub(crate) struct Async<F> {
@@ -335,12 +337,8 @@ impl AsyncCx {
     ///
     /// The future panics if it is polled after the end of the task and before its deadline.
     pub fn sleep_until(&self, at: Instant) -> Sleep {
-        let number = self.ledger.lock().number();
-        Sleep {
-            ledger: Arc::clone(&self.ledger),
-            number,
-            at,
-        }
+        let registration = self.register();
+        Sleep { registration, at }
     }
 
     /// Waits for `span` from now, never less.
@@ -358,11 +356,7 @@ impl AsyncCx {
     ///
     /// The future panics if it is polled after the end of the task, unless a signal is left.
     pub fn signal(&self) -> Signaled {
-        let number = self.ledger.lock().number();
-        Signaled {
-            ledger: Arc::clone(&self.ledger),
-            number,
-        }
+        Signaled(self.register())
     }
 
     /// Continues on a worker of another scheduler.
@@ -376,11 +370,19 @@ impl AsyncCx {
     ///
     /// The future panics if it is polled after the end of the task, unless the hop was complete.
     pub fn hop(&self, to: &Remote) -> Hop {
-        let number = self.ledger.lock().number();
         Hop {
-            ledger: Arc::clone(&self.ledger),
-            number,
+            registration: self.register(),
             to: to.clone(),
+        }
+    }
+
+    /// Gives a new future its number.
+    fn register(&self) -> Registration {
+        let mut ledger = self.ledger.lock();
+        ledger.last += 1;
+        Registration {
+            number: ledger.last,
+            ledger: Arc::clone(&self.ledger),
         }
     }
 }
@@ -428,8 +430,7 @@ impl Future for YieldNow {
 /// The future of [`AsyncCx::sleep`].
 #[must_use = "a future does nothing before it is awaited"]
 pub struct Sleep {
-    ledger: Shelf,
-    number: u64,
+    registration: Registration,
     at: Instant,
 }
 
@@ -437,27 +438,20 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut ledger = self.ledger.lock();
+        let Registration { ledger, number } = &self.registration;
+        let mut ledger = ledger.lock();
         let now = ledger.home.now();
-        let old = take_out(&mut ledger.sleeps, |entry| entry.0 == self.number);
+        let old = take_out(&mut ledger.sleeps, |entry| entry.0 == *number);
         if nanos(self.at) <= now.as_nanos() {
             leave(ledger, old, None);
             return Poll::Ready(());
         }
         ledger.check_open();
-        let entry = (self.number, self.at, cx.waker().clone());
+        let entry = (*number, self.at, cx.waker().clone());
         ledger.sleeps.push(entry);
         let step = ledger.step_needed();
         leave(ledger, old, step);
         Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let mut ledger = self.ledger.lock();
-        let old = take_out(&mut ledger.sleeps, |entry| entry.0 == self.number);
-        leave(ledger, old, None);
     }
 }
 
@@ -471,17 +465,15 @@ impl fmt::Debug for Sleep {
 
 /// The future of [`AsyncCx::signal`].
 #[must_use = "a future does nothing before it is awaited"]
-pub struct Signaled {
-    ledger: Shelf,
-    number: u64,
-}
+pub struct Signaled(Registration);
 
 impl Future for Signaled {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut ledger = self.ledger.lock();
-        let old = take_out(&mut ledger.signals, |entry| entry.0 == self.number);
+        let Registration { ledger, number } = &self.0;
+        let mut ledger = ledger.lock();
+        let old = take_out(&mut ledger.signals, |entry| entry.0 == *number);
         let status = |task: &TaskHandle| task.0.header().status().take_signal();
         if mem::take(&mut ledger.is_signaled) || ledger.task.as_ref().is_some_and(status) {
             leave(ledger, old, None);
@@ -490,17 +482,9 @@ impl Future for Signaled {
         ledger.check_open();
         // A signal that comes after the check of the status causes a step, which waits for this
         // lock.
-        ledger.signals.push((self.number, cx.waker().clone()));
+        ledger.signals.push((*number, cx.waker().clone()));
         leave(ledger, old, None);
         Poll::Pending
-    }
-}
-
-impl Drop for Signaled {
-    fn drop(&mut self) {
-        let mut ledger = self.ledger.lock();
-        let old = take_out(&mut ledger.signals, |entry| entry.0 == self.number);
-        leave(ledger, old, None);
     }
 }
 
@@ -513,8 +497,7 @@ impl fmt::Debug for Signaled {
 /// The future of [`AsyncCx::hop`].
 #[must_use = "a future does nothing before it is awaited"]
 pub struct Hop {
-    ledger: Shelf,
-    number: u64,
+    registration: Registration,
     to: Remote,
 }
 
@@ -522,8 +505,9 @@ impl Future for Hop {
     type Output = Result<(), Closed<()>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut ledger = self.ledger.lock();
-        let entry = ledger.hops.iter().position(|hop| hop.number == self.number);
+        let Registration { ledger, number } = &self.registration;
+        let mut ledger = ledger.lock();
+        let entry = ledger.hops.iter().position(|hop| hop.number == *number);
         if let Some(index) = entry
             && let Some(has_come) = ledger.hops[index].has_come
         {
@@ -537,7 +521,7 @@ impl Future for Hop {
             Some(index) => Some(mem::replace(&mut ledger.hops[index].waker, waker)),
             None => {
                 ledger.hops.push(Hopping {
-                    number: self.number,
+                    number: *number,
                     to: self.to.clone(),
                     has_come: None,
                     waker,
@@ -548,15 +532,6 @@ impl Future for Hop {
         let step = ledger.step_needed();
         leave(ledger, old, step);
         Poll::Pending
-    }
-}
-
-impl Drop for Hop {
-    fn drop(&mut self) {
-        let mut ledger = self.ledger.lock();
-        let entry = ledger.hops.iter().position(|hop| hop.number == self.number);
-        let old = entry.map(|index| ledger.hops.remove(index));
-        leave(ledger, old, None);
     }
 }
 

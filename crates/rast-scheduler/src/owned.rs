@@ -165,11 +165,9 @@ impl Owned {
 
     #[inline]
     pub(crate) fn set_expired(&mut self, to: bool) {
-        let set = |expired: *mut bool| {
-            // SAFETY: as in `due`.
-            unsafe { *expired = to }
-        };
-        self.header().expired.with_mut(set);
+        let expired = &self.header().expired;
+        // SAFETY: as in `due`.
+        expired.with_mut(|expired| unsafe { *expired = to });
     }
 
     /// Returns a reference that is not counted, for the duration of the borrow.
@@ -283,11 +281,10 @@ impl Header {
         // SAFETY: only the role accesses the word.
         self.slot.with_mut(|word| unsafe { *word = slot });
         if let Some(entry) = entry {
-            let set = |word: *mut u32| {
-                // SAFETY: as above.
-                unsafe { *word = entry.generation() }
-            };
-            self.generation.with_mut(set);
+            let generation = entry.generation();
+            // SAFETY: as above.
+            self.generation
+                .with_mut(|word| unsafe { *word = generation });
         }
     }
 }

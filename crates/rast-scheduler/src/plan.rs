@@ -21,6 +21,9 @@ pub(crate) const ROUND: usize = 256;
 /// Number of references to the scheduler that are acquired at once, for waiting tasks.
 const CREDIT: usize = 256;
 
+/// Why the role finds no other consumer of a front queue.
+const CONSUMER: &str = "the right to consume belongs to the role";
+
 /// A front queue.
 pub(crate) type Front = Queue<Owned>;
 
@@ -89,10 +92,7 @@ impl Plan {
             if front.is_empty() && !self.is_left[class] {
                 continue;
             }
-            let Some(mut posted) = front.consumer() else {
-                // The queue has one consumer, and it is the role's.
-                unreachable!("the right to consume belongs to the role");
-            };
+            let mut posted = front.consumer().expect(CONSUMER);
             for _ in 0..ROUND {
                 let Some(task) = posted.pop() else { break };
                 moved = true;
@@ -225,9 +225,7 @@ impl Plan {
         waiting: &mut Vec<Owned>,
     ) {
         for front in fronts {
-            let Some(mut posted) = front.consumer() else {
-                unreachable!("the right to consume belongs to the role");
-            };
+            let mut posted = front.consumer().expect(CONSUMER);
             if close {
                 posted.close();
             }

@@ -120,7 +120,7 @@ impl Remote {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.launch(Plain::new(future))
+        self.launch(Plain(future))
     }
 
     /// Runs an `async` body, which can sleep, wait for signals and hop between schedulers through

@@ -9,7 +9,7 @@ use std::vec::Vec;
 use rast_timers::primitive::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use rast_timers::primitive::sync::{Arc, Condvar, Mutex, MutexGuard};
 use rast_timers::primitive::thread::ThreadId;
-use rast_timers::primitive::{CachePadded, EventCount};
+use rast_timers::primitive::{CachePadded, Counter, EventCount};
 use rast_timers::queue::mpsc::intrusive::Queue;
 use rast_timers::{Clock, Nanos};
 
@@ -33,10 +33,10 @@ pub(crate) struct Config {
 /// Counters of one worker; only that worker writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) steps: AtomicU64,
-    pub(crate) rounds: AtomicU64,
-    pub(crate) sleeps: AtomicU64,
-    pub(crate) stolen: AtomicU64,
+    pub(crate) steps: Counter,
+    pub(crate) rounds: Counter,
+    pub(crate) sleeps: Counter,
+    pub(crate) stolen: Counter,
 }
 
 /// The seats and the threads on them. Locked for some instructions, when a worker enters or leaves.

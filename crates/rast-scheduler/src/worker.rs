@@ -1,7 +1,7 @@
 //! The loop of a worker: steps, rounds of the role, stealing, sleep.
 
 use core::time::Duration;
-use rast_timers::primitive::sync::atomic::{AtomicU64, Ordering};
+use rast_timers::primitive::sync::atomic::Ordering;
 use rast_timers::primitive::sync::{Arc, MutexGuard};
 use rast_timers::primitive::thread;
 
@@ -12,7 +12,7 @@ use crate::next::Next;
 use crate::owned::{NEVER, NOW, Owned, nanos};
 use crate::plan::Plan;
 use crate::seat::Seat;
-use crate::shared::Shared;
+use crate::shared::{Counts, Shared};
 use crate::status::{ABORTED, SIGNALED, WOKEN};
 
 /// Number of failed searches before a worker sleeps; it yields between them.
@@ -34,10 +34,7 @@ pub(crate) struct Worker<'a> {
     /// time of that.
     unlevelled: usize,
     levelled_at: u64,
-    steps: u64,
-    rounds: u64,
-    sleeps: u64,
-    stolen: u64,
+    counts: &'a Counts,
 }
 
 /// What a worker that is about to sleep finds.
@@ -52,21 +49,16 @@ enum Work<'a> {
 
 /// Works on `seat` until the scheduler stops, and returns the seat.
 pub(crate) fn work(shared: &Arc<Shared>, seat: Seat) {
-    let counts = &shared.counts[seat.worker];
     let mut worker = Worker {
         shared,
         limit: 1,
         now: 0,
         unlevelled: 0,
         levelled_at: 0,
-        steps: read(&counts.steps),
-        rounds: read(&counts.rounds),
-        sleeps: read(&counts.sleeps),
-        stolen: read(&counts.stolen),
+        counts: &shared.counts[seat.worker],
         seat,
     };
     worker.run();
-    worker.count();
     Shared::leave(shared, worker.seat);
 }
 
@@ -83,10 +75,9 @@ impl<'a> Worker<'a> {
             if ran > 0 || moved {
                 vain = 0;
                 self.level(ran);
-                self.count();
             } else if let Some(task) = self.seat.steal() {
                 vain = 0;
-                self.stolen += 1;
+                self.counts.stolen.add(1);
                 self.run_stolen(task);
             } else if vain < SEARCHES {
                 vain += 1;
@@ -115,7 +106,7 @@ impl<'a> Worker<'a> {
             self.step(task);
             ran += 1;
         }
-        self.steps += ran as u64;
+        self.counts.steps.add(ran as u64);
         ran
     }
 
@@ -129,7 +120,7 @@ impl<'a> Worker<'a> {
             self.share();
         }
         self.step(task);
-        self.steps += 1;
+        self.counts.steps.add(1);
     }
 
     /// Sizes the next batch so that it takes the target time at the rate of this one.
@@ -151,7 +142,7 @@ impl<'a> Worker<'a> {
         let past = self.now.saturating_sub(self.levelled_at);
         if past >= self.shared.config.batch_time.as_nanos() || self.unlevelled >= LEVEL_STEPS {
             (self.unlevelled, self.levelled_at) = (0, self.now);
-            self.stolen += u64::from(self.seat.balance());
+            self.counts.stolen.add(u64::from(self.seat.balance()));
         }
     }
 
@@ -230,7 +221,7 @@ impl<'a> Worker<'a> {
     fn round_by(&mut self, role: MutexGuard<'a, Plan>) -> bool {
         let seat = &mut self.seat;
         let round = Shared::round(self.shared, role, self.now, |task| seat.push(task));
-        self.rounds += 1;
+        self.counts.rounds.add(1);
         round.moved || round.more
     }
 
@@ -247,8 +238,7 @@ impl<'a> Worker<'a> {
                 self.round_by(role);
             }
             Work::None { is_role_taken } => {
-                self.sleeps += 1;
-                self.count();
+                self.counts.sleeps.add(1);
                 shared.calm.notify_all();
                 // If another worker has the role, keep no deadline: one that is due would end the
                 // sleep at once, repeatedly, until the role is released.
@@ -290,23 +280,4 @@ impl<'a> Worker<'a> {
             },
         }
     }
-
-    /// Publishes the counters.
-    fn count(&self) {
-        let counts = &self.shared.counts[self.seat.worker];
-        for (word, count) in [
-            (&counts.steps, self.steps),
-            (&counts.rounds, self.rounds),
-            (&counts.sleeps, self.sleeps),
-            (&counts.stolen, self.stolen),
-        ] {
-            // Relaxed: a count. [SW14]
-            word.store(count, Ordering::Relaxed);
-        }
-    }
-}
-
-pub(crate) fn read(count: &AtomicU64) -> u64 {
-    // Relaxed: a count. [SW15]
-    count.load(Ordering::Relaxed)
 }

@@ -109,10 +109,7 @@ impl Assignment {
         let owners = (0..shards)
             .map(|shard| WorkerId::from_index(shard % workers))
             .collect();
-        match Self::new(owners, workers) {
-            Ok(assignment) => assignment,
-            Err(error) => panic!("{error}"),
-        }
+        Self::new(owners, workers).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Returns the number of shards.

@@ -16,7 +16,6 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::sync::Arc;
 use crate::primitive::{WaitStrategy, thread};
 use crate::protocol::{Baton, MAX_SHARDS, Park, ThreadPark};
-use crate::settings::Settings;
 use crate::sharder::Sharder;
 use crate::slots::Slots;
 use crate::timers::{Clock, MonotonicClock};
@@ -320,16 +319,14 @@ impl<C: Controller> Builder<C> {
                 slots,
                 core,
                 desk: UnsafeCell::new(desk),
-                settings: Settings {
-                    period: self.period.into(),
-                    wait: match self.wait {
-                        WaitStrategy::Adaptive if workers > thread::available_parallelism() => {
-                            WaitStrategy::Park
-                        }
-                        wait => wait,
-                    },
-                    polls: self.polls,
+                period: self.period.into(),
+                wait: match self.wait {
+                    WaitStrategy::Adaptive if workers > thread::available_parallelism() => {
+                        WaitStrategy::Park
+                    }
+                    wait => wait,
                 },
+                polls: self.polls,
                 on_worker_start: self.on_worker_start,
                 #[cfg(feature = "affinity")]
                 pins_threads: self.pins_threads,

@@ -59,10 +59,8 @@ impl Core {
                 epoch: 0,
                 assignment,
             }),
-            totals: Totals::new(),
-            tallies: (0..workers)
-                .map(|_| CachePadded::new(Tally::new()))
-                .collect(),
+            totals: Totals::default(),
+            tallies: (0..workers).map(|_| CachePadded::default()).collect(),
             log: Mutex::new(PanicLog::default()),
             failure: Mutex::new(None),
         }

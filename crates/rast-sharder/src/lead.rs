@@ -264,7 +264,7 @@ unsafe fn count_used<S: Send, L: Send>(desk: &Desk, slots: &Slots<S, L>) -> u64 
         // SAFETY: obligation 1: this worker leads, and `worker` has promised; obligation 2, and
         // this borrow ends here.
         let window = unsafe { slots.window(worker) };
-        window.used().len() as u64
+        window.used.len() as u64
     });
     used.sum()
 }
@@ -296,7 +296,7 @@ unsafe fn collect<C: Controller>(
         // SAFETY: obligation 1: this worker leads, and `worker` has promised; obligation 2, and
         // each iteration of the loop ends its borrow.
         let window = unsafe { slots.window(worker) };
-        let Some(&shard) = window.used().get(cursor.at) else {
+        let Some(&shard) = window.used.get(cursor.at) else {
             desk.view.set_worker_window(worker, window.length());
             cursor = cursor.next_worker();
             continue;
@@ -304,13 +304,13 @@ unsafe fn collect<C: Controller>(
         cursor.at += 1;
         // SAFETY: as above.
         let measure = unsafe { slots.measure(shard) };
-        debug_assert_eq!(measure.number(), window.number(), "it is of this window");
-        if measure.is_stale() {
+        debug_assert_eq!(measure.number, window.number, "it is of this window");
+        if measure.is_stale {
             // It is listed as a shard that was not measured.
             desk.view.report(shard, Nanos::ZERO);
             continue;
         }
-        let length = window.length_from(measure.since());
+        let length = window.length_from(measure.since);
         let traffic = desk.view.traffic().len();
         let mut out = desk.view.report(shard, length);
         let load = &measure.load;
@@ -347,7 +347,7 @@ unsafe fn weigh<S: Send, L: Send>(
         }
         // SAFETY: obligations 1 and 2, as for the reports.
         let window = unsafe { slots.window(worker) };
-        let Some(&shard) = window.used().get(cursor.at) else {
+        let Some(&shard) = window.used.get(cursor.at) else {
             cursor = cursor.next_worker();
             continue;
         };
@@ -355,8 +355,7 @@ unsafe fn weigh<S: Send, L: Send>(
         // SAFETY: as above.
         let measure = unsafe { slots.measure(shard) };
         let turns = desk.turns[worker.index()];
-        desk.view
-            .weigh(shard, measure.ready(), window.spent(), turns);
+        desk.view.weigh(shard, measure.ready, window.spent, turns);
     }
     Stage::Weigh(cursor)
 }

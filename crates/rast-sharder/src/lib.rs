@@ -126,7 +126,6 @@ mod load;
 mod meter;
 mod panics;
 mod ready;
-mod settings;
 mod sharder;
 mod slots;
 mod stats;

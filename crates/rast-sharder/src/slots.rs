@@ -46,23 +46,18 @@ pub(crate) struct Slot<S> {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Measure<L> {
-    number: Number,
+    /// The window that the figures are of.
+    pub(crate) number: Number,
     /// When the shard's part of the window began.
-    since: Instant,
+    pub(crate) since: Instant,
     /// Time in which the shard was ready or in a turn.
-    ready: Nanos,
+    pub(crate) ready: Nanos,
     /// Whether the load may be one of an earlier window: it was not emptied.
-    is_stale: bool,
+    pub(crate) is_stale: bool,
     pub(crate) load: L,
 }
 
 impl<L> Measure<L> {
-    /// Returns the number of the window that the figures are of.
-    #[inline]
-    pub(crate) fn number(&self) -> Number {
-        self.number
-    }
-
     /// Enters a window, in which the shard takes part from `since` on.
     pub(crate) fn enter(&mut self, number: Number, since: Instant) {
         self.number = number;
@@ -71,33 +66,12 @@ impl<L> Measure<L> {
         self.is_stale = false;
     }
 
-    /// Marks the load as one that was not emptied for this window.
-    #[cold]
-    pub(crate) fn spoil(&mut self) {
-        self.is_stale = true;
-    }
-
-    /// Returns whether the load may be one of an earlier window.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.is_stale
-    }
-
     /// Adds a time in which the shard was ready or in a turn. What is before the window does not
     /// count.
     #[inline]
     pub(crate) fn add_ready(&mut self, since: Instant, until: Instant) {
         let since = since.max(self.since);
         self.ready = self.ready.saturating_add(until.saturating_since(since));
-    }
-
-    /// Returns the time in which the shard was ready or in a turn.
-    pub(crate) fn ready(&self) -> Nanos {
-        self.ready
-    }
-
-    /// Returns when the shard's part of the window began.
-    pub(crate) fn since(&self) -> Instant {
-        self.since
     }
 }
 

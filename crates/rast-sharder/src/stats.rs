@@ -69,7 +69,7 @@ pub struct Report {
 }
 
 /// The sharder's counters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) epochs: Counter,
     pub(crate) decisions: Counter,
@@ -82,23 +82,8 @@ pub(crate) struct Totals {
     pub(crate) deciding: Counter,
 }
 
-impl Totals {
-    pub(crate) fn new() -> Self {
-        Self {
-            epochs: Counter::new(),
-            decisions: Counter::new(),
-            moves: Counter::new(),
-            last_moves: Counter::new(),
-            last_used: Counter::new(),
-            rejected: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
-            deciding: Counter::new(),
-        }
-    }
-}
-
 /// One worker's counters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) turns: Counter,
     pub(crate) rounds: Counter,
@@ -107,15 +92,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new() -> Self {
-        Self {
-            turns: Counter::new(),
-            rounds: Counter::new(),
-            parks: Counter::new(),
-            shards: Counter::new(),
-        }
-    }
-
     pub(crate) fn read(&self) -> WorkerStats {
         WorkerStats {
             turns: self.turns.get(),

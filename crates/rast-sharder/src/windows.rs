@@ -41,11 +41,13 @@ pub(crate) type Number = u64;
 /// The window of one worker.
 #[derive(Debug)]
 pub(crate) struct Window {
-    number: Number,
+    pub(crate) number: Number,
     since: Instant,
     until: Instant,
-    spent: Spent,
-    used: Vec<ShardId>,
+    /// How the worker spent it.
+    pub(crate) spent: Spent,
+    /// The shards that entered, each once.
+    pub(crate) used: Vec<ShardId>,
 }
 
 impl Window {
@@ -69,30 +71,10 @@ impl Window {
         self.used.clear();
     }
 
-    /// Adds a shard that enters the window.
-    pub(crate) fn add(&mut self, shard: ShardId) {
-        self.used.push(shard);
-    }
-
     /// Closes the window; `spent` is how the worker spent it.
     pub(crate) fn close(&mut self, now: Instant, spent: Spent) {
         self.until = now;
         self.spent = spent;
-    }
-
-    /// Returns the number of the window.
-    pub(crate) fn number(&self) -> Number {
-        self.number
-    }
-
-    /// Returns the shards that entered, each once.
-    pub(crate) fn used(&self) -> &[ShardId] {
-        &self.used
-    }
-
-    /// Returns how the worker spent the window.
-    pub(crate) fn spent(&self) -> Spent {
-        self.spent
     }
 
     /// Returns the length of the window.
@@ -115,13 +97,13 @@ mod tests {
         let at = Instant::from_nanos;
         let mut window = Window::new();
         window.open(1, at(10));
-        window.add(ShardId(3));
+        window.used.push(ShardId(3));
         window.close(at(30), Spent::default());
-        assert_eq!(window.used(), [ShardId(3)]);
+        assert_eq!(window.used, [ShardId(3)]);
         assert_eq!(window.length(), Nanos::from_nanos(20));
         assert_eq!(window.length_from(at(25)), Nanos::from_nanos(5));
         window.open(2, at(40));
-        assert_eq!((window.number(), window.used().len()), (2, 0));
+        assert_eq!((window.number, window.used.len()), (2, 0));
         assert_eq!(window.length(), Nanos::ZERO);
     }
 }

@@ -33,13 +33,12 @@ use crate::ids::WorkerId;
 use crate::lead::{Desk, Lead};
 use crate::meter::Meter;
 use crate::panics::{Hook, message};
-use crate::primitive::Processors;
 use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
+use crate::primitive::{Processors, WaitStrategy};
 use crate::protocol::Member;
 use crate::ready::Ready;
-use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::stats::Tally;
 use crate::timers::{Instant, Nanos, Tick};
@@ -81,7 +80,11 @@ pub(crate) struct Shared<C: Controller> {
     pub(crate) slots: Slots<C::Shard, C::Load>,
     pub(crate) core: Arc<Core>,
     pub(crate) desk: UnsafeCell<Desk>,
-    pub(crate) settings: Settings,
+    /// Zero: reshard on request only.
+    pub(crate) period: Nanos,
+    pub(crate) wait: WaitStrategy,
+    /// Whether the program gave what workers sleep in, which then looks for I/O.
+    pub(crate) polls: bool,
     pub(crate) on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]
     pub(crate) pins_threads: bool,
@@ -180,7 +183,7 @@ impl<'s, C: Controller> Worker<'s, C> {
             looks: 0,
             watching: Instant::ORIGIN,
             is_rested: false,
-            polls: shared.settings.polls,
+            polls: shared.polls,
             parks_failed: 0,
         };
         worker.open_window();

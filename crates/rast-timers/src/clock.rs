@@ -2,18 +2,14 @@
 //!
 //! All code in the workspace reads the time through a [`Clock`], so that a test can control it.
 
-#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-mod boot;
 mod coarse;
 #[cfg(feature = "std")]
 mod contained;
 #[cfg(feature = "std")]
 mod monotonic;
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-mod thread;
+mod system;
 
-#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-pub use boot::BootClock;
 pub use coarse::CoarseClock;
 #[cfg(feature = "std")]
 pub use coarse::Ticker;
@@ -22,7 +18,7 @@ pub use contained::ContainedClock;
 #[cfg(feature = "std")]
 pub use monotonic::MonotonicClock;
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-pub use thread::ThreadClock;
+pub use system::{BootClock, ThreadClock};
 
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
@@ -90,20 +86,11 @@ impl ManualClock {
     ///
     /// Advances of several threads add up.
     pub fn advance(&self, span: Nanos) {
+        let later = |nanos: u64| Some(nanos.saturating_add(span.as_nanos()));
         // Relaxed: a clock reading publishes no other memory. [CK1]
-        let mut seen = self.nanos.load(Ordering::Relaxed);
-        loop {
-            let next = seen.saturating_add(span.as_nanos());
-            // Relaxed: as CK1; the loop retries if another thread advanced the clock in between.
-            // [CK2]
-            match self
-                .nanos
-                .compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(other) => seen = other,
-            }
-        }
+        let _ = self
+            .nanos
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Moves the clock forwards to `to`; does nothing if the clock is already at or past `to`.

@@ -195,21 +195,11 @@ impl Counter for Tsc {
 
 /// Returns `true` if the kernel uses the counter as its clock source. The kernel compares the
 /// counters of all cores, watches them, and stops using bad ones.
-#[cfg(all(
-    any(target_os = "linux", target_os = "android"),
-    target_arch = "x86_64"
-))]
 fn is_trusted() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    // Without the file, rely on what the processor guarantees.
-    std::fs::read_to_string(SOURCE).map_or(true, |source| source.trim() == "tsc")
-}
-
-/// No way to ask the kernel: rely on what the processor guarantees.
-#[cfg(not(all(
-    any(target_os = "linux", target_os = "android"),
-    target_arch = "x86_64"
-)))]
-fn is_trusted() -> bool {
-    true
+    // Without the file, or a kernel that has it, rely on what the processor guarantees.
+    !cfg!(all(
+        any(target_os = "linux", target_os = "android"),
+        target_arch = "x86_64"
+    )) || std::fs::read_to_string(SOURCE).map_or(true, |source| source.trim() == "tsc")
 }

@@ -106,23 +106,10 @@ mod absent {
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 pub(crate) use absent::{counter, counter_is_invariant, counter_ordered};
 
-/// Returns the nanoseconds of CLOCK_BOOTTIME, `None` if the system call fails.
+/// Returns the nanoseconds of a clock of the system, `None` if the system call fails.
 #[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
 #[inline]
-pub(crate) fn boot_nanos() -> Option<u64> {
-    nanos_of(libc::CLOCK_BOOTTIME)
-}
-
-/// Returns the nanoseconds that the calling thread ran, `None` if the system call fails.
-#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-#[inline]
-pub(crate) fn thread_nanos() -> Option<u64> {
-    nanos_of(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-#[cfg(all(feature = "std", any(target_os = "linux", target_os = "android")))]
-#[inline]
-fn nanos_of(clock: libc::clockid_t) -> Option<u64> {
+pub(crate) fn nanos_of(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

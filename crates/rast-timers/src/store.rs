@@ -3,6 +3,26 @@
 //! One trait, so that code that uses a store does not depend on its data structure. Times are exact
 //! to the nanosecond: a value is due at its deadline, never before it.
 
+/// Implements `Default` and `Debug` of a store.
+macro_rules! default_and_debug {
+    ($store:ident) => {
+        impl<T> Default for $store<T> {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl<T> core::fmt::Debug for $store<T> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($store))
+                    .field("len", &self.len())
+                    .field("next_deadline", &self.next_deadline())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod calendar;
 mod firing;
 mod heap;

@@ -309,16 +309,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
     /// the next one. Only this function and a [`TscGuard`] detect a counter that has stopped,
     /// because a stopped counter ends no segment. It waits for a thread that is taking an anchor.
     pub fn check(&self) -> TscStatus {
-        let shared = &*self.shared;
-        let mut writer = shared.writer.lock();
-        let word = shared.track.word();
-        if !word.is_left() {
-            let current = Segment::of(shared.track.fields(word, 0));
-            if let Err(reason) = shared.compare(&mut writer, &current) {
-                shared.leave(&mut writer, reason);
-            }
-        }
-        drop(writer);
+        self.shared.check(&mut self.shared.writer.lock());
         self.status()
     }
 
@@ -333,13 +324,7 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
         // If another thread has the lock, that thread compares.
         if let Some(mut writer) = shared.writer.try_lock() {
-            let word = shared.track.word();
-            let current = Segment::of(shared.track.fields(word, 0));
-            if !word.is_left()
-                && let Err(reason) = shared.compare(&mut writer, &current)
-            {
-                shared.leave(&mut writer, reason);
-            }
+            shared.check(&mut writer);
         }
         !self.is_left()
     }
@@ -540,6 +525,17 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         true
     }
 
+    /// Leaves the counter if it is in use and a comparison finds it unsound.
+    fn check(&self, writer: &mut Writer) {
+        let word = self.track.word();
+        let current = Segment::of(self.track.fields(word, 0));
+        if !word.is_left()
+            && let Err(reason) = self.compare(writer, &current)
+        {
+            self.leave(writer, reason);
+        }
+    }
+
     /// Takes an anchor and compares it with what the current segment predicts.
     fn compare(&self, writer: &mut Writer, current: &Segment) -> Result<Anchor, Unstable> {
         let last = match current.full {
@@ -618,7 +614,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
             pace: rate.mean + rate.error,
             anchor,
             rate,
-            ..Segment::dead(0)
+            ..Segment::default()
         }
     }
 
@@ -645,7 +641,7 @@ impl<K: Counter, C: Clock> Shared<K, C> {
                 .clamp(rate.mean / 2, rate.mean.saturating_mul(2)),
             anchor,
             rate,
-            ..Segment::dead(0)
+            ..Segment::default()
         }
     }
 }

@@ -96,10 +96,6 @@ impl<V: Merge> Cell<V> for MergedCell<V> {
         self.0.open();
     }
 
-    fn spare() -> Self::Spare {
-        NodeCell::spare()
-    }
-
     fn put(&self, spare: &mut Self::Spare, mut value: V) -> Put<V> {
         let (mut conflated, mut panic) = (0, None);
         loop {

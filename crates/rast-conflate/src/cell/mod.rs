@@ -50,16 +50,18 @@ pub struct Taken<V> {
 /// Holds the newest value of one key.
 pub trait Cell<V>: Send + Sync + Sized {
     /// Memory that a thread swaps with the cell.
-    type Spare: Send;
+    type Spare: Send + Default;
 
     /// Makes an empty cell, which must be opened before use.
     fn new() -> Self;
 
     /// Gives the cell the memory that puts swap; only the thread that claimed the cell may call it.
-    fn open(&self);
+    fn open(&self) {}
 
     /// Makes the spare memory of a new producer or consumer.
-    fn spare() -> Self::Spare;
+    fn spare() -> Self::Spare {
+        Self::Spare::default()
+    }
 
     /// Publishes a value; its last atomic operation is a read-modify-write.
     fn put(&self, spare: &mut Self::Spare, value: V) -> Put<V>;

@@ -81,6 +81,12 @@ impl<V> Node<V> {
     }
 }
 
+impl<V> Default for Spare<V> {
+    fn default() -> Self {
+        Self(Node::allocate())
+    }
+}
+
 impl<V> Drop for Spare<V> {
     fn drop(&mut self) {
         // SAFETY: the spare owns its node, which came from a box.
@@ -113,10 +119,6 @@ impl<V: Send> Cell<V> for NodeCell<V> {
             // Relaxed: published with the key, through which a put finds the cell. [CN2]
             self.0.store(Node::allocate().as_ptr(), Relaxed);
         }
-    }
-
-    fn spare() -> Spare<V> {
-        Spare(Node::allocate())
     }
 
     #[inline(always)]

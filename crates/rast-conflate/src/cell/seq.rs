@@ -102,10 +102,6 @@ impl<V: Plain> Cell<V> for SeqCell {
         Self::default()
     }
 
-    fn open(&self) {}
-
-    fn spare() {}
-
     #[inline]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
         let mut words = [0; WORDS_MAX];

@@ -51,10 +51,6 @@ impl<V: Integer> Cell<V> for SumCell {
         Self::default()
     }
 
-    fn open(&self) {}
-
-    fn spare() {}
-
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
         // Release: pairs with the AcqRel in take; the producers' earlier writes happen-before the
@@ -97,10 +93,6 @@ impl<V: Word, const LEAST: bool> Cell<V> for PeakCell<LEAST> {
     fn new() -> Self {
         Self(AtomicU64::new(0))
     }
-
-    fn open(&self) {}
-
-    fn spare() {}
 
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {

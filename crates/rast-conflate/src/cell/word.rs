@@ -200,10 +200,6 @@ impl<V: Word> Cell<V> for WordCell {
         Self(AtomicU64::new(0))
     }
 
-    fn open(&self) {}
-
-    fn spare() {}
-
     #[inline(always)]
     fn put(&self, _: &mut (), value: V) -> Put<V> {
         // Release: pairs with the AcqRel in take; the producer's earlier writes happen-before the

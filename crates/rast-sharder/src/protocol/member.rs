@@ -99,7 +99,7 @@ impl Baton {
     /// Makes the shared words for `first`, and the role of each worker, which sleeps on a condition
     /// variable.
     pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
-        Self::with_parks(first, true, |_| Box::new(ThreadPark::new()))
+        Self::new_with_dedicated(first, &[])
     }
 
     /// As [`new`](Self::new), with workers that are dedicated: see
@@ -111,20 +111,12 @@ impl Baton {
         Self::with_dedicated(first, dedicated, true, |_| Box::new(ThreadPark::new()))
     }
 
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps
-    /// in what `park` returns for it, or never.
+    /// Makes the shared words for `first`, and the role of each worker, which sleeps in what `park`
+    /// returns for it, or never. All shards are free at first; each worker takes its own in its
+    /// first turn.
     ///
-    /// All shards are free at first; each worker takes its own in its first turn.
-    pub fn with_parks(
-        first: Assignment,
-        sleeps: bool,
-        park: impl FnMut(WorkerId) -> Box<dyn Park>,
-    ) -> (Arc<Self>, Vec<Member>) {
-        Self::with_dedicated(first, &[], sleeps, park)
-    }
-
-    /// As [`with_parks`](Self::with_parks), with workers that are dedicated: they keep their shards
-    /// of `first`, promise in no epoch, and never lead. No epoch waits for them.
+    /// Workers that are dedicated keep their shards of `first`, promise in no epoch, and never
+    /// lead. No epoch waits for them.
     pub fn with_dedicated(
         first: Assignment,
         dedicated: &[WorkerId],

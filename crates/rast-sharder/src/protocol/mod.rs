@@ -4,7 +4,7 @@
 //!             63            32 31       16 15        0
 //!   word     | epoch          | members   | promised |      one line
 //!             31                       16 15        0
-//!   holder   | reserved                  | id + 1   |      one line per shard
+//!   holder   | zero                      | id + 1   |      one line per shard
 //!
 //!   place    index in its holder's list     beside the holder word
 //!
@@ -57,4 +57,4 @@ pub use member::{Leader, Member, Promise};
 pub use page::Change;
 pub use park::Park;
 pub(crate) use park::ThreadPark;
-pub use word::{FREE, RUN_BIT, Word};
+pub use word::{FREE, Word};

@@ -37,33 +37,25 @@ pub trait Park: Send + Sync + 'static {
     fn unpark(&self);
 }
 
-impl<P: Park + ?Sized> Park for Arc<P> {
-    fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
-        (**self).park(timeout, ready);
-    }
+macro_rules! forward {
+    ($($pointer:ident),*) => {$(
+        impl<P: Park + ?Sized> Park for $pointer<P> {
+            fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
+                (**self).park(timeout, ready);
+            }
 
-    fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
-        (**self).poll(ready);
-    }
+            fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
+                (**self).poll(ready);
+            }
 
-    fn unpark(&self) {
-        (**self).unpark();
-    }
+            fn unpark(&self) {
+                (**self).unpark();
+            }
+        }
+    )*};
 }
 
-impl<P: Park + ?Sized> Park for Box<P> {
-    fn park(&self, timeout: Option<Duration>, ready: &mut dyn FnMut(ShardId)) {
-        (**self).park(timeout, ready);
-    }
-
-    fn poll(&self, ready: &mut dyn FnMut(ShardId)) {
-        (**self).poll(ready);
-    }
-
-    fn unpark(&self) {
-        (**self).unpark();
-    }
-}
+forward!(Arc, Box);
 
 /// A condition variable.
 #[derive(Debug)]

@@ -53,15 +53,6 @@ impl Word {
 /// The holder word of a shard that no thread holds.
 pub const FREE: u32 = 0;
 
-/// Reserved: to be set while the holder runs the shard, so that an idle worker can take a shard
-/// over from a stalled one.
-pub const RUN_BIT: u32 = 1 << 16;
-
-/// The bits of a holder word that name the worker, as its id plus one.
-const WORKER_MASK: u32 = 0xffff;
-
-const _: () = assert!(RUN_BIT & WORKER_MASK == 0, "flags stand above the id");
-
 /// Returns the holder word of a shard held by `worker`.
 pub(super) const fn held_by(worker: WorkerId) -> u32 {
     worker.0 as u32 + 1
@@ -69,7 +60,7 @@ pub(super) const fn held_by(worker: WorkerId) -> u32 {
 
 /// Returns the worker named by a holder word, if any.
 pub(super) const fn holder_in(word: u32) -> Option<WorkerId> {
-    match word & WORKER_MASK {
+    match word {
         FREE => None,
         id => Some(WorkerId((id - 1) as u16)),
     }
@@ -98,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_word_ignores_flags() {
-        let worker = WorkerId(u16::MAX - 1);
-        assert_eq!(holder_in(held_by(worker) | RUN_BIT), Some(worker));
-        assert_eq!(holder_in(FREE | RUN_BIT), None);
+    fn the_holder_word_names_the_worker() {
+        let worker = WorkerId(u16::MAX);
+        assert_eq!(holder_in(held_by(worker)), Some(worker));
+        assert_eq!(holder_in(FREE), None);
     }
 }

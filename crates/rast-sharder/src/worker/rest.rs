@@ -30,7 +30,7 @@ const LOOKS: u32 = 16;
 impl<C: Controller> Worker<'_, C> {
     /// Waits for a moment, or sleeps, as the strategy says.
     pub(super) fn rest(&mut self) {
-        match self.shared.settings.wait {
+        match self.shared.wait {
             WaitStrategy::Spin => self.watch_inbox(),
             WaitStrategy::Park => self.park(),
             WaitStrategy::Adaptive => match self.watches() {

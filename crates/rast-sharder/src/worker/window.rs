@@ -32,7 +32,11 @@ impl<C: Controller> Worker<'_, C> {
     pub(super) fn open_window(&mut self) {
         let now = self.local.now;
         self.window = (self.window.0 + 1, now);
-        self.window_end = self.shared.settings.window_end(now);
+        let period = self.shared.period;
+        self.window_end = match period.is_zero() {
+            true => Instant::MAX,
+            false => now.saturating_add(period),
+        };
         // SAFETY: it is this worker's window, and the worker has not promised in its epoch: the
         // epoch has just begun for it, or the worker is dedicated and never promises. No other
         // borrow of the window is live.
@@ -47,7 +51,7 @@ impl<C: Controller> Worker<'_, C> {
         debug_assert!(self.local.member.is_open() && self.local.member.is_local(shard));
         // SAFETY: the shard is held, and this worker has not promised; the borrow ends here.
         let measure = unsafe { cells.measure() };
-        if measure.number() != self.window.0 {
+        if measure.number != self.window.0 {
             self.enter_slow(shard, cells, self.window.1);
         }
     }
@@ -76,7 +80,7 @@ impl<C: Controller> Worker<'_, C> {
         measure.enter(self.window.0, since);
         let load = &mut measure.load;
         if let Err(payload) = contain(|| shared.controller.restart_load(shard, load)) {
-            measure.spoil();
+            measure.is_stale = true;
             self.panicked(shard, Hook::RestartLoad, payload);
             if is_retired() {
                 return;
@@ -85,7 +89,7 @@ impl<C: Controller> Worker<'_, C> {
         // SAFETY: it is this worker's window, and the worker has not promised; no other borrow of
         // the window is live.
         let window = unsafe { shared.slots.window(self.local.member.worker()) };
-        window.add(shard);
+        window.used.push(shard);
     }
 
     /// Promises if the rules allow it and a new epoch is wanted. A dedicated worker opens a window
@@ -141,7 +145,7 @@ impl<C: Controller> Worker<'_, C> {
         // SAFETY: the shard is held, as are all shards in the queue, and the promise is still to
         // come; no other borrow of the measure is live.
         let measure = unsafe { cells.measure() };
-        if measure.number() != self.window.0 {
+        if measure.number != self.window.0 {
             // It is retired.
             return;
         }

@@ -65,7 +65,6 @@ use self::slot::Slot;
 use super::{DeadlineStore, Expired, Handle, HeapStore, Step, Swept};
 use crate::Instant;
 use crate::primitive::panics::drop_each;
-use core::fmt;
 
 /// Bits of a digit, and number of lists of a level.
 const DIGIT: u32 = 6;
@@ -757,20 +756,7 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
     }
 }
 
-impl<T> Default for CalendarStore<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> fmt::Debug for CalendarStore<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CalendarStore")
-            .field("len", &self.len)
-            .field("next_deadline", &self.next_deadline())
-            .finish_non_exhaustive()
-    }
-}
+default_and_debug!(CalendarStore);
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,6 @@ use super::slab::Slab;
 use super::{DeadlineStore, Expired, Handle, Step};
 use crate::Instant;
 use crate::primitive::panics::drop_each;
-use core::fmt;
 
 /// Number of cancelled keys that are kept even if there are few values.
 const SPARE: usize = 64;
@@ -167,20 +166,7 @@ impl<T> DeadlineStore<T> for FiringStore<T> {
     }
 }
 
-impl<T> Default for FiringStore<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> fmt::Debug for FiringStore<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FiringStore")
-            .field("len", &self.len)
-            .field("next_deadline", &self.next_deadline())
-            .finish_non_exhaustive()
-    }
-}
+default_and_debug!(FiringStore);
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,6 @@ use super::slab::Slab;
 use super::{DeadlineStore, Expired, Handle, Step};
 use crate::Instant;
 use crate::primitive::panics::drop_each;
-use core::fmt;
 
 /// A [`DeadlineStore`] with cancellation: insert, cancel and reschedule in
 /// O(log n), the next deadline in O(1), exact to the nanosecond.
@@ -188,20 +187,7 @@ impl<T> DeadlineStore<T> for HeapStore<T> {
     }
 }
 
-impl<T> Default for HeapStore<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> fmt::Debug for HeapStore<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeapStore")
-            .field("len", &self.len())
-            .field("next_deadline", &self.next_deadline())
-            .finish_non_exhaustive()
-    }
-}
+default_and_debug!(HeapStore);
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ pub(super) const LAST_NS: u64 = u64::MAX - (8 << 30);
 ///
 /// At the count `count` the reference showed `nanos`, within `slack` counts and the one nanosecond
 /// of the reference's rounding.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Anchor {
     pub(super) count: u64,
     pub(super) nanos: u64,
@@ -24,7 +24,7 @@ pub(super) struct Anchor {
 }
 
 /// Rate of the reference per count, and its error: at most `mean`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) mean: u64,
     pub(super) error: u64,
@@ -72,7 +72,7 @@ impl Pace {
 /// | `ended` | `full` of the segment in which the counter was left; zero otherwise |
 /// | `reason` | why the counter was left |
 /// | `until` | of a dead segment: the reading of the reference at which the clock shows the reference again; odd until it is settled |
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment {
     pub(super) begin: u64,
     pub(super) soft: u64,
@@ -151,23 +151,9 @@ impl Segment {
     /// Makes a dead segment, which covers no count. The clock shows the reference, or more until
     /// the reference shows `until`.
     pub(super) fn dead(until: u64) -> Self {
-        let nothing = Anchor {
-            count: 0,
-            nanos: 0,
-            slack: 0,
-        };
-        let still = Pace { mean: 0, error: 0 };
         Self {
-            begin: 0,
-            soft: 0,
-            full: 0,
-            nanos: 0,
-            pace: 0,
-            anchor: nothing,
-            rate: still,
-            ended: 0,
-            reason: 0,
             until,
+            ..Self::default()
         }
     }
 

@@ -98,12 +98,6 @@ impl<T> CalendarStore<T> {
     #[inline(always)]
     fn burst(&mut self, now: u64, budget: usize, each: &mut impl FnMut(Expired<T>)) -> usize {
         let mut fired = 0;
-        let mut hand = |store: &mut Self, slot| {
-            if let Step::Due(expired) = store.take(slot) {
-                fired += 1;
-                each(expired);
-            }
-        };
         if self.is_moving() {
             return 0;
         }
@@ -128,7 +122,7 @@ impl<T> CalendarStore<T> {
                 break;
             }
             left -= 1;
-            hand(self, slot);
+            self.hand(slot, &mut fired, each);
         }
         // A value elsewhere at or before the list's start precedes the whole list.
         let Some(bucket) = bucket.filter(|bucket| bucket.start <= now && bucket.start < front)
@@ -141,7 +135,7 @@ impl<T> CalendarStore<T> {
                 if at > now || at >= front {
                     break;
                 }
-                hand(self, slot);
+                self.hand(slot, &mut fired, each);
             }
         }
         fired
