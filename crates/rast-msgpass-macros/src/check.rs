@@ -399,12 +399,6 @@ fn check_message(edge: &mut Edge, faults: &mut Faults) {
 /// Returns `true` if a type has a reference, or a lifetime, that is not `'static`.
 fn is_borrowed(tokens: &[TokenTree]) -> bool {
     tokens.iter().enumerate().any(|(index, token)| match token {
-        // Pointers to functions name lifetimes of arguments.
-        TokenTree::Ident(ident)
-            if ["fn", "Fn", "FnMut", "FnOnce"].contains(&ident.to_string().as_str()) =>
-        {
-            false
-        }
         TokenTree::Punct(punct) if punct.as_char() == '&' => {
             // The result of a function may borrow from its arguments.
             let is_of_result = (0..index).any(|at| is_arrow(tokens, at));
@@ -416,6 +410,7 @@ fn is_borrowed(tokens: &[TokenTree]) -> bool {
             !is_word(tokens.get(index + 1), "static") && !is_declared
         }
         TokenTree::Group(group) => {
+            // Pointers to functions name lifetimes of arguments.
             let is_of_function = index > 0
                 && ["fn", "Fn", "FnMut", "FnOnce"]
                     .iter()
@@ -488,19 +483,15 @@ fn request(edges: &mut [Edge], index: usize, faults: &mut Faults) -> Option<usiz
     let (text, (from, to)) = (text_of(&attribute.value), edge.ends?);
     let is_request = |other: &Edge| other.ends == Some((to, from)) && other.message.text == text;
     let found = edges.iter().position(is_request);
-    let is_weighed = found.is_some_and(|at| edges[at].attribute("bytes").is_some());
-    if is_weighed {
-        let text = format!(
-            "`reply = {text}` answers an edge with `bytes`: credit bounds requests, remove `bytes`"
-        );
-        faults.add(span_of(&attribute.value), text);
-    }
-    if found.is_some_and(|at| edges[at].attribute("rings").is_some()) {
-        let text = format!(
-            "`reply = {text}` answers an edge with `rings`: the queues of requests go by the number \
-             of pairs, remove `rings`"
-        );
-        faults.add(span_of(&attribute.value), text);
+    for (name, why) in [
+        ("bytes", "credit bounds requests"),
+        ("rings", "the queues of requests go by the number of pairs"),
+    ] {
+        if found.is_some_and(|at| edges[at].attribute(name).is_some()) {
+            let text =
+                format!("`reply = {text}` answers an edge with `{name}`: {why}, remove `{name}`");
+            faults.add(span_of(&attribute.value), text);
+        }
     }
     if found.is_none() {
         let text = format!(

@@ -315,7 +315,7 @@ impl Writer<'_> {
         parts.push(("__spec", self.spec(edge)));
         self.quote(
             "__rast::__private::edge_info::<__G, __from, __to>(
-                __text, __rast::__private::Spec::new()__spec
+                __text, __rast::__private::Spec { __spec ..__rast::__private::Spec::NONE }
             ),",
             edge.from.span(),
             &parts,
@@ -328,23 +328,24 @@ impl Writer<'_> {
             let value: TokenStream = attribute.value.iter().cloned().collect();
             let at = attribute.name.span();
             let template = match attribute.name.to_string().as_str() {
-                "cap" => ".capacity(__value)",
-                "burst" => ".burst(__value)",
-                "ceiling" => ".ceiling(__value)",
-                "lanes" => ".lanes(__value)",
-                "unbounded" => ".unbounded()",
-                "keep" => ".keep()",
-                "high" => ".high()",
-                "bytes" => ".bytes(__value)",
-                "reject" => ".reject()",
-                "drop_newest" => ".drop_newest()",
-                "drop_oldest" => ".drop_oldest()",
-                "latest" => ".latest()",
-                "route" => ".any()",
-                "rings" => ".rings()",
+                "cap" => "capacity: __some(__value),",
+                "burst" => "burst: __some(__value),",
+                "ceiling" => "ceiling: __some(__value),",
+                "lanes" => "lanes: __some(__value),",
+                "bytes" => "bytes: __value,",
+                "route" => "any: true,",
+                "keep" => "keep: true,",
+                "high" => "high: true,",
+                "rings" => "rings: true,",
+                "unbounded" => "kind: __rast::EdgeKind::Unbounded,",
+                "reject" => "kind: __rast::EdgeKind::Reject,",
+                "drop_newest" => "kind: __rast::EdgeKind::DropNewest,",
+                "drop_oldest" => "kind: __rast::EdgeKind::DropOldest,",
+                "latest" => "kind: __rast::EdgeKind::Latest, capacity: __some(1),",
                 "reply" => {
                     let request = edge.request.map_or_else(TokenStream::new, number);
-                    return self.quote(".reply(__request)", at, &[("__request", request)]);
+                    let template = "kind: __rast::EdgeKind::Reply { request: __request },";
+                    return self.quote(template, at, &[("__request", request)]);
                 }
                 "sends" => {
                     let entries = sends_of(attribute).into_iter();
@@ -353,11 +354,13 @@ impl Writer<'_> {
                         self.sends(to.as_deref(), &text_of(&message), at)
                     });
                     let list = entries.collect();
-                    return self.quote(".sends(const { &[__list] })", at, &[("__list", list)]);
+                    let template = "sends: __rast::Sends::Listed(const { &[__list] }),";
+                    return self.quote(template, at, &[("__list", list)]);
                 }
                 other => unreachable!("`{other}` was removed by the check"),
             };
-            self.quote(template, at, &[("__value", value)])
+            let some = self.quote("::core::option::Option::Some", at, &[]);
+            self.quote(template, at, &[("__value", value), ("__some", some)])
         });
         attributes.collect()
     }

@@ -265,21 +265,14 @@ fn read_replicas(name: &Ident, group: &Group, faults: &mut Faults) -> Option<(Fo
     let stream = |tokens: &[TokenTree]| tokens.iter().cloned().collect::<TokenStream>();
     let is_any = is_word(count.first(), "_") || is_punct(count.first(), '_');
     let range = (0..count.len()).find(is_range);
+    let has_dots = |two: &[TokenTree]| two.iter().all(|dot| is_punct(Some(dot), '.'));
     let count = match range {
         _ if count.len() == 1 && is_any => Count::Any,
-        None if count
-            .windows(2)
-            .any(|two| is_punct(two.first(), '.') && is_punct(two.get(1), '.')) =>
-        {
-            let text = "write the range with both ends: `2..=8`";
-            faults.add(span_of(count), text.to_owned());
-            Count::Any
-        }
-        None => Count::Exactly(stream(count)),
+        None if !count.windows(2).any(has_dots) => Count::Exactly(stream(count)),
         Some(at) if at > 0 && at + 3 < count.len() => {
             Count::Between(stream(&count[..at]), stream(&count[at + 3..]))
         }
-        Some(_) => {
+        _ => {
             let text = "write the range with both ends: `2..=8`";
             faults.add(span_of(count), text.to_owned());
             Count::Any

@@ -98,17 +98,11 @@ pub(crate) fn text_of(tokens: &[TokenTree]) -> String {
         let before = index.checked_sub(1).map(|before| &tokens[before]);
         let is_after_word = matches!(before, Some(TokenTree::Ident(_) | TokenTree::Literal(_)));
         match token {
-            TokenTree::Ident(ident) => {
+            TokenTree::Ident(_) | TokenTree::Literal(_) => {
                 if is_after_word {
                     text.push(' ');
                 }
-                text += &ident.to_string();
-            }
-            TokenTree::Literal(literal) => {
-                if is_after_word {
-                    text.push(' ');
-                }
-                text += &literal.to_string();
+                text += &token.to_string();
             }
             TokenTree::Group(group) => {
                 let is_array_after_word = is_after_word && !ends_type(tokens, index - 1);

@@ -45,6 +45,10 @@ struct Slot<A> {
 }
 
 impl<A> Slot<A> {
+    fn is_waiting(&self) -> bool {
+        matches!(*self.state.lock(), State::Waiting(_))
+    }
+
     /// Replaces `Waiting` by `with`; returns `with` if the asking side is gone.
     fn end(&self, with: State<A>) -> Option<State<A>> {
         let mut state = self.state.lock();
@@ -194,7 +198,7 @@ impl<A> Reply<A> {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         let slot = self.slot.as_ref();
-        slot.is_some_and(|slot| matches!(*slot.state.lock(), State::Waiting(_)))
+        slot.is_some_and(|slot| slot.is_waiting())
     }
 }
 
@@ -264,7 +268,7 @@ impl<A> Answer<A> {
     }
 
     fn wait_until(mut self, deadline: Option<Instant>) -> Result<A, AnswerError> {
-        if let Err(AnswerError::Pending) = self.check() {
+        if self.slot.is_waiting() {
             match deadline {
                 None => self.slot.signal.receive_blocking(),
                 Some(deadline) => {
@@ -274,14 +278,6 @@ impl<A> Answer<A> {
             }
         }
         self.try_take()
-    }
-
-    /// Returns whether the answer or an error is there, without taking it.
-    fn check(&self) -> Result<(), AnswerError> {
-        match *self.slot.state.lock() {
-            State::Waiting(_) => Err(AnswerError::Pending),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -423,7 +419,7 @@ where
     where
         G: Single<P>,
     {
-        self.only().ask(request, timeout)
+        self.port(0).ask(request, timeout)
     }
 
     /// As [`IngressPort::ask_async`], for a processor without replicas.
@@ -435,6 +431,6 @@ where
     where
         G: Single<P>,
     {
-        self.only().ask_async(request).await
+        self.port(0).ask_async(request).await
     }
 }

@@ -59,12 +59,16 @@ impl<M> Inner<M> {
         bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes as u128)
     }
 
-    fn push(&mut self, entry: Entry<M>, bounds: &Bounds) {
+    fn push(&mut self, weight: usize, sent: u64, message: M, bounds: &Bounds) {
         if self.messages.capacity() == 0 {
             self.messages.reserve_exact(bounds.messages);
         }
-        self.bytes += entry.weight as u128;
-        self.messages.push_back(entry);
+        self.bytes += weight as u128;
+        self.messages.push_back(Entry {
+            weight,
+            sent,
+            message,
+        });
     }
 
     fn pop(&mut self) -> Option<Entry<M>> {
@@ -168,14 +172,7 @@ impl<M> Buffers<M> {
         let sent = self.look_at_draw();
         let target = &self.targets[index];
         let mut inner = target.inner.lock();
-        inner.push(
-            Entry {
-                weight,
-                sent,
-                message,
-            },
-            &target.bounds,
-        );
+        inner.push(weight, sent, message, &target.bounds);
         let lacks = inner.lacks(&target.bounds);
         inner.is_waited |= lacks;
         drop(inner);
@@ -193,14 +190,7 @@ impl<M> Buffers<M> {
         if !inner.has_room(&target.bounds) {
             return Err(message);
         }
-        inner.push(
-            Entry {
-                weight,
-                sent,
-                message,
-            },
-            &target.bounds,
-        );
+        inner.push(weight, sent, message, &target.bounds);
         drop(inner);
         self.note_written(index);
         Ok(())
@@ -226,14 +216,7 @@ impl<M> Buffers<M> {
             if inner.has_room(&target.bounds)
                 && let Some(message) = message.take()
             {
-                inner.push(
-                    Entry {
-                        weight,
-                        sent,
-                        message,
-                    },
-                    &target.bounds,
-                );
+                inner.push(weight, sent, message, &target.bounds);
             }
             drop(inner);
             if let Some(oldest) = oldest {

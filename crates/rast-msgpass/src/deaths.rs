@@ -104,9 +104,7 @@ impl Retired {
     /// Returns `true` if it is a replica of `P`.
     #[must_use]
     pub fn is<G: Node<P>, P>(&self) -> bool {
-        let info = <G as Node<P>>::END
-            .processor()
-            .map(|node| &G::PROCESSORS[node]);
+        let info = G::PROCESSORS.get(<G as Node<P>>::ID);
         info.is_some_and(|info| info.name == self.processor)
     }
 }

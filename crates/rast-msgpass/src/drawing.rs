@@ -12,7 +12,7 @@
 use core::fmt::Write;
 
 use crate::graph::{End, ProcessorInfo};
-use crate::picture::{escaped, quoted, shown};
+use crate::picture::{doors, escaped, quoted, shown};
 use crate::report::{EdgeMetrics, InstanceMetrics, Metrics};
 use crate::timers::Nanos;
 use crate::timings::Timings;
@@ -88,11 +88,7 @@ impl Drawing {
     }
 
     fn doors(&self) -> impl Iterator<Item = End> {
-        let is_used = |end: &End| {
-            let mut edges = self.metrics.edges.iter();
-            edges.any(|edge| edge.edge.from == *end || edge.edge.to == *end)
-        };
-        [End::Ingress, End::Egress].into_iter().filter(is_used)
+        doors(self.metrics.edges.iter().map(|edge| edge.edge))
     }
 
     /// Returns the first shard of a processor, and whether it has replicas.

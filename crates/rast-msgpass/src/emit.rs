@@ -5,129 +5,47 @@
 //! need all tables.
 
 use crate::check::{fault, layout};
-use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, ProcessorInfo, Sends, SendsTo};
+use crate::graph::{EdgeInfo, EdgeKind, End, Graph, Node, ProcessorInfo, Sends, is_buffered};
 
 /// Default maximum number of messages without room that a sender of an unbounded edge keeps.
 const CEILING: usize = 1 << 20;
 
 /// The attributes of an edge.
 #[derive(Clone, Copy, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    missing_docs,
+    reason = "made by graph!, in a constant"
+)]
 pub struct Spec {
-    capacity: Option<usize>,
-    burst: Option<usize>,
-    lanes: Option<usize>,
-    unbounded: Option<()>,
-    ceiling: Option<usize>,
-    reply: Option<usize>,
-    sends: Option<&'static [SendsTo]>,
-    any: Option<()>,
-    keep: Option<()>,
-    high: Option<()>,
-    bytes: Option<usize>,
-    lossy: Option<EdgeKind>,
-    rings: bool,
+    pub capacity: Option<usize>,
+    pub burst: Option<usize>,
+    pub lanes: Option<usize>,
+    pub ceiling: Option<usize>,
+    pub kind: EdgeKind,
+    pub sends: Sends,
+    pub any: bool,
+    pub keep: bool,
+    pub high: bool,
+    pub rings: bool,
+    pub bytes: usize,
 }
 
-#[allow(clippy::new_without_default, missing_docs)]
 impl Spec {
-    pub const fn new() -> Self {
-        Self {
-            capacity: None,
-            burst: None,
-            lanes: None,
-            unbounded: None,
-            ceiling: None,
-            reply: None,
-            sends: None,
-            any: None,
-            keep: None,
-            high: None,
-            bytes: None,
-            lossy: None,
-            rings: false,
-        }
-    }
-
-    pub const fn capacity(mut self, capacity: usize) -> Self {
-        self.capacity = Some(capacity);
-        self
-    }
-
-    pub const fn burst(mut self, burst: usize) -> Self {
-        self.burst = Some(burst);
-        self
-    }
-
-    pub const fn lanes(mut self, lanes: usize) -> Self {
-        self.lanes = Some(lanes);
-        self
-    }
-
-    pub const fn unbounded(mut self) -> Self {
-        self.unbounded = Some(());
-        self
-    }
-
-    pub const fn ceiling(mut self, ceiling: usize) -> Self {
-        self.ceiling = Some(ceiling);
-        self
-    }
-
-    pub const fn reply(mut self, request: usize) -> Self {
-        self.reply = Some(request);
-        self
-    }
-
-    pub const fn sends(mut self, sends: &'static [SendsTo]) -> Self {
-        self.sends = Some(sends);
-        self
-    }
-
-    pub const fn any(mut self) -> Self {
-        self.any = Some(());
-        self
-    }
-
-    pub const fn rings(mut self) -> Self {
-        self.rings = true;
-        self
-    }
-
-    pub const fn keep(mut self) -> Self {
-        self.keep = Some(());
-        self
-    }
-
-    pub const fn high(mut self) -> Self {
-        self.high = Some(());
-        self
-    }
-
-    pub const fn bytes(mut self, bytes: usize) -> Self {
-        self.bytes = Some(bytes);
-        self
-    }
-
-    pub const fn reject(mut self) -> Self {
-        self.lossy = Some(EdgeKind::Reject);
-        self
-    }
-
-    pub const fn drop_newest(mut self) -> Self {
-        self.lossy = Some(EdgeKind::DropNewest);
-        self
-    }
-
-    pub const fn drop_oldest(mut self) -> Self {
-        self.lossy = Some(EdgeKind::DropOldest);
-        self
-    }
-
-    pub const fn latest(mut self) -> Self {
-        self.lossy = Some(EdgeKind::Latest);
-        self.capacity = Some(1);
-        self
-    }
+    /// Those of an edge without any.
+    pub const NONE: Self = Self {
+        capacity: None,
+        burst: None,
+        lanes: None,
+        ceiling: None,
+        kind: EdgeKind::Bounded,
+        sends: Sends::Undeclared,
+        any: false,
+        keep: false,
+        high: false,
+        rings: false,
+        bytes: usize::MAX,
+    };
 }
 
 /// Returns the bounds for a declared number of replicas.
@@ -166,8 +84,7 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
         replicas::<G>(<G as Node<T>>::END),
         spec.rings
             || matches!(<G as Node<T>>::END, End::Egress)
-            || matches!(spec.lossy, Some(EdgeKind::DropOldest | EdgeKind::Latest))
-            || spec.bytes.is_some(),
+            || is_buffered(spec.kind, spec.bytes),
     );
     let info = EdgeInfo {
         from: <G as Node<F>>::END,
@@ -184,28 +101,17 @@ pub const fn edge_info<G: Node<F> + Node<T>, F, T>(message: &'static str, spec: 
             Some(lanes) => lanes,
             None => 1,
         },
-        kind: match (spec.reply, spec.unbounded, spec.lossy) {
-            (Some(request), ..) => EdgeKind::Reply { request },
-            (None, Some(()), _) => EdgeKind::Unbounded,
-            (None, None, Some(kind)) => kind,
-            (None, None, None) => EdgeKind::Bounded,
-        },
-        ceiling: match (spec.ceiling, spec.unbounded) {
+        kind: spec.kind,
+        ceiling: match (spec.ceiling, spec.kind) {
             (Some(ceiling), _) => ceiling,
-            (None, Some(())) => CEILING,
-            (None, None) => usize::MAX,
+            (None, EdgeKind::Unbounded) => CEILING,
+            (None, _) => usize::MAX,
         },
-        sends: match spec.sends {
-            Some(list) => Sends::Listed(list),
-            None => Sends::Undeclared,
-        },
-        any: spec.any.is_some(),
-        high: spec.high.is_some(),
-        bytes: match spec.bytes {
-            Some(bytes) => bytes,
-            None => usize::MAX,
-        },
-        keep: spec.keep.is_some(),
+        sends: spec.sends,
+        any: spec.any,
+        high: spec.high,
+        bytes: spec.bytes,
+        keep: spec.keep,
     };
     if spec.burst.is_some() && !matches!(info.kind, EdgeKind::Bounded) {
         fault::<G>(

@@ -206,8 +206,13 @@ pub const PAIRS_MAX: usize = 256;
 impl EdgeInfo {
     /// Returns `true` if each pair has a queue under a lock.
     pub(crate) const fn is_buffered(&self) -> bool {
-        self.bytes != usize::MAX || matches!(self.kind, EdgeKind::DropOldest | EdgeKind::Latest)
+        is_buffered(self.kind, self.bytes)
     }
+}
+
+/// As [`EdgeInfo::is_buffered`].
+pub(crate) const fn is_buffered(kind: EdgeKind, bytes: usize) -> bool {
+    bytes != usize::MAX || matches!(kind, EdgeKind::DropOldest | EdgeKind::Latest)
 }
 
 impl fmt::Display for EdgeInfo {

@@ -51,9 +51,7 @@ impl Drop for Found {
 /// Drops the processors that were not taken, and records the panics of their destructors.
 fn drop_states(states: &States, shared: &Shared) {
     while let Some(state) = states.pop() {
-        if let Err(payload) = contain(|| drop(state)) {
-            shared.record_fault("a processor's destructor", payload);
-        }
+        shared.contained("a processor's destructor", || drop(state));
     }
 }
 

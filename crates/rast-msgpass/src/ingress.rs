@@ -83,15 +83,7 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
         self.doors.doors.iter().any(|door| door.closing().is_some())
     }
 
-    /// The only instance.
-    pub(crate) fn only(&self) -> IngressPort<'_, M>
-    where
-        G: crate::graph::Single<P>,
-    {
-        self.port(0)
-    }
-
-    fn port(&self, index: usize) -> IngressPort<'_, M> {
+    pub(crate) fn port(&self, index: usize) -> IngressPort<'_, M> {
         IngressPort {
             door: &self.doors.doors[index],
             shard: ShardId::from_index(self.doors.first + index),

@@ -610,10 +610,8 @@ impl<G: Graph, F, M: Send + 'static> In<G, F, M> {
 /// Drops the clone of a message whose handler has returned.
 fn drop_kept<M>(kept: &mut Option<M>, core: &Core) {
     let kept = kept.take();
-    if let Err(payload) = contain(|| drop(kept)) {
-        let shared = &core.shared;
-        shared.record_fault("the destructor of a kept message", payload);
-    }
+    let shared = &core.shared;
+    shared.contained("the destructor of a kept message", || drop(kept));
 }
 
 /// An inlet without its message type, for a test that receives in place of a processor.

@@ -332,8 +332,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.waive_dropped();
         self.core.look_for_deaths();
         for input in 0..self.inputs.len() as u32 {
-            let Input { inlet, at, .. } = self.inputs[input as usize];
-            if self.ins[inlet as usize].has_any(at as usize) {
+            if self.holds_any(input) {
                 self.make_ready(input);
             }
         }
@@ -604,11 +603,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
     /// Calls `flush` if it was requested and the input is exhausted.
     #[cold]
     fn flush_processor(&mut self) -> bool {
-        let has_input = self.ready.iter().any(|&input| {
-            let Input { inlet, at, .. } = self.inputs[input as usize];
-            self.ins[inlet as usize].has_any(at as usize)
-        });
-        if has_input {
+        if self.ready.iter().any(|&input| self.holds_any(input)) {
             return false;
         }
         self.call(Handler::Flush, |processor, cx| processor.flush(cx));

@@ -657,7 +657,7 @@ impl<M: Send + 'static> Outlet for Out<M> {
 
     fn waits_elsewhere(&self) -> bool {
         let lacking = self.list();
-        lacking.is_some_and(|target| target != self.waits_at)
+        lacking.is_some_and(|target| !self.is_listed || target != self.waits_at)
     }
 
     fn use_wake_up(&mut self, cx: &mut WorkerCx<'_>) -> News {

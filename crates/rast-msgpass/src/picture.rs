@@ -84,15 +84,16 @@ fn label(edge: &EdgeInfo) -> String {
     format!("{} [{rule}{bytes}{any}{high}]", edge.message)
 }
 
-fn doors<G: Graph>() -> impl Iterator<Item = End> {
-    let used = |end: End| {
-        G::EDGES
-            .iter()
-            .any(|edge| edge.from == end || edge.to == end)
+/// Returns those of ingress and egress that some edge has.
+pub(crate) fn doors<'a>(
+    edges: impl Iterator<Item = &'a EdgeInfo> + Clone,
+) -> impl Iterator<Item = End> {
+    let is_used = move |&end: &End| {
+        edges
+            .clone()
+            .any(|edge| [edge.from, edge.to].contains(&end))
     };
-    [End::Ingress, End::Egress]
-        .into_iter()
-        .filter(move |&end| used(end))
+    [End::Ingress, End::Egress].into_iter().filter(is_used)
 }
 
 /// A processor with its type and the number of its replicas.
@@ -116,7 +117,7 @@ pub fn dot<G: Graph>() -> String {
         let (name, shown) = (quoted(processor.name), quoted(&shown(processor)));
         let _ = writeln!(text, "  {name} [shape=box, label={shown}];");
     }
-    for end in doors::<G>() {
+    for end in doors(G::EDGES.iter()) {
         let _ = writeln!(text, "  {} [shape=plaintext];", quoted(name::<G>(end)));
     }
     for edge in G::EDGES {
@@ -135,7 +136,7 @@ pub fn mermaid<G: Graph>() -> String {
         let name = plain_name::<G>(End::Processor(index));
         let _ = writeln!(text, "  {name}[{}]", escaped(&shown(processor)));
     }
-    for end in doors::<G>() {
+    for end in doors(G::EDGES.iter()) {
         let _ = writeln!(text, "  {0}([{0}])", name::<G>(end));
     }
     for edge in G::EDGES {

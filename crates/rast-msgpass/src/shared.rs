@@ -412,39 +412,41 @@ impl Shared {
         self.panics.lock().clone()
     }
 
+    /// Calls user code outside handlers, and records its panic.
+    #[inline]
+    pub(crate) fn contained(&self, what: &str, code: impl FnOnce()) {
+        if let Err(payload) = contain(code) {
+            self.record_fault(what, payload);
+        }
+    }
+
     /// Passes an event to the subscriber of the program, whose panic is contained: the event comes
     /// while a message is in hand, or between two states of an instance.
     pub(crate) fn traced(&self, event: impl FnOnce()) {
-        if let Err(payload) = contain(event) {
-            self.record_fault("a subscriber", payload);
-        }
+        self.contained("a subscriber", event);
     }
 
     /// Counts a message that could not be delivered, and passes it to the hook.
     #[cold]
     pub(crate) fn give_up<M: Send + 'static>(&self, edge: usize, message: M) {
         self.count_undelivered(edge, 1);
-        let given_up = contain(|| match &self.on_undelivered {
-            Some(hook) => hook(&self.edges[edge], Box::new(message)),
-            None => drop(message),
-        });
-        if let Err(payload) = given_up {
-            // The message counts as taken: others behind it are given up in turn.
-            self.record_fault("giving a message up", payload);
-        }
+        // After a panic the message counts as taken: others behind it are given up in turn.
+        self.part_with("giving a message up", edge, message);
     }
 
     /// Drops a message for which there is no room, and passes it to the hook, if there is one. Its
     /// sender has counted it.
     #[inline(never)]
     pub(crate) fn drop_message<M: Send + 'static>(&self, edge: usize, message: M) {
-        let dropped = contain(|| match &self.on_undelivered {
+        self.part_with("dropping a message", edge, message);
+    }
+
+    #[inline]
+    fn part_with<M: Send + 'static>(&self, what: &str, edge: usize, message: M) {
+        self.contained(what, || match &self.on_undelivered {
             Some(hook) => hook(&self.edges[edge], Box::new(message)),
             None => drop(message),
         });
-        if let Err(payload) = dropped {
-            self.record_fault("dropping a message", payload);
-        }
     }
 
     /// As `give_up`, for a message that waited for room beside its sender.

@@ -80,7 +80,7 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     where
         G: Single<P>,
     {
-        self.only().sink()
+        self.port(0).sink()
     }
 }
 

@@ -6,7 +6,7 @@ use std::any::Any;
 
 use crate::instance_core::Core;
 use crate::policy::{Failure, Life, OnPanic, Policy, Then};
-use crate::primitive::panics::{contain, discard};
+use crate::primitive::panics::discard;
 use crate::report::Handler;
 use crate::timers::Clock;
 
@@ -96,16 +96,13 @@ impl Core {
         let record = failure.record();
         shared.traced(|| shared.trace.panicked(&record, &failure.then));
         shared.record_panic(record);
-        let told = match &shared.on_failure {
-            Some(hook) => contain(|| hook(failure)).map_err(|payload| ("on_failure", payload)),
+        match &shared.on_failure {
+            Some(hook) => shared.contained("on_failure", || hook(failure)),
             None => {
                 discard(failure.payload);
-                let dropped = contain(|| drop(failure.message));
-                dropped.map_err(|payload| ("the destructor of a kept message", payload))
+                let what = "the destructor of a kept message";
+                shared.contained(what, || drop(failure.message));
             }
-        };
-        if let Err((what, payload)) = told {
-            shared.record_fault(what, payload);
         }
     }
 }

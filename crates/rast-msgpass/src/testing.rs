@@ -1,15 +1,6 @@
 //! A graph on the thread of a test: a seed determines the order of turns, and the test moves the
 //! clock.
 //!
-//! ```text
-//!   TestGraph                          on threads
-//!     seed ─► which instance             queue of ready shards
-//!     seed ─► how many messages          batch
-//!     ManualClock                        clock of the system
-//!         │                                  │
-//!         └──────► Instance::turn ◄──────────┘      one implementation of everything below
-//! ```
-//!
 //! [`Builder::test`](crate::Builder::test) makes a [`TestGraph`] from the builder of the program's
 //! own graph. Edges, room, credit, timers, drain and report are the code that runs on threads; only
 //! the choice of the next turn differs. Equal seeds and equal calls give equal runs.

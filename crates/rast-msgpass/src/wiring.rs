@@ -518,10 +518,8 @@ impl Wiring {
             _ => self.shared.layout[id].capacity,
         };
         let receivers = self.shared.shards_of(to);
-        let doors: Vec<_> = receivers
-            .clone()
-            .enumerate()
-            .map(|(receiver, _)| {
+        let doors: Vec<_> = (0..receivers.len())
+            .map(|receiver| {
                 let plan = Plan::new(self.shared.one_in, [id, 0, receiver]);
                 let draw = plan.map(|plan| SharedDraw::new(plan, &self.shared.clock));
                 Arc::new(Door::<M>::of(

@@ -91,10 +91,8 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
 
     fn drop_processor(&mut self) {
         let processor = self.processor.take();
-        if let Err(payload) = contain(|| drop(processor)) {
-            let shared = &self.core.shared;
-            shared.record_fault("a processor's destructor", payload);
-        }
+        let shared = &self.core.shared;
+        shared.contained("a processor's destructor", || drop(processor));
     }
 
     /// Makes the next processor.

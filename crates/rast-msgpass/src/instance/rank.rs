@@ -83,7 +83,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    fn holds_any(&self, input: u32) -> bool {
+    pub(super) fn holds_any(&self, input: u32) -> bool {
         let entry = self.inputs[input as usize];
         self.ins[entry.inlet as usize].has_any(entry.at as usize)
     }

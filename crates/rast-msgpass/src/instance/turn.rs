@@ -292,10 +292,14 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         if self.core.is_gated || self.core.keeps {
             return self.wait(cx);
         }
-        if !self.ready.is_empty() {
-            return Progress::Again;
-        }
+        self.wanted()
+    }
+
+    /// Returns when the next turn is needed, if no outlet gates.
+    #[inline]
+    fn wanted(&self) -> Progress {
         match self.next {
+            _ if !self.ready.is_empty() => Progress::Again,
             _ if self.core.shared.calm.is_asked() => Progress::Idle,
             _ if self.core.has_deaths => Progress::Again,
             Next::Again => Progress::Again,
@@ -323,16 +327,7 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
             return Progress::Idle;
         }
         if !self.core.is_gated {
-            let pings = !self.core.shared.calm.is_asked();
-            return match self.next {
-                _ if !self.ready.is_empty() => Progress::Again,
-                _ if pings && self.core.has_deaths => Progress::Again,
-                Next::Again if pings => Progress::Again,
-                Next::Woken(_) if pings && self.is_called => Progress::Again,
-                Next::At(at) | Next::Woken(at) if pings => self.or_alarm(Progress::At(at)),
-                Next::Idle if pings => self.or_alarm(Progress::Idle),
-                _ => Progress::Idle,
-            };
+            return self.wanted();
         }
         match self.may_run() {
             true => Progress::Again,

@@ -150,7 +150,9 @@ impl<M: Send + 'static> Out<M> {
                 && self.is_retired(index)
             {
                 let target = self.any();
-                if self.is_retired(target) || !self.move_one(index, target) {
+                let credit = self.credit.as_ref();
+                let has_slot = credit.is_none_or(|credit| credit.slots(target) > 0);
+                if self.is_retired(target) || !has_slot || !self.move_one(index, target) {
                     return;
                 }
             }

@@ -214,7 +214,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             failed,
             processor: PhantomData,
         };
-        alone.graph.core(shard).trial().armed = Some(Vec::new());
+        alone.graph.driver.core(shard).trial().armed = Some(Vec::new());
         alone.turn();
         alone
     }
@@ -295,9 +295,10 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// If a handler panics, or an answer that the test sends has no request.
     pub fn turn(&mut self) -> bool {
-        self.graph.turns_of_others(self.shard);
-        let had_one = self.graph.turn_of(self.shard);
-        self.graph.turns_of_others(self.shard);
+        let driver = &mut self.graph.driver;
+        driver.turns_of_others(self.shard);
+        let had_one = driver.turn_of(self.shard);
+        driver.turns_of_others(self.shard);
         let mut around = self.around.lock();
         let now = self.graph.now();
         for lane in &mut self.lanes {
@@ -388,12 +389,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         let taken = self.take_seen(<M as Edge<G, P, To>>::ID, false).into_iter();
         let passed = taken.filter_map(|seen| {
             let message = seen.message?.downcast::<M>();
-            Some(Passed {
-                sender: seen.place.sender,
-                receiver: seen.place.receiver,
-                at: seen.place.at,
-                message: *message.expect("an edge carries its own message"),
-            })
+            let message = message.expect("an edge carries its own message");
+            Some(Passed::new(seen.place, *message))
         });
         passed.collect()
     }
@@ -423,7 +420,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     /// were cancelled.
     #[must_use]
     pub fn armed(&mut self) -> Vec<Armed> {
-        let armed = &mut self.graph.core(self.shard).trial().armed;
+        let armed = &mut self.graph.driver.core(self.shard).trial().armed;
         armed.as_mut().map(core::mem::take).unwrap_or_default()
     }
 

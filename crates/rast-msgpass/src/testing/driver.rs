@@ -9,6 +9,7 @@ use crate::drain::{Drain, DrainError};
 use crate::ending::EndedBy;
 use crate::graph::{EdgeInfo, End};
 use crate::handle::Run;
+use crate::instance_core::Core;
 use crate::primitive::Random;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::report::Report;
@@ -77,6 +78,11 @@ impl Driver {
     pub(super) fn stepper(&mut self) -> &mut Stepper<Runtime> {
         let stepper = self.stepper.as_mut();
         stepper.expect("the graph runs until `drain` or `stop` takes it")
+    }
+
+    /// Returns what a test may change of an instance.
+    pub(super) fn core(&mut self, shard: ShardId) -> &mut Core {
+        self.stepper().shard(shard).core()
     }
 
     /// Lets one instance, or something outside, act; returns `false` if none has anything to do.
@@ -259,7 +265,7 @@ impl Driver {
         let end = if to == End::Egress { from } else { to };
         let failed = Arc::clone(&self.failed);
         for shard in self.shards(end) {
-            let trial = self.stepper().shard(shard).core().trial();
+            let trial = self.core(shard).trial();
             trial.watches.push((edge, Arc::clone(watch)));
             trial.failed = Arc::clone(&failed);
         }
@@ -274,11 +280,6 @@ impl Driver {
             self.turns,
             self.last()
         );
-    }
-
-    pub(super) fn add_fault(&mut self, end: End, edge: Option<usize>, nth: u64, text: &str) {
-        let shards = self.shards(end);
-        self.add_faults(&shards, edge, nth, text);
     }
 
     pub(super) fn add_faults(
@@ -296,13 +297,12 @@ impl Driver {
                 left: Arc::clone(&left),
                 text: text.to_owned(),
             };
-            let core = self.stepper().shard(shard).core();
-            core.trial().faults.push(fault);
+            self.core(shard).trial().faults.push(fault);
         }
     }
 
     /// Returns the shards of an end.
-    fn shards(&self, end: End) -> Vec<ShardId> {
+    pub(super) fn shards(&self, end: End) -> Vec<ShardId> {
         let shards = end.processor().map(|node| self.shared.shards_of(node));
         shards
             .into_iter()

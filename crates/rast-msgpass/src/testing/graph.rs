@@ -11,12 +11,11 @@ use crate::ending::EndedBy;
 use crate::graph::{Edge, EdgeKind, Egress, End, Graph, Ingress, Node};
 use crate::graph::{Replicated, Single};
 use crate::handle::Handle;
-use crate::instance_core::Core;
 use crate::primitive::thread;
 use crate::report::{Metrics, Report};
 use crate::sharder::ShardId;
 use crate::timers::{Clock, Instant, ManualClock, Nanos};
-use crate::trial::{Room, Watch};
+use crate::trial::Room;
 
 /// A graph on the thread of a test: from [`Builder::test`](crate::Builder::test).
 ///
@@ -32,7 +31,7 @@ use crate::trial::{Room, Watch};
 /// Dropping it stops the graph.
 pub struct TestGraph<G: Graph> {
     handle: Handle<G>,
-    driver: Driver,
+    pub(super) driver: Driver,
 }
 
 impl<G: Graph> TestGraph<G> {
@@ -228,7 +227,8 @@ impl<G: Graph> TestGraph<G> {
         M: Edge<G, F, T> + Clone,
     {
         let probe = Probe::new();
-        self.add_watch(<M as Edge<G, F, T>>::ID, &probe.watch());
+        self.driver
+            .add_watch(<M as Edge<G, F, T>>::ID, &probe.watch());
         probe
     }
 
@@ -242,7 +242,8 @@ impl<G: Graph> TestGraph<G> {
         G: Node<F> + Node<T>,
         M: Edge<G, F, T>,
     {
-        self.add_watch(<M as Edge<G, F, T>>::ID, &watch(each));
+        self.driver
+            .add_watch(<M as Edge<G, F, T>>::ID, &watch(each));
     }
 
     /// Makes the handler of the `nth` message of an edge panic instead of running, counted from 1
@@ -262,7 +263,8 @@ impl<G: Graph> TestGraph<G> {
             "the edge {info} has no handler to panic"
         );
         let text = format!("injected: message {nth} of {info}");
-        self.driver.add_fault(info.to, Some(edge), nth, &text);
+        let shards = self.driver.shards(info.to);
+        self.driver.add_faults(&shards, Some(edge), nth, &text);
     }
 
     /// Makes the `nth` handler of a replica of `P` panic instead of running, counted from 1 and
@@ -301,7 +303,7 @@ impl<G: Graph> TestGraph<G> {
         let out = <M as Edge<G, F, T>>::OUT;
         let driver = &mut self.driver;
         for shard in driver.shared.shards_of(node).map(ShardId::from_index) {
-            let core = driver.stepper().shard(shard).core();
+            let core = driver.core(shard);
             let outs = core.outs.len();
             let rooms = &mut core.trial().rooms;
             rooms.resize(outs, Room::Real);
@@ -382,28 +384,9 @@ impl<G: Graph> TestGraph<G> {
         self.handle.run.report()
     }
 
-    /// Returns what a test may change of an instance.
-    pub(crate) fn core(&mut self, shard: ShardId) -> &mut Core {
-        self.driver.stepper().shard(shard).core()
-    }
-
-    /// Gives an instance a turn if it wants one.
-    pub(crate) fn turn_of(&mut self, shard: ShardId) -> bool {
-        self.driver.turn_of(shard)
-    }
-
-    /// Gives the others turns until none wants one.
-    pub(crate) fn turns_of_others(&mut self, shard: ShardId) {
-        self.driver.turns_of_others(shard);
-    }
-
     /// Ends the graph, unless it has ended.
     pub(crate) fn end(&mut self, by: EndedBy) {
         self.driver.end(&mut self.handle.run, by);
-    }
-
-    fn add_watch(&mut self, edge: usize, watch: &Watch) {
-        self.driver.add_watch(edge, watch);
     }
 }
 

@@ -21,6 +21,17 @@ pub struct Passed<M> {
     pub message: M,
 }
 
+impl<M> Passed<M> {
+    pub(super) fn new(place: Place, message: M) -> Self {
+        Self {
+            sender: place.sender,
+            receiver: place.receiver,
+            at: place.at,
+            message,
+        }
+    }
+}
+
 /// Records the messages of one edge, in order; from [`TestGraph::probe`](super::TestGraph::probe).
 ///
 /// It records a message before its handler is called, and on an edge to egress when it is sent.
@@ -67,18 +78,12 @@ impl<M: Clone + Send + 'static> Probe<M> {
     pub(crate) fn watch(&self) -> Watch {
         let seen = Arc::clone(&self.seen);
         watch(move |passed: Passed<&M>| {
-            let Passed {
-                sender,
-                receiver,
-                at,
-                message,
-            } = passed;
-            let message = message.clone();
+            let message = passed.message.clone();
             seen.lock().push(Passed {
-                sender,
-                receiver,
-                at,
                 message,
+                sender: passed.sender,
+                receiver: passed.receiver,
+                at: passed.at,
             });
         })
     }
@@ -88,12 +93,8 @@ impl<M: Clone + Send + 'static> Probe<M> {
 pub(crate) fn watch<M: 'static>(mut each: impl FnMut(Passed<&M>) + Send + 'static) -> Watch {
     let each = move |place: Place, message: &dyn Any| {
         let message = message.downcast_ref();
-        each(Passed {
-            sender: place.sender,
-            receiver: place.receiver,
-            at: place.at,
-            message: message.expect("an edge carries its own message"),
-        });
+        let message = message.expect("an edge carries its own message");
+        each(Passed::new(place, message));
     };
     Arc::new(Mutex::new(Box::new(each)))
 }
