@@ -225,7 +225,6 @@ fn a_wrong_configuration_is_named() {
     }
 }
 
-#[cfg(feature = "testing")]
 /// Notes where the shards are pinned.
 struct Pins(Sender<Vec<Option<WorkerId>>>);
 
@@ -264,6 +263,7 @@ fn the_last_pin_of_a_replica_counts() {
     }
 }
 
+#[cfg(feature = "testing")]
 #[test]
 fn in_a_test_it_is_a_processor_like_any_other() {
     rast_msgpass::testing::for_each_seed(0..50, |seed| {
