@@ -452,7 +452,7 @@ unsafe impl GlobalAlloc for RastAlloc {
 // Under loom an atomic belongs to one run of a model, so it cannot be static. Under shuttle all
 // threads of a model are one OS thread, whose end the heaps wait for. So models use the system's
 // allocator.
-// SAFETY: every call is passed to the system's allocator unchanged.
+// SAFETY: the blocks are those of the system's allocator; the other two calls are the trait's.
 #[cfg(any(rast_loom, rast_shuttle))]
 unsafe impl GlobalAlloc for RastAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

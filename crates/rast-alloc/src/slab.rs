@@ -1,4 +1,5 @@
-//! Slabs: a slot of equal blocks without headers.
+//! A slab is a slot (a part of a segment, of fixed size) that is divided into blocks of equal size,
+//! which have no headers.
 //!
 //! ```text
 //!   slot   │ block │ block │ block │ block │ ░░░░░░ not carved yet ░░░░░░ │
@@ -8,8 +9,10 @@
 //! A slab's own fields are in the header of its segment, not in the slot. So *carving* (dividing
 //! unused memory of the slot into blocks) touches only the blocks that are needed.
 //!
-//! 1. `used` counts the blocks outside the slab: those in use, and those in lists.
-//! 2. Blocks are carved one page at a time, in the order of their addresses.
+//! 1. `used` counts the blocks that were taken from the slab and not put back: those that the
+//!    program has, and the free ones in the lists of the arena.
+//! 2. About 4 KiB of blocks are carved at a time, and at least one block, in the order of their
+//!    addresses.
 //! 3. A slab is in its class's list if and only if it has a free or an uncarved block.
 
 use core::cell::Cell;

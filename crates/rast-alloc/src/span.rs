@@ -1,10 +1,11 @@
 //! Spans: two-level free lists of ranges with boundary tags, for sizes above those of slabs, and
 //! for the slabs themselves.
 //!
-//! Source: the original RAST design, 2.1. Its lists by the logarithm of the size become two levels,
-//! as in TLSF (Masmano and others, 2004): 32 lists per doubling, and a bitmap for each level. So
-//! two bit scans find the first list all of whose spans fit. The search may skip spans that fit,
-//! but only those at most 1/32 longer than needed.
+//! Source: the original RAST design, 2.1, which has one list per power of two. Here each power of
+//! two is a group of 32 lists, as in TLSF (Masmano and others, 2004). One bitmap has the groups that
+//! are not empty, and each group has a bitmap of its lists. So two bit scans find the first list all
+//! of whose spans fit. Without an alignment, the search skips only spans that fit and are at most
+//! 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -21,7 +22,7 @@
 //! | `state` | free, used, or sentinel: the tag behind the last grain, which is never free and has no next tag |
 //! | `class` | the class of a used span, or none |
 //! | `clean` | of a free span: all bytes are zero |
-//! | `aged` | of a free span: the first pass that looked for unused memory to give back and found it free; a part of a split span keeps the number; 0 for none |
+//! | `aged` | of a free span: the mark (1 or 2 in turn) of the pass over unused memory that first found it free, or 0; if the span is split, the free part keeps it |
 //!
 //! 1. The tags are in the header, not in the spans. So splitting and joining touch no page of a
 //!    block. Tags inside the spans would touch one or two pages that are rarely cached.
@@ -32,8 +33,8 @@
 //! 5. Because of the sentinel no test for the segment's end is needed; `before == 0` shows its
 //!    start.
 //!
-//! One thread at a time uses a [`SpanIndex`] and all of its segments, so only its statistic `clean`
-//! is atomic.
+//! One thread at a time uses a [`SpanIndex`] and all of its segments. Only the counter
+//! [`SpanIndex::clean`] is atomic, because other threads read it.
 
 use core::cell::Cell;
 use core::iter;
@@ -368,7 +369,8 @@ impl SpanIndex {
         }
     }
 
-    /// The spans of a list, from `first` on. A span may be changed once the next one was returned.
+    /// The spans of a list, from `first` on. The link of a span is read before the span is returned,
+    /// so the span may be changed then.
     fn list(first: Option<Span>) -> impl Iterator<Item = Span> {
         iter::successors(first, |span| span.links().next.get())
     }

@@ -1,5 +1,5 @@
-//! The edges on which the handlers of an edge send. Its inlet (the receiver's end) waits for room
-//! on them.
+//! Which edges the handler of an incoming edge may send on. The inlet (the receiving end) of the
+//! incoming edge waits until those outgoing edges have room.
 //!
 //! ```text
 //!   ingress -> front: Put [sends = (Job)]      waits for room in front -> worker: Job only
@@ -9,13 +9,13 @@
 //!
 //! Rules:
 //! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
-//! 2. Without `sends` a handler sends on every edge that leaves its processor. The handler of a
-//!    request does not `send` requests that may lead back to the client of that request, because
-//!    each of the two would wait for the other's credit.
+//! 2. Without `sends` a handler may send on every edge that leaves its processor. Exception: the
+//!    handler of a request must not `send` a request from which bounded edges lead back to the
+//!    client, because the handler and the client could wait for each other's credit.
 //! 3. Answers use the room that their request reserved, never wait, and are not listed.
-//! 4. `send` on an edge that is not listed panics; `try_send` sends if there is room.
+//! 4. `send` on an edge that rules 1 to 3 do not allow panics; `try_send` sends if there is room.
 //!
-//! The lists are constants, so a graph without them has no code for them.
+//! The lists are constants, so where a handler may send on every edge there is no check.
 
 use core::marker::PhantomData;
 

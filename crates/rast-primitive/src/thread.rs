@@ -42,7 +42,7 @@ pub use shuttle::thread_local as model_local;
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 pub use std::thread_local;
 
-/// The models' thread-locals have no `const` form.
+/// loom's thread-locals have no `const` form.
 #[cfg(any(rast_loom, rast_shuttle))]
 #[doc(hidden)]
 #[macro_export]

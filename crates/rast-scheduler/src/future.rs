@@ -157,7 +157,7 @@ fn leave<T>(ledger: MutexGuard<'_, Ledger>, old: T, step: Option<TaskHandle>) {
 /// Removes the entry with this number.
 fn take_out<T>(entries: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
     let index = entries.iter().position(is_it)?;
-    Some(entries.remove(index))
+    Some(entries.swap_remove(index))
 }
 
 type Shelf = Arc<Mutex<Ledger>>;
@@ -173,7 +173,9 @@ impl Drop for Registration {
         let mut ledger = self.ledger.lock();
         let sleep = take_out(&mut ledger.sleeps, |entry| entry.0 == self.number);
         let signal = take_out(&mut ledger.signals, |entry| entry.0 == self.number);
-        let hop = take_out(&mut ledger.hops, |hop| hop.number == self.number);
+        // The hops stay in order.
+        let hop = ledger.hops.iter().position(|hop| hop.number == self.number);
+        let hop = hop.map(|index| ledger.hops.remove(index));
         leave(ledger, (sleep, signal, hop), None);
     }
 }

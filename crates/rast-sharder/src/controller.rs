@@ -34,7 +34,7 @@ pub enum Progress {
 pub enum PanicPolicy {
     /// The shard continues, with its state as it is. It gets another turn at once. If that turn
     /// panics too, the next one comes by a wake-up or after a pause, which doubles from 10 µs to
-    /// about 82 ms with each turn that panics.
+    /// about 82 ms with each turn that panics. A turn that returns resets the pause.
     Continue,
     /// The shard is not run any more. It keeps its place, and its state is returned at the end.
     Retire,

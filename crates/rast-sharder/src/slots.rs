@@ -1,16 +1,17 @@
-//! The shards' states and figures, the workers' windows, and which thread may access them. A worker
-//! *promises* once per epoch to change no figures until the next epoch.
+//! Stores the states and figures of the shards and the windows of the workers. A worker that is not
+//! dedicated *promises* once per epoch to change no figures until the next epoch. The table says
+//! which thread may access which cell, and when:
 //!
 //! | cell | accessed by | while |
 //! | --- | --- | --- |
 //! | slot | the holder of the shard | it holds the shard |
-//! | measure | the holder | it has not promised in the epoch |
-//! | measure | the leader, reading | all have promised |
+//! | measure | the holder | it holds the shard and has not promised in the epoch |
+//! | measure | the leader, reading | all that promise have promised |
 //! | window | its worker | it has not promised in the epoch |
-//! | window | the leader, reading | all have promised |
+//! | window | the leader, reading | all that promise have promised |
 //!
-//! The word of a shard that names its holder orders the accesses of the first two rows. The
-//! shared word with the epoch orders those of the others.
+//! Each shard has a holder word, which names the holder. It orders the accesses in rows 1 and 2. The
+//! epoch word, which all workers share, orders the accesses in rows 3 to 5.
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -245,6 +245,31 @@ fn a_skew_that_single_windows_hide_is_found() {
 }
 
 #[test]
+fn windows_with_hardly_any_load_do_not_count() {
+    const WORKERS: usize = 4;
+    // The first 256 fill the workers evenly. The others use hardly anything, all on worker 0.
+    let mut owners: Vec<_> = (0..256)
+        .map(|shard| WorkerId::from_index(shard % WORKERS))
+        .collect();
+    owners.resize(320, WorkerId(0));
+    let now = Assignment::new(owners, WORKERS).expect("the workers exist");
+    for quiet in 1..=6 {
+        let mut greedy = Greedy::new();
+        for epoch in 0..60 {
+            let is_quiet = (30..30 + quiet).contains(&epoch);
+            let load = |shard| match shard < 256 {
+                true if is_quiet => 0.0,
+                true => 1.0 / 64.0,
+                false => 1e-5,
+            };
+            let loads: Vec<f64> = (0..320).map(load).collect();
+            let next = decide(&mut greedy, &view_of(WORKERS, &loads, &[]), &now, 256);
+            assert_eq!(next, now, "{quiet} quiet windows, epoch {epoch}");
+        }
+    }
+}
+
+#[test]
 fn three_equal_shards_on_two_workers_lose_none() {
     let now = Assignment::new(vec![WorkerId(0); 3], 2).expect("worker 0 exists");
     let view = view_of(2, &[0.3; 3], &[]);

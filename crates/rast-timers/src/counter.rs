@@ -98,8 +98,8 @@ impl Tsc {
     const LOOK_NS: u128 = 10_000;
     const LOOKS: u32 = 3;
 
-    /// Detects a counter that a clock can use; takes about 10 µs, and on Linux reads one file of
-    /// the kernel.
+    /// Detects a counter that a clock can use. Takes 10 to 30 µs, and on Linux on x86-64 reads one
+    /// file of the kernel.
     ///
     /// # Errors
     ///

@@ -7,15 +7,16 @@
 //! Each scenario compares ours with one rival. Its first round measures the peak of both, with
 //! everything sent at once, and all its runs then send at half of the lower peak.
 //!
-//! Two threads work in every contender, except for the row of threads, and each is pinned to a
-//! processor of its own. Ours has the source on the first worker, and all others on the second. A
-//! rival has a thread that sends from outside and a runtime of one thread. The row of threads has a
-//! thread for each hop, which share one processor, and one that sends.
+//! Every contender uses two threads, each pinned to a processor of its own. Ours has the source on
+//! the first worker, and all others on the second. A rival has a thread that sends from outside and
+//! a runtime of one thread. The rival without a runtime has a thread for each hop, all on one
+//! processor, and a sending thread on the other.
 //!
-//! A run is short: the host takes a processor for some milliseconds several times per second, and
-//! one such pause in a long run is its p99. The times of its first fifth are not recorded.
+//! Runs are short, because the host takes a processor away for some milliseconds, several times per
+//! second. A long run would contain such a pause, which would determine its p99. The first fifth of
+//! the messages of a run is not recorded.
 //!
-//! The processor time is that of the process, with the source, which spins in every contender.
+//! The processor time is that of the whole process. It includes the source, which always spins.
 
 use std::any::Any;
 use std::cell::Cell;

@@ -11,7 +11,8 @@ use super::{AddressTooWide, refuse_slow, wide};
 use crate::constructor;
 use crate::sync::atomic::Ordering;
 
-/// A pointer and a wrapping count of 64 bits (32 with short pointers), as one copyable word.
+/// A pointer and a wrapping count of 64 bits (32 with 32-bit pointers; under loom that of
+/// `TaggedPtr`), as one copyable word.
 ///
 /// # Examples
 ///

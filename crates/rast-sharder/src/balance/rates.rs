@@ -5,7 +5,8 @@
 //! difference between a window and the one before, both as shares of the total. So a change of all
 //! loads at once does not count.
 //!
-//! A load has a second mean: the share of the total over about 16 windows, times the newest total.
+//! A load has a second mean: the share of the total over about 16 windows, times the total over the
+//! newest ones.
 //! It is the load that counts while the two means differ by at most the noise of the first. If all
 //! windows are independent, its noise is less than half. Else the two means differ by more, so
 //! their difference counts as noise too. So the load of a shard whose windows are noisy is known
@@ -72,6 +73,10 @@ const STEADY: u8 = 8;
 /// mean with weight w has the root of w / (2 − w) of their noise.
 const STEADY_NOISE: f64 = 0.447;
 
+/// A window with at most this share of the loads so far says nothing about shares. Its few loads
+/// would otherwise count as the shares of all that is used later.
+const QUIET: f64 = 0.125;
+
 /// A difference counts as at most this multiple of the usual one.
 const OUTLIER: f64 = 3.0;
 
@@ -114,7 +119,7 @@ const MOST_HALVINGS: u64 = 2_200;
 struct Seen {
     /// The windows in which idle shards were measured.
     windows: u64,
-    /// Those of them in which there was any load, and so noise.
+    /// Those of them with more than [`QUIET`] load, in which shares were taken in.
     loaded: u64,
 }
 
@@ -158,7 +163,7 @@ pub(super) struct Figure {
 /// Smoothed figures of all shards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// By shard: the load that counts. Only those of active shards are up to date.
+    /// By shard: the load that counts; zero for resting shards.
     pub(super) figures: Vec<Figure>,
     /// Share of a worker that each shard asks for, over the newest windows.
     loads: Vec<f64>,
@@ -173,7 +178,7 @@ pub(super) struct Rates {
     /// By shard: its ties, in the order of the other shards. Both shards of a pair have the tie.
     pub(super) ties: Vec<Vec<Tie>>,
     /// Zero if no window of the shard was ever long enough, up to what the shard has seen. Else one
-    /// more than the number of those in which there was any load, which counts up to [`STEADY`].
+    /// more than the number of those that were not [`QUIET`], which counts up to [`STEADY`].
     known: Vec<u8>,
     /// Number of shards of which no window was ever long enough.
     unknown: usize,
@@ -358,10 +363,15 @@ impl Rates {
         self.unknown_used = 0;
         if is_measured {
             self.passing.windows += 1;
-            self.passing.loaded += u64::from(self.totals[1] > 0.0);
+            self.passing.loaded += u64::from(self.is_loaded());
             self.resting *= 1.0 - NEWEST;
         }
         self.totals[2] = self.resting;
+    }
+
+    /// Returns whether the window had enough load to compare shares.
+    fn is_loaded(&self) -> bool {
+        self.totals[1] > self.totals[0] * QUIET
     }
 
     /// Makes a shard active, and takes in the windows in which it rested.
@@ -380,6 +390,9 @@ impl Rates {
         let all = loaded.saturating_add(counted.into()).min(STEADY.into()) as u8;
         if windows > 0 {
             self.known[shard] = 1 + all;
+        }
+        if loaded > 0 {
+            self.last[shard] = 0.0;
         }
         if self.loads[shard] > 0.0 {
             let halved = (1.0 - NEWEST).powi(windows.min(MOST_HALVINGS) as i32);
@@ -416,6 +429,7 @@ impl Rates {
             }
             self.resting += self.loads[shard];
             self.totals[2] += self.loads[shard];
+            self.figures[shard] = Figure::default();
         } else {
             self.figures[shard] = self.figure(shard);
             self.totals[2] += self.figures[shard].load;
@@ -447,18 +461,21 @@ impl Rates {
     }
 
     fn take_load(&mut self, shard: usize, fresh: f64) {
+        let is_loaded = self.is_loaded();
         let [old_total, new_total, _] = self.totals;
         let load = &mut self.loads[shard];
-        let total = if new_total > 0.0 { new_total } else { 1.0 };
-        let last = core::mem::replace(&mut self.last[shard], fresh / total);
         let was_known = self.known[shard] > 0;
         let counted = self.known[shard].saturating_sub(1);
         self.known[shard] = 1 + counted;
-        if new_total > 0.0 {
+        let mut strayed = 0.0;
+        if is_loaded {
+            let share = fresh / new_total;
+            let last = core::mem::replace(&mut self.last[shard], share);
+            strayed = (share - last).abs() * old_total * TO_MEAN;
             let counted = STEADY.min(1 + counted);
             self.known[shard] = 1 + counted;
             let steady = &mut self.steady[shard];
-            *steady += (fresh / total - *steady) / f64::from(counted);
+            *steady += (share - *steady) / f64::from(counted);
         }
         if !was_known {
             self.unknown = self.unknown.saturating_sub(1);
@@ -466,17 +483,12 @@ impl Rates {
             *load = fresh;
             return;
         }
-        if new_total > 0.0 {
-            let strayed = (fresh / new_total - last).abs() * old_total * TO_MEAN;
-            self.recent[shard] += (strayed - self.recent[shard]) * NEWEST;
-            if *load > 0.0 {
-                let usual = &mut self.usual[shard];
-                let most = OUTLIER * usual.max(FIRST_NOISE);
-                *usual += ((strayed / *load).min(most) - *usual) * USUAL;
-                *usual = usual.max(LEAST_NOISE);
-            }
-        } else {
-            self.recent[shard] *= 1.0 - NEWEST;
+        self.recent[shard] += (strayed - self.recent[shard]) * NEWEST;
+        if is_loaded && *load > 0.0 {
+            let usual = &mut self.usual[shard];
+            let most = OUTLIER * usual.max(FIRST_NOISE);
+            *usual += ((strayed / *load).min(most) - *usual) * USUAL;
+            *usual = usual.max(LEAST_NOISE);
         }
         *load += (fresh - *load) * NEWEST;
     }
@@ -661,11 +673,13 @@ mod tests {
                 let Some(fresh) = fresh else {
                     continue;
                 };
-                let share = fresh / if total > 0.0 { total } else { 1.0 };
-                let last = core::mem::replace(&mut self.last[shard], share);
                 let is_first = self.known[shard] == 0;
                 self.known[shard] = self.known[shard].max(1);
-                if total > 0.0 {
+                let is_loaded = total > old_total * QUIET;
+                let share = fresh / total;
+                let last = self.last[shard];
+                if is_loaded {
+                    self.last[shard] = share;
                     let windows = self.known[shard].min(8);
                     self.known[shard] += 1;
                     self.steady[shard] += (share - self.steady[shard]) / f64::from(windows);
@@ -676,7 +690,7 @@ mod tests {
                     continue;
                 }
                 let load = self.loads[shard];
-                if total > 0.0 {
+                if is_loaded {
                     let strayed = (share - last).abs() * old_total * TO_MEAN;
                     self.recent[shard] = (self.recent[shard] + strayed) / 2.0;
                     if load > 0.0 {
@@ -685,7 +699,7 @@ mod tests {
                         let usual = usual + ((strayed / load).min(most) - usual) * USUAL;
                         self.usual[shard] = usual.max(LEAST_NOISE);
                     }
-                } else if total == 0.0 {
+                } else {
                     self.recent[shard] /= 2.0;
                 }
                 self.loads[shard] = (load + fresh) / 2.0;

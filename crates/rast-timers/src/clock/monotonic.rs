@@ -14,9 +14,10 @@ fn origin() -> SystemInstant {
 
 /// The system's monotonic clock.
 ///
-/// It has no state: all instances agree on every thread, and count from the first use in the
-/// process. A reading costs as much as `std::time::Instant::now` (on Linux a call into the vDSO)
-/// plus one load of the origin. It is wait-free wherever that function is.
+/// All instances, on all threads, give times since the same origin: the first use in the process.
+/// A reading costs as much as `std::time::Instant::now` (on Linux a call into the vDSO) plus the
+/// loads of the origin. It is wait-free wherever that function is, except that the first use may
+/// block others.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock};
