@@ -2,10 +2,10 @@
 //! for the slabs themselves.
 //!
 //! Source: the original RAST design, 2.1, which has one list per power of two. Here each power of
-//! two is a group of 32 lists, as in TLSF (Masmano and others, 2004). One bitmap has the groups that
-//! are not empty, and each group has a bitmap of its lists. So two bit scans find the first list all
-//! of whose spans fit. Without an alignment, the search skips only spans that fit and are at most
-//! 1/32 longer than needed.
+//! two is a group of 32 lists, as in TLSF (Masmano and others, 2004). One bitmap has the groups
+//! that are not empty, and each group has a bitmap of its lists. So two bit scans find the first
+//! list all of whose spans fit. Without an alignment, the search skips only spans that fit and are
+//! at most 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -369,8 +369,8 @@ impl SpanIndex {
         }
     }
 
-    /// The spans of a list, from `first` on. The link of a span is read before the span is returned,
-    /// so the span may be changed then.
+    /// The spans of a list, from `first` on. The link of a span is read before the span is
+    /// returned, so the span may be changed then.
     fn list(first: Option<Span>) -> impl Iterator<Item = Span> {
         iter::successors(first, |span| span.links().next.get())
     }

@@ -141,6 +141,28 @@ impl Credit {
         self.at_limit -= usize::from(*debt + self.burst == self.limit);
     }
 
+    /// Moves a request that waits for room at a target to another target, with its age. Returns
+    /// `false` if there is no slot for its answer there.
+    #[must_use]
+    pub(crate) fn shift(&mut self, from: usize, to: usize, since: &Counters) -> bool {
+        let age = oldest(&since[self.place(from)]);
+        if self.slots(to) == 0 {
+            return false;
+        }
+        self.give_back(from, since);
+        let place = self.place(to);
+        let known = oldest(&since[place]);
+        if let Some(age) = age {
+            let mark = &mut self.marks[place];
+            mark.at = known.map_or(age, |_| mark.at.min(age));
+            set_oldest(
+                &since[place],
+                Some(known.map_or(age, |known| known.min(age))),
+            );
+        }
+        self.spend(to)
+    }
+
     /// Returns `true` if this target has no credit for a burst.
     pub(crate) fn is_low_at(&self, target: usize) -> bool {
         self.debts[self.place(target)] + self.burst > self.credit
@@ -244,6 +266,20 @@ const fn mix(key: u64) -> u64 {
 #[cfg(all(test, not(rast_loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_moves_keeps_its_age() {
+        let at = Instant::from_nanos;
+        let since = Counters::new(2);
+        let mut credit = Credit::new(2, false, 8, 1);
+        assert!(credit.spend(0));
+        credit.sent(0, at(10), &since);
+        assert!(credit.shift(0, 1, &since));
+        credit.sent(1, at(100), &since);
+        assert_eq!((oldest(&since[0]), oldest(&since[1])), (None, Some(at(10))));
+        credit.give_back(1, &since);
+        assert_eq!(oldest(&since[1]), None);
+    }
 
     #[test]
     fn keys_spread_whatever_they_have_in_common() {

@@ -114,7 +114,8 @@
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending, each once. An
 //!   accepted message is handled, or counted in the [`Report`] and offered to
-//!   [`Builder::on_undelivered`].
+//!   [`Builder::on_undelivered`]. On an edge with `route = any`, one that waited for room at a
+//!   replica that retired may arrive at another one after later messages.
 //! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
 //!   on another thread.
 //! - After [`Builder::start`] a message allocates nothing, with four exceptions: unbounded edges,

@@ -326,7 +326,8 @@ impl<T> Rings<T> {
         !self.spills[index].is_empty()
     }
 
-    /// Takes the first message that waits for room at a target, which gets no further ones.
+    /// Takes the first message that waits for room at a target, which is retired. If it is
+    /// measured, its wait counts from now on.
     pub(crate) fn take_spilled(&mut self, index: usize) -> Option<T> {
         let message = self.spills[index].pop_front()?;
         self.spilled -= 1;

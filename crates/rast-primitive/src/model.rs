@@ -140,14 +140,15 @@ mod random {
     /// Stack size of a thread, large enough to report a failure.
     const STACK: usize = 512 << 10;
 
-    /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. Half of
-    /// the schedules may switch threads at every step, with equal probability. The other half use
-    /// PCT, which runs one thread until it waits and switches at a few additional points.
+    /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. In half of
+    /// the schedules each step runs a thread chosen uniformly from those that can run. The other
+    /// half use PCT, which runs one thread until it waits and switches at a few additional points;
+    /// a scenario of one thread does without them.
     ///
     /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
     /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and
     /// number of runs repeat all schedules. If a schedule fails, shuttle prints it; with the
-    /// printed text in `RAST_SHUTTLE_SCHEDULE` only this schedule is run.
+    /// printed text in `RAST_SHUTTLE_SCHEDULE` only this schedule is run, and no line is printed.
     ///
     /// # Panics
     ///

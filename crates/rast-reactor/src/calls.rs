@@ -138,9 +138,9 @@ where
 ///
 /// # Errors
 ///
-/// [`Full`] with the closure if 1,024 calls from this reactor to `target` are sent but not begun, or
-/// if earlier calls from this reactor to `target` wait for a credit. If there is no reactor `target`,
-/// the call that is returned says so when it is awaited.
+/// [`Full`] with the closure if 1,024 calls from this reactor to `target` are sent but not begun,
+/// or if earlier calls from this reactor to `target` wait for a credit. If there is no reactor
+/// `target`, the call that is returned says so when it is awaited.
 ///
 /// # Panics
 ///

@@ -616,7 +616,10 @@ impl Seat {
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             chosen,
         }));
-        let Some(shared) = self.start.shared.pop_wait(WaitStrategy::Park) else {
+        let shared = self.start.shared.pop_wait(WaitStrategy::Park);
+        // Its queues keep memory.
+        drop(self.start);
+        let Some(shared) = shared else {
             return;
         };
         let here = Rc::new(Here::new(

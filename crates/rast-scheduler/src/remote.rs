@@ -7,13 +7,13 @@ use rast_timers::primitive::sync::Arc;
 
 use crate::shared::Shared;
 
-/// A handle of a scheduler for any thread: posts tasks, and lets a thread run them.
+/// A handle of a scheduler, for any thread. It posts tasks; by its `work` a thread runs tasks.
 ///
 /// It is cloneable, and does not keep the scheduler alive: after the scheduler was dropped, a post
 /// returns [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all its methods too.
 ///
-/// A post is lock-free and costs two atomic operations. If it finds a worker asleep, it takes that
-/// worker's parking lock for some instructions and makes a system call. A post of a
+/// A post costs two atomic operations, and is lock-free unless it wakes a sleeping worker. Then it
+/// takes that worker's parking lock for some instructions and makes a system call. A post of a
 /// [`Task`](crate::Task) allocates nothing; a spawn allocates its task.
 ///
 /// [`Closed`]: crate::queue::Closed

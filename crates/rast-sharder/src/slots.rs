@@ -10,8 +10,8 @@
 //! | window | its worker | it has not promised in the epoch |
 //! | window | the leader, reading | all that promise have promised |
 //!
-//! Each shard has a holder word, which names the holder. It orders the accesses in rows 1 and 2. The
-//! epoch word, which all workers share, orders the accesses in rows 3 to 5.
+//! Each shard has a holder word, which names the holder. It orders the accesses in rows 1 and 2.
+//! The epoch word, which all workers share, orders the accesses in rows 3 to 5.
 
 use std::boxed::Box;
 use std::vec::Vec;

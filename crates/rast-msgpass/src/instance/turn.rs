@@ -3,18 +3,19 @@
 //! ```text
 //!   turn ─┬─ calm, one ready input ──► turn_of_one: a batch of it, publish ──► over
 //!         ├─ pinging, none ready ────► turn_of_ping: a ping, publish ────────► over
-//!         │                                   │ more is to be done
+//!         │                                   │ either, if more is to be done
 //!         └─ else ────────────────────► turn_of_many
 //! ```
 //!
-//! An instance is *calm* if its last turn ended normally and left nothing except messages: it runs,
-//! nothing gates it, it wants no ping, has no timer and no `high` input, and its batches have no
-//! time limit. A wake-up without a note ends the calm, because the next turn must check everything.
-//! So does a wake-up for room, because the next turn must use the room or pass the wake-up on.
-//! A turn of a calm instance checks none of these conditions before its batch. Only its own
-//! handlers can change them, and one comparison of all flags after the batch detects a change.
+//! An instance is *calm* if its last turn ended normally and only messages are left to be handled.
+//! That is: it runs, no outlet gates it, it wants no ping, and it has no timer. It also has no
+//! `high` input, and its batches have no time limit. A wake-up without a note ends the calm,
+//! because the next turn must check everything. So does a wake-up for room, because the next turn
+//! must use the room or pass the wake-up on. A turn of a calm instance checks none of these
+//! conditions before its batch. Only its own handlers can change them, and one comparison of all
+//! flags after the batch detects a change.
 //!
-//! An instance is *pinging* if the same holds, except that its last ping returned `Next::Again`.
+//! An instance is *pinging* if it would be calm, but its last ping returned `Next::Again`.
 
 use super::Instance;
 use crate::graph::Graph;

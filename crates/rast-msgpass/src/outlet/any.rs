@@ -150,9 +150,7 @@ impl<M: Send + 'static> Out<M> {
                 && self.is_retired(index)
             {
                 let target = self.any();
-                let credit = self.credit.as_ref();
-                let has_slot = credit.is_none_or(|credit| credit.slots(target) > 0);
-                if self.is_retired(target) || !has_slot || !self.move_one(index, target) {
+                if self.is_retired(target) || !self.move_one(index, target) {
                     return;
                 }
             }
@@ -160,18 +158,19 @@ impl<M: Send + 'static> Out<M> {
     }
 
     /// Gives the first message that waits for room at a target to another one; returns `false` if
-    /// there is none.
+    /// there is no slot for its answer there.
     fn move_one(&mut self, index: usize, target: usize) -> bool {
         let Way::Rings(rings) = &mut self.way else {
             return false;
         };
+        if let Some(credit) = &mut self.credit
+            && !credit.shift(index, target, &self.stats.asked[self.index as usize])
+        {
+            return false;
+        }
         let Some(message) = rings.take_spilled(index) else {
             return false;
         };
-        if let Some(credit) = &mut self.credit {
-            credit.give_back(index, &self.stats.asked[self.index as usize]);
-            assert!(credit.spend(target), "`any` has found a slot");
-        }
         let kept = rings.put(target, message);
         debug_assert!(kept.is_ok(), "a ring within the graph does not close");
         true

@@ -24,8 +24,9 @@ use crate::trial::Room;
 /// [module](crate::testing) has an example.
 ///
 /// Handlers run as in the program. A panic of a handler is contained and recorded in the
-/// [`Report`], and the test continues. A call that waits at a door or lane of the
-/// [`handle`](Self::handle) would block for ever, because no other thread acts. Use
+/// [`Report`], and the test continues.
+///
+/// Do not use blocking calls of the [`handle`](Self::handle): no other thread would end them. Use
 /// [`send`](Self::send), [`feed`](Self::feed), [`collect`](Self::collect) and `try_recv`.
 ///
 /// Dropping it stops the graph.

@@ -309,7 +309,8 @@ impl Owned {
             } else {
                 Event::Room
             };
-            self.first_wait(from, scan.applied)
+            // Not that of the scan: a waker may have scanned again, and waited again.
+            self.first_wait(from, self.applied.get())
         };
         while let Some(wait) = first() {
             let waker = self.waiting.borrow_mut().remove(&wait);

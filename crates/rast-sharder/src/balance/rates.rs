@@ -465,17 +465,15 @@ impl Rates {
         let [old_total, new_total, _] = self.totals;
         let load = &mut self.loads[shard];
         let was_known = self.known[shard] > 0;
-        let counted = self.known[shard].saturating_sub(1);
-        self.known[shard] = 1 + counted;
+        let counted = self.known[shard].saturating_sub(1) + u8::from(is_loaded);
+        self.known[shard] = 1 + counted.min(STEADY);
         let mut strayed = 0.0;
         if is_loaded {
             let share = fresh / new_total;
             let last = core::mem::replace(&mut self.last[shard], share);
             strayed = (share - last).abs() * old_total * TO_MEAN;
-            let counted = STEADY.min(1 + counted);
-            self.known[shard] = 1 + counted;
             let steady = &mut self.steady[shard];
-            *steady += (share - *steady) / f64::from(counted);
+            *steady += (share - *steady) / f64::from(counted.min(STEADY));
         }
         if !was_known {
             self.unknown = self.unknown.saturating_sub(1);

@@ -21,17 +21,17 @@ use crate::primitive::panics::drop_each;
 /// Number of cancelled keys that are kept even if there are few values.
 const SPARE: usize = 64;
 
-/// A [`DeadlineStore`] for values that mostly fire: insert and fire in O(log n). Its keys are dense
-/// in memory, and there are no links for cancels.
+/// A [`DeadlineStore`] for values that mostly fire: insert and fire in O(log n). Its keys are
+/// contiguous, and a slot does not record where its key is, so moving a key is cheap.
 ///
-/// A cancelled value leaves at once; its key and slot, some 30 bytes, stay until its deadline or a
-/// purge. A cancel purges all cancelled keys, in O(n), if there are more of them than the number of
-/// values plus 64. So values that are mostly cancelled, or cancelled long before their deadlines,
-/// belong in a [`CalendarStore`](super::CalendarStore).
+/// A cancelled value leaves at once. Its key and its empty slot, 28 bytes and the size of a value,
+/// stay until its deadline or a purge. A cancel purges all cancelled keys, in O(n), if there are
+/// more cancelled keys than the number of values plus 64. So values that are mostly cancelled, or
+/// cancelled long before their deadlines, belong in a [`CalendarStore`](super::CalendarStore).
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is exact while no cancelled key is in the heap,
 /// otherwise a lower bound. `reschedule` returns a new handle. The store holds up to 2^32 − 1
-/// values.
+/// values and cancelled keys.
 ///
 /// ```
 /// use rast_timers::{DeadlineStore, FiringStore, Instant};
