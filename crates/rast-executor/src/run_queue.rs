@@ -2,11 +2,14 @@
 //! lock, and a slot for the newest task.
 //!
 //! ```text
-//!   newest ──► task          taken by the worker, at most 3 times in a row; by a thief only if
-//!   high   ──► t ─ t         there is nothing else and the worker is still in the same poll
+//!   newest ──► task          taken by the worker, at most 3 times in a row
+//!   high   ──► t ─ t
 //!   normal ──► t ─ t ─ t     taken from the front; a thief takes half
 //!   low    ──► t
 //! ```
+//!
+//! A thief takes the newest task only if the lists are empty and the worker is still in the poll in
+//! which the task was put there.
 //!
 //! As in Fu's runtime ("Build an Async Runtime for Rust from Scratch") the lists are under a lock,
 //! because they then need no bound and no overflow queue. An entry is linked through the task's

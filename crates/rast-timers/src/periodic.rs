@@ -26,8 +26,8 @@ use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 /// Measures the time between its calls with few clock readings.
 ///
 /// At every call, the sum of the returned times is the time since the first call, except for a
-/// bounded error. The sum is at most P, the configured period, too large, and at most τ + δ of the
-/// [`Tick`](crate::Tick) too small. A single returned time is an estimate.
+/// bounded error. The sum exceeds that time by at most P, the configured period, and falls short of
+/// it by at most τ + δ, which [`Tick`](crate::Tick) defines. A single returned time is an estimate.
 ///
 /// A timer belongs to one call site, called by one thread at a time. At any call it may move to
 /// another thread, or to another tick of the same clock. A call is wait-free: one relaxed load and
