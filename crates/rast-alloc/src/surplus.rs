@@ -6,7 +6,7 @@
 //!
 //! | `state` | set by |
 //! | --- | --- |
-//! | none | the kernel, in the child of a fork; the thread that stopped the background thread |
+//! | none | the kernel, which clears the page of the state in the child of a fork; the thread that stopped the background thread |
 //! | starting | the thread that starts it |
 //! | awake | the thread that starts or wakes it; the background thread itself, if the surplus grew while it fell asleep |
 //! | asleep | the background thread, once nothing is left to return |

@@ -181,7 +181,8 @@ impl Reactors {
     /// Tasks may spawn and call each other during the grace period. A reactor that is in one poll
     /// for ten milliseconds after the grace period counts as blocked, and the stop does not wait
     /// for it. While a reactor drops its tasks, it counts as blocked if no task is dropped for a
-    /// second. Queued calls of the pool are cancelled. If a thread of one of these reactors calls
+    /// second. Calls that wait in the queue of
+    /// the background pool are cancelled. If a thread of one of these reactors calls
     /// `stop`, there is no grace period, and that reactor counts as blocked.
     ///
     /// ```

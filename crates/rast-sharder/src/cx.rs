@@ -100,8 +100,8 @@ impl WorkerCx<'_> {
     /// asleep is woken at the end of this worker's round. That is after at most 16 turns or about
     /// 20 µs, or after the current turn if that is longer.
     ///
-    /// A [dedicated](crate::Builder::dedicate) worker, whose turn may block, wakes it at once, at
-    /// the cost of one more fence.
+    /// If the calling worker is [dedicated](crate::Builder::dedicate), its turn may block. So it
+    /// wakes a worker that is falling asleep at once, at the cost of one more fence.
     ///
     /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
     ///
@@ -138,8 +138,8 @@ impl WorkerCx<'_> {
 
     /// Names two addresses at which a shard of this worker expects the next write of another
     /// worker, such as the next slot of a queue. While the worker waits without work, it prefetches
-    /// these cache lines each time that it checks for wake-ups. So they arrive together with the
-    /// wake-up; otherwise the turn would wait for them after it.
+    /// these cache lines each time that it checks for wake-ups. So the lines are in the cache when
+    /// the wake-up arrives. Otherwise the turn after the wake-up would wait for them.
     ///
     /// A hint: any address is allowed, and nothing is read. The last call of the worker counts. It
     /// costs two stores.

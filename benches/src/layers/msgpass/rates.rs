@@ -8,9 +8,9 @@
 //! everything sent at once, and all its runs then send at half of the lower peak.
 //!
 //! Every contender uses two threads, each pinned to a processor of its own. Ours has the source on
-//! the first worker, and all others on the second. A rival has a thread that sends from outside and
-//! a runtime of one thread. The rival without a runtime has a thread for each hop, all on one
-//! processor, and a sending thread on the other.
+//! the first worker, and the receivers of all hops on the second. A rival has a thread that sends
+//! from outside and a runtime of one thread. The rival without a runtime has a thread for each hop,
+//! all on one processor, and a sending thread on the other.
 //!
 //! Runs are short, because the host takes a processor away for some milliseconds, several times per
 //! second. A long run would contain such a pause, which would determine its p99. The first fifth of
