@@ -86,11 +86,8 @@ pub(crate) fn explore(programs: &[Program]) -> Result<Tests> {
         table.extend(explored.into_iter().map(|line| (krate.clone(), line)));
     }
     print_table(&table);
-    if errors.is_empty() {
-        sum.some()
-    } else {
-        Err(errors.join("; "))
-    }
+    crate::no_errors(&errors)?;
+    sum.some()
 }
 
 /// The bound from the environment, which may only raise it.

@@ -41,10 +41,7 @@ pub(crate) fn check() -> Result {
         let check = check.env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"));
         errors.extend(check.without_lines().run().err());
     }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(errors.join("; ")),
-    }
+    crate::no_errors(&errors)
 }
 
 /// Makes and unpacks every package; runs all tests if `full`, else those of the docs.

@@ -92,11 +92,8 @@ pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
         ));
     }
     println!("\n{}", lines.join("\n"));
-    if errors.is_empty() {
-        sum.some()
-    } else {
-        Err(errors.join("; "))
-    }
+    crate::no_errors(&errors)?;
+    sum.some()
 }
 
 /// The lines that scenarios printed; the test runner may have written in front of them.

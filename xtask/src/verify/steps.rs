@@ -165,10 +165,7 @@ pub(super) fn features() -> Result<Outcome> {
             errors.extend(check.args(choice.args).run().err());
         }
     }
-    match errors.is_empty() {
-        true => done(Ok(())),
-        false => Err(errors.join("; ")),
-    }
+    done(crate::no_errors(&errors))
 }
 
 /// A choice of features.
