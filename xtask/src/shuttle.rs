@@ -45,13 +45,7 @@ pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
     let mut lines = Vec::new();
     let mut errors = Vec::new();
     let mut sum = Tests::default();
-    let mut cargo = Cmd::cargo().args([
-        "test",
-        "--no-run",
-        "--profile",
-        "schedules",
-        "--all-features",
-    ]);
+    let mut cargo = Cmd::cargo().words("test --no-run --profile schedules --all-features");
     for (krate, _) in &chosen {
         cargo = cargo.args(["-p", &krate.name]);
     }

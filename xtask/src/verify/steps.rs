@@ -29,7 +29,7 @@ pub(super) fn counted(result: Result<Tests>) -> Result<Outcome> {
 
 /// `cargo LINE`.
 fn line(line: &str) -> Cmd {
-    Cmd::cargo().args(line.split_whitespace())
+    Cmd::cargo().words(line)
 }
 
 pub(super) fn cargo(words: &str) -> Result<Outcome> {
