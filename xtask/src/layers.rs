@@ -143,14 +143,7 @@ const OUTSIDE_TESTS: &[(&str, &str)] = &[("proptest", "random operation lists ag
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
     let errors = check(crate::tree::root())?;
-    for error in &errors {
-        println!("layers: {error}");
-    }
-    println!(
-        "layers: {} found",
-        crate::tidy::count(errors.len(), "fault")
-    );
-    Ok(errors.is_empty())
+    Ok(crate::tidy::report("layers", &errors))
 }
 
 /// Every fault of the workspace at `root`.
