@@ -27,9 +27,7 @@ fn two_processors() -> Option<[usize; 2]> {
 
 /// Moves the calling thread to one of the two processors.
 fn pin_to(index: usize) {
-    if let Some(two) = two_processors() {
-        crate::processors::pin_to(two[index]);
-    }
+    crate::processors::pin_in_turn(index);
 }
 
 /// The scenarios of this layer.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rast::scheduler::yield_now;
 
 use super::contenders::{Ends, Load, aside};
-use crate::processors;
+use crate::processors::pin_in_turn;
 use crate::workers::Sample;
 
 async fn body(load: Load, executions: u64, ends: Ends) {
@@ -22,19 +22,11 @@ async fn body(load: Load, executions: u64, ends: Ends) {
     ends.add();
 }
 
-/// Puts the calling thread on the processor of worker `worker`.
-fn pin(worker: usize) {
-    let allowed = processors::allowed();
-    if !allowed.is_empty() {
-        processors::pin_to(allowed[worker % allowed.len()]);
-    }
-}
-
 pub(super) fn tokio(load: Load, executions: u64, workers: usize, steps: u64) -> Sample {
     let started = Arc::new(AtomicUsize::new(0));
     let runtime = ::tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
-        .on_thread_start(move || pin(started.fetch_add(1, Ordering::Relaxed)))
+        .on_thread_start(move || pin_in_turn(started.fetch_add(1, Ordering::Relaxed)))
         .build()
         .expect("a runtime");
     let ends = Ends::new();
@@ -60,7 +52,7 @@ pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps:
             let (stop, stopped) = ::async_channel::bounded::<()>(1);
             let (ready, is_ready) = mpsc::channel();
             let thread = thread::spawn(move || {
-                pin(worker);
+                pin_in_turn(worker);
                 ready.send(()).expect("it is awaited");
                 // The channel is closed to stop.
                 let _ = ::futures_lite::future::block_on(executor.run(stopped.recv()));
