@@ -13,10 +13,9 @@ use rast::queue::mpsc::intrusive;
 use rast::queue::{Queue, mpsc, spmc};
 
 use super::LAYER;
-use super::latency::{BURST, BURST_OPS, Schedule, judged};
+use super::latency::{BURST, BURST_OPS, Schedule};
 use super::mpmc::{Tally, sum_below};
 use crate::harness::Scenario;
-use crate::histogram::Histogram;
 use crate::workers::{Job, Sample, alone, together};
 
 /// A queue by its halves.
@@ -372,18 +371,14 @@ fn crossing<H: Halves, const PRODUCERS: u64, const CONSUMERS: u64, const BATCH: 
 /// A producer that pushes 32 items each 100 us, and a consumer that spins.
 fn hand_over<H: Halves>(ops: u64) -> Sample {
     let (mut producers, mut consumers) = H::new(1, 1);
-    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
-    let mut histogram = Histogram::new();
-    let seen = &mut histogram;
     let (producer, consumer) = (&mut producers[0], &mut consumers[0]);
-    let sample = together(vec![
-        Box::new(move || schedule.send(|item| H::push(producer, item))),
-        Box::new(move || {
+    Schedule::new(ops, BURST.0, BURST.1).run(
+        |schedule| schedule.send(|item| H::push(producer, item)),
+        |schedule, seen| {
             let mut taker = H::taker(consumer);
             schedule.receive(seen, || H::pop(&mut taker))
-        }),
-    ]);
-    judged(sample, &histogram)
+        },
+    )
 }
 
 macro_rules! mpsc_scenario {

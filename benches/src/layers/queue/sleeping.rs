@@ -14,10 +14,9 @@ use rast::primitive::{EventCount, Signal, WaitStrategy};
 use rast::queue::{Queue, mpsc, spmc, spsc};
 
 use super::LAYER;
-use super::latency::{BURST, BURST_OPS, Schedule, judged};
+use super::latency::{BURST, BURST_OPS, Schedule};
 use crate::harness::Scenario;
-use crate::histogram::Histogram;
-use crate::workers::{Sample, together};
+use crate::workers::Sample;
 
 /// What the bounded contenders have room for; a burst always fits.
 const ROOM: usize = 1024;
@@ -241,16 +240,12 @@ mod rivals {
 /// 32 items each 100 us to a consumer that sleeps.
 fn hand_over<Q: Sleeping>(ops: u64) -> Sample {
     let (mut producer, mut consumer) = Q::new();
-    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
-    let mut histogram = Histogram::new();
-    let seen = &mut histogram;
     // The ends live until both have ended.
     let (near, far) = (&mut producer, &mut consumer);
-    let sample = together(vec![
-        Box::new(move || schedule.send(|item| Q::push(near, item))),
-        Box::new(move || schedule.receive(seen, || Some(Q::pop_wait(far)))),
-    ]);
-    judged(sample, &histogram)
+    Schedule::new(ops, BURST.0, BURST.1).run(
+        |schedule| schedule.send(|item| Q::push(near, item)),
+        |schedule, seen| schedule.receive(seen, || Some(Q::pop_wait(far))),
+    )
 }
 
 fn scenario(name: &'static str) -> Scenario {
