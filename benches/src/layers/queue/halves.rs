@@ -416,28 +416,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     const SMOKE: u64 = 4000;
     const BURSTS: u64 = BURST_OPS.0;
     const BURSTS_SMOKE: u64 = BURST_OPS.1;
-    vec![
-        mpsc_scenario!("mpsc, one thread", OPS, SMOKE, one_thread),
-        mpsc_scenario!("mpsc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1),
-        mpsc_scenario!("mpsc, 2P1C", OPS, SMOKE, crossing, 2, 1, 1),
-        mpsc_scenario!("mpsc, 4P1C", OPS, SMOKE, crossing, 4, 1, 1),
-        mpsc_scenario!("mpsc, 2P1C, batches of 32", OPS, SMOKE, crossing, 2, 1, 32),
-        mpsc_scenario!(
-            "hand-over p50, 32 items per 100 us, mpsc",
-            BURSTS,
-            BURSTS_SMOKE,
-            hand_over
-        ),
-        spmc_scenario!("spmc, one thread", OPS, SMOKE, one_thread),
-        spmc_scenario!("spmc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1),
-        spmc_scenario!("spmc, 1P2C", OPS, SMOKE, crossing, 1, 2, 1),
-        spmc_scenario!("spmc, 1P4C", OPS, SMOKE, crossing, 1, 4, 1),
-        spmc_scenario!("spmc, 1P2C, batches of 32", OPS, SMOKE, crossing, 1, 2, 32),
-        spmc_scenario!(
-            "hand-over p50, 32 items per 100 us, spmc",
-            BURSTS,
-            BURSTS_SMOKE,
-            hand_over
-        ),
-    ]
+    let mut scenarios = table! { mpsc_scenario:
+        ("mpsc, one thread", OPS, SMOKE, one_thread)
+        ("mpsc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1)
+        ("mpsc, 2P1C", OPS, SMOKE, crossing, 2, 1, 1)
+        ("mpsc, 4P1C", OPS, SMOKE, crossing, 4, 1, 1)
+        ("mpsc, 2P1C, batches of 32", OPS, SMOKE, crossing, 2, 1, 32)
+        ("hand-over p50, 32 items per 100 us, mpsc", BURSTS, BURSTS_SMOKE, hand_over)
+    };
+    scenarios.extend(table! { spmc_scenario:
+        ("spmc, one thread", OPS, SMOKE, one_thread)
+        ("spmc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1)
+        ("spmc, 1P2C", OPS, SMOKE, crossing, 1, 2, 1)
+        ("spmc, 1P4C", OPS, SMOKE, crossing, 1, 4, 1)
+        ("spmc, 1P2C, batches of 32", OPS, SMOKE, crossing, 1, 2, 32)
+        ("hand-over p50, 32 items per 100 us, spmc", BURSTS, BURSTS_SMOKE, hand_over)
+    });
+    scenarios
 }

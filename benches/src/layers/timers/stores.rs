@@ -556,36 +556,19 @@ macro_rules! populations {
 
 /// The scenarios of this file.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![
-        cancelling!("64 deadlines: arm all, cancel all", all, 64),
-        cancelling!("4096 deadlines: arm all, cancel all", all, 4096),
-        cancelling!("65 536 deadlines: arm all, cancel all", all, 65_536),
-        cancelling!("1 000 000 deadlines: arm all, cancel all", all, 1_000_000),
-        cancelling!("64 deadlines: cancel the oldest, arm one", churn, 64, false),
-        cancelling!(
-            "4096 deadlines: cancel the oldest, arm one",
-            churn,
-            4096,
-            false
-        ),
-        cancelling!(
-            "1 000 000 deadlines: cancel the oldest, arm one",
-            churn,
-            1_000_000,
-            false
-        ),
-        cancelling!("64 deadlines: cancel any, arm one", churn, 64, true),
-        cancelling!(
-            "1 000 000 deadlines: cancel any, arm one",
-            churn,
-            1_000_000,
-            true
-        ),
-        cancelling!(
-            "1 000 000 deadlines: cancel any sixteen, arm sixteen",
-            batches,
-            1_000_000
-        ),
+    let mut scenarios = table! { cancelling:
+        ("64 deadlines: arm all, cancel all", all, 64)
+        ("4096 deadlines: arm all, cancel all", all, 4096)
+        ("65 536 deadlines: arm all, cancel all", all, 65_536)
+        ("1 000 000 deadlines: arm all, cancel all", all, 1_000_000)
+        ("64 deadlines: cancel the oldest, arm one", churn, 64, false)
+        ("4096 deadlines: cancel the oldest, arm one", churn, 4096, false)
+        ("1 000 000 deadlines: cancel the oldest, arm one", churn, 1_000_000, false)
+        ("64 deadlines: cancel any, arm one", churn, 64, true)
+        ("1 000 000 deadlines: cancel any, arm one", churn, 1_000_000, true)
+        ("1 000 000 deadlines: cancel any sixteen, arm sixteen", batches, 1_000_000)
+    };
+    scenarios.extend([
         populations!(
             "by population: arm all, cancel all",
             "64" => all::<CalendarStore<u64>, 64>,
@@ -605,42 +588,16 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "1 000 000" => churn::<CalendarStore<u64>, 1_000_000, true>,
             "1 000 000, by sixteens" => batches::<CalendarStore<u64>, 1_000_000>,
         ),
-        firing!("mixed, a turn each millisecond", mixed),
-        firing!(
-            "100 000 deadlines over a second",
-            fire,
-            100_000,
-            DENSE,
-            WHOLE
-        ),
-        firing!(
-            "100 000 of one timeout, time by timer",
-            fire,
-            100_000,
-            UNIFORM,
-            WHOLE
-        ),
-        firing!(
-            "100 000 of one timeout, p99.99 of a call",
-            fire,
-            100_000,
-            UNIFORM,
-            TAIL
-        ),
-        firing!(
-            "100 000 within a millisecond, time by timer",
-            fire,
-            100_000,
-            SHUFFLED,
-            WHOLE
-        ),
-        firing!(
-            "100 000 within a millisecond, p99.99 of a call",
-            fire,
-            100_000,
-            SHUFFLED,
-            TAIL
-        ),
+    ]);
+    scenarios.extend(table! { firing:
+        ("mixed, a turn each millisecond", mixed)
+        ("100 000 deadlines over a second", fire, 100_000, DENSE, WHOLE)
+        ("100 000 of one timeout, time by timer", fire, 100_000, UNIFORM, WHOLE)
+        ("100 000 of one timeout, p99.99 of a call", fire, 100_000, UNIFORM, TAIL)
+        ("100 000 within a millisecond, time by timer", fire, 100_000, SHUFFLED, WHOLE)
+        ("100 000 within a millisecond, p99.99 of a call", fire, 100_000, SHUFFLED, TAIL)
+    });
+    scenarios.push(
         Scenario::new(
             LAYER,
             "4096 deadlines: take the next, arm one",
@@ -652,5 +609,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .ours("rast CalendarStore", next::<CalendarStore<u64>, 4096>)
         .rival("std BinaryHeap", next_std::<4096, false>)
         .rival("std BTreeMap", next_std::<4096, true>),
-    ]
+    );
+    scenarios
 }
