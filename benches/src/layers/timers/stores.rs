@@ -368,31 +368,16 @@ fn mixed<S: Deadlines>(ops: u64) -> Sample {
     })
 }
 
-/// How the deadlines of a run lie.
-#[derive(Clone, Copy)]
-enum Shape {
-    /// All over a second, in no order.
-    Dense,
-    /// One timeout for all, armed one after the other in a millisecond.
-    Uniform,
-    /// Anywhere within a millisecond.
-    Shuffled,
-}
+/// How the deadlines of a run lie: all over a second, in no order; one timeout for all, armed one
+/// after the other in a millisecond; anywhere within a millisecond.
+const DENSE: u8 = 0;
+const UNIFORM: u8 = 1;
+const SHUFFLED: u8 = 2;
 
-/// What the run is judged by.
-#[derive(Clone, Copy)]
-enum Judge {
-    /// The time of all calls while something was due, by timer.
-    Whole,
-    /// The slowest of ten thousand calls.
-    Tail,
-}
-
-const DENSE: u8 = Shape::Dense as u8;
-const UNIFORM: u8 = Shape::Uniform as u8;
-const SHUFFLED: u8 = Shape::Shuffled as u8;
-const WHOLE: u8 = Judge::Whole as u8;
-const TAIL: u8 = Judge::Tail as u8;
+/// What a run is judged by: the time of all calls while something was due, by timer; the slowest of
+/// ten thousand calls.
+const WHOLE: u8 = 0;
+const TAIL: u8 = 1;
 
 /// Arms `N` deadlines, lets time pass in milliseconds, calls `expire` until it has no more, and
 /// times each call.
