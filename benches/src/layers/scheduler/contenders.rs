@@ -182,6 +182,15 @@ impl Drop for Ours {
     }
 }
 
+/// How long `work` takes [`aside`].
+pub(super) fn time_aside(workers: usize, work: impl FnOnce() + Send) -> Duration {
+    aside(workers, || {
+        let begin = Instant::now();
+        work();
+        begin.elapsed()
+    })
+}
+
 /// Runs `work` on a thread that is pinned to the processor after those of the workers.
 pub(super) fn aside<R: Send>(workers: usize, work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {

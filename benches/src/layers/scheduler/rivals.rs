@@ -4,11 +4,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Instant;
 
 use rast::scheduler::yield_now;
 
-use super::contenders::{Ends, Load, aside};
+use super::contenders::{Ends, Load, time_aside};
 use crate::processors::pin_in_turn;
 use crate::workers::Sample;
 
@@ -31,13 +30,11 @@ pub(super) fn tokio(load: Load, executions: u64, workers: usize, steps: u64) -> 
         .expect("a runtime");
     let ends = Ends::new();
     let count = (steps / executions).max(1);
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for _ in 0..count {
             drop(runtime.spawn(body(load, executions, ends)));
         }
         ends.reach(count);
-        begin.elapsed()
     });
     Sample::new(count * executions, elapsed)
 }
@@ -61,13 +58,11 @@ pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps:
             (stop, thread)
         })
         .unzip();
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for _ in 0..count {
             executor.spawn(body(load, executions, ends)).detach();
         }
         ends.reach(count);
-        begin.elapsed()
     });
     drop(stops);
     for thread in threads {
