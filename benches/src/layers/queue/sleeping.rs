@@ -63,6 +63,18 @@ macro_rules! sleeping {
     };
 }
 
+/// A contender whose ends are those of a channel with `send` and `recv`.
+macro_rules! channel {
+    ($name:ident: $sender:ty, $receiver:ty = $new:expr) => {
+        sleeping! {
+            $name: $sender, $receiver;
+            new $new;
+            push |sender, item| sender.send(item).expect("both ends live");
+            pop_wait |receiver| receiver.recv().expect("both ends live");
+        }
+    };
+}
+
 sleeping! {
     Many: Arc<Queue<u64>>, Arc<Queue<u64>>;
     new {
@@ -138,18 +150,9 @@ sleeping! {
     };
 }
 
-sleeping! {
-    StdChannel: std_mpsc::Sender<u64>, std_mpsc::Receiver<u64>;
-    new std_mpsc::channel();
-    push |sender, item| sender.send(item).expect("both ends live");
-    pop_wait |receiver| receiver.recv().expect("both ends live");
-}
-
-sleeping! {
-    StdBounded: std_mpsc::SyncSender<u64>, std_mpsc::Receiver<u64>;
-    new std_mpsc::sync_channel(ROOM);
-    push |sender, item| sender.send(item).expect("both ends live");
-    pop_wait |receiver| receiver.recv().expect("both ends live");
+channel! { StdChannel: std_mpsc::Sender<u64>, std_mpsc::Receiver<u64> = std_mpsc::channel() }
+channel! {
+    StdBounded: std_mpsc::SyncSender<u64>, std_mpsc::Receiver<u64> = std_mpsc::sync_channel(ROOM)
 }
 
 /// A list behind a lock, and what its consumer sleeps on.
@@ -179,33 +182,16 @@ sleeping! {
 mod rivals {
     use super::{ROOM, Sleeping};
 
-    sleeping! {
-        Crossbeam: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>;
-        new crossbeam_channel::unbounded();
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
+    channel! {
+        Crossbeam: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64> =
+            crossbeam_channel::unbounded()
     }
-
-    sleeping! {
-        CrossbeamBounded: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>;
-        new crossbeam_channel::bounded(ROOM);
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
+    channel! {
+        CrossbeamBounded: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64> =
+            crossbeam_channel::bounded(ROOM)
     }
-
-    sleeping! {
-        Flume: flume::Sender<u64>, flume::Receiver<u64>;
-        new flume::unbounded();
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
-    }
-
-    sleeping! {
-        Kanal: kanal::Sender<u64>, kanal::Receiver<u64>;
-        new kanal::unbounded();
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
-    }
+    channel! { Flume: flume::Sender<u64>, flume::Receiver<u64> = flume::unbounded() }
+    channel! { Kanal: kanal::Sender<u64>, kanal::Receiver<u64> = kanal::unbounded() }
 
     sleeping! {
         Tokio: tokio::sync::mpsc::UnboundedSender<u64>, tokio::sync::mpsc::UnboundedReceiver<u64>;
