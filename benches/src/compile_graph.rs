@@ -74,31 +74,27 @@ impl Crates {
     ///
     /// If the crate does not compile.
     pub fn build(&self, side: Side) -> Result<f64> {
-        build(&self.directory, side.name(), &self.profile)
-    }
-}
-
-/// Compiles one crate anew; returns the processor time of that in seconds.
-fn build(dir: &Path, name: &str, profile: &str) -> Result<f64> {
-    let file = dir.join(name).join("src/main.rs");
-    fs::write(&file, fs::read(&file)?)?;
-    let mut cargo = Command::new(env!("CARGO"));
-    match profile {
-        "check" => cargo.arg("check"),
-        "dev" => cargo.arg("build"),
-        "release" => cargo.args(["build", "--release"]),
-        other => return Err(format!("unknown profile {other}").into()),
-    };
-    cargo
-        .args(["--offline", "--quiet", "-p", name])
-        .current_dir(dir)
-        .env("CARGO_TARGET_DIR", dir.join("target"))
-        .env("CARGO_INCREMENTAL", "0")
-        .stdout(Stdio::null());
-    let before = children()?;
-    match cargo.status()?.success() {
-        true => Ok(children()? - before),
-        false => Err(format!("{name} does not compile").into()),
+        let (dir, name) = (&self.directory, side.name());
+        let file = dir.join(name).join("src/main.rs");
+        fs::write(&file, fs::read(&file)?)?;
+        let mut cargo = Command::new(env!("CARGO"));
+        match self.profile.as_str() {
+            "check" => cargo.arg("check"),
+            "dev" => cargo.arg("build"),
+            "release" => cargo.args(["build", "--release"]),
+            other => return Err(format!("unknown profile {other}").into()),
+        };
+        cargo
+            .args(["--offline", "--quiet", "-p", name])
+            .current_dir(dir)
+            .env("CARGO_TARGET_DIR", dir.join("target"))
+            .env("CARGO_INCREMENTAL", "0")
+            .stdout(Stdio::null());
+        let before = children()?;
+        match cargo.status()?.success() {
+            true => Ok(children()? - before),
+            false => Err(format!("{name} does not compile").into()),
+        }
     }
 }
 

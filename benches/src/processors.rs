@@ -39,6 +39,14 @@ pub(crate) fn pin_to(number: usize) {
     let _ = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
 
+/// As [`pin_to`], by turns over the processors that are allowed.
+pub(crate) fn pin_in_turn(index: usize) {
+    let allowed = allowed();
+    if !allowed.is_empty() {
+        pin_to(allowed[index % allowed.len()]);
+    }
+}
+
 /// Makes the calling thread run on one processor only: does nothing here.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn pin_to(_: usize) {}

@@ -50,11 +50,7 @@ pub fn rows(outcome: &Outcome) -> String {
         } else {
             let ratio = figures.ratio();
             // Two digits that count, for a ratio far below one too.
-            let digits = if ratio.median < 0.1 { 4 } else { 2 };
-            format!(
-                "{:.digits$} [{:.digits$}..{:.digits$}]",
-                ratio.median, ratio.min, ratio.max,
-            )
+            ratio.text(if ratio.median < 0.1 { 4 } else { 2 })
         };
         writeln!(
             text,
@@ -84,20 +80,11 @@ pub fn extras_rows(outcome: &Outcome) -> String {
             .iter()
             .map(|(name, values)| {
                 let of = Spread::of(values.clone());
-                let digits = if of.median < 10.0 { 2 } else { 0 };
-                format!(
-                    "{name} {:.digits$} [{:.digits$}..{:.digits$}]",
-                    of.median, of.min, of.max,
-                )
+                format!("{name} {}", of.text(if of.median < 10.0 { 2 } else { 0 }))
             })
             .collect();
-        writeln!(
-            text,
-            "| {name} | {} | {} |",
-            figures.name,
-            extras.join("; ")
-        )
-        .expect("a string takes it");
+        let extras = extras.join("; ");
+        writeln!(text, "| {name} | {} | {extras} |", figures.name).expect("a string takes it");
     }
     text
 }
@@ -122,11 +109,7 @@ pub fn hand_over(outcomes: &[Outcome]) -> String {
                 };
                 let (ours, theirs) = (of(first)?, of(other)?);
                 let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs);
-                let ratio = Spread::of(ratios.collect());
-                Some(format!(
-                    "{:.2} [{:.2}..{:.2}]",
-                    ratio.median, ratio.min, ratio.max
-                ))
+                Some(Spread::of(ratios.collect()).text(2))
             });
             if let [Some(p50), Some(p99)] = ratios {
                 writeln!(text, "| {name} | {} | {p50} | {p99} |", other.name)

@@ -47,10 +47,24 @@ impl Spread {
         }
     }
 
+    /// `MEDIAN [MIN..MAX]`, each with so many digits.
+    pub(crate) fn text(&self, digits: usize) -> String {
+        format!(
+            "{:.digits$} [{:.digits$}..{:.digits$}]",
+            self.median, self.min, self.max
+        )
+    }
+
     /// Tells whether the sample is too wide to quote without its extremes (max / min over 1.5).
     pub fn is_noisy(&self) -> bool {
         self.max > self.min * 1.5
     }
+}
+
+/// The geometric mean; none of no values.
+pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (logarithms / values.len() as f64).exp())
 }
 
 /// The quantile `q` of sorted values, by linear interpolation.

@@ -98,6 +98,11 @@ pub fn apart(jobs: Vec<Job<'_>>) -> Sample {
     on(&processors::allowed(), jobs)
 }
 
+/// Runs `work` with 0 and with 1, [`apart`].
+pub fn by_two(work: impl Fn(u64) -> u64 + Sync) -> Sample {
+    apart(vec![Box::new(|| work(0)), Box::new(|| work(1))])
+}
+
 /// Runs the jobs on threads of their own, by turns on these processors if there are any.
 fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
     let threads = jobs.len();

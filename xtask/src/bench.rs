@@ -56,12 +56,12 @@ const RIVALS: &str = "--cfg rast_rivals";
 const APART: &str = "--cfg rast_rivals -Cllvm-args=-align-loops=64";
 
 /// Runs the bench crate.
-pub(crate) fn run(args: &[String], rivals: bool) -> Result {
+fn run(args: &[String], rivals: bool) -> Result {
     let target = Workspace::load(crate::tree::root())?.target_dir;
     // Figures are measured with the bench profile.
     let (profile, target) = if rivals {
         ("bench", target.join("rivals"))
-    } else if is_smoke(args) {
+    } else if args.iter().any(|arg| arg == "--smoke") {
         ("smoke", target)
     } else {
         ("release", target)
@@ -86,11 +86,6 @@ pub(crate) fn run(args: &[String], rivals: bool) -> Result {
         cmd = cmd.arg("--programs").arg(build_programs(&target, profile)?);
     }
     cmd.run()
-}
-
-/// Whether it is only shown that the benches run.
-fn is_smoke(args: &[String]) -> bool {
-    args.iter().any(|arg| arg == "--smoke")
 }
 
 /// Whether the layer of the allocator is among those that run.
@@ -120,17 +115,8 @@ fn build_programs(target: &Path, profile: &str) -> Result<PathBuf> {
         if !rivals && !ours {
             continue;
         }
-        let mut cmd = Cmd::cargo()
-            .args([
-                "build",
-                "--profile",
-                profile,
-                "-p",
-                "rast-benches",
-                "--bin",
-                program,
-            ])
-            .env("CARGO_TARGET_DIR", target);
+        let build = format!("build --profile {profile} -p rast-benches --bin {program}");
+        let mut cmd = Cmd::cargo().words(&build).env("CARGO_TARGET_DIR", target);
         if rivals {
             cmd = cmd.rustflags(APART);
         }

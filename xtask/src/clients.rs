@@ -18,7 +18,7 @@ use std::process::Stdio;
 pub(crate) fn run() -> Result<Outcome> {
     let target = Workspace::load(tree::root())?.target_dir;
     let built = verify::smoke_programs()?;
-    Cmd::cargo().args(verify::BUILD.split(' ')).run()?;
+    Cmd::cargo().words(verify::BUILD).run()?;
     let mut server = start(&built)?;
     let port = server.1.clone();
 

@@ -71,6 +71,11 @@ impl Cmd {
         self
     }
 
+    /// Adds each word of `line`.
+    pub(crate) fn words(self, line: &str) -> Cmd {
+        self.args(line.split_whitespace())
+    }
+
     pub(crate) fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Cmd {
         let value = value.as_ref();
         self.inner.env(key, value);

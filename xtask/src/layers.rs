@@ -40,274 +40,100 @@ const PRIMITIVE_ONLY: &[&str] = &[
     "crossbeam-epoch",
 ];
 
-/// The outside crates that a crate may name, in which table, and why.
-const OUTSIDE: &[(&str, &str, Kind, &str)] = &[
-    (
-        "rast-primitive",
-        "loom",
-        Kind::Normal,
-        "the model checker, under cfg(rast_loom) alone",
-    ),
-    (
-        "rast-primitive",
-        "shuttle",
-        Kind::Normal,
-        "random schedules, under cfg(rast_shuttle) alone",
-    ),
-    (
-        "rast-primitive",
-        "portable-atomic",
-        Kind::Normal,
-        "128-bit words and 32-bit targets",
-    ),
-    (
-        "rast-primitive",
-        "parking_lot",
-        Kind::Normal,
-        "parking and locks for cold paths",
-    ),
-    (
-        "rast-primitive",
-        "crossbeam-epoch",
-        Kind::Normal,
-        "outside readers of shared snapshots",
-    ),
-    (
-        "rast-primitive",
-        "libc",
-        Kind::Normal,
-        "membarrier on Linux, which std has no face for",
-    ),
-    (
-        "rast-alloc",
-        "allocator-api2",
-        Kind::Normal,
-        "the allocator trait that hashbrown uses too",
-    ),
-    (
-        "rast-alloc",
-        "hashbrown",
-        Kind::Dev,
-        "shows that a map takes its memory from the trait",
-    ),
-    (
-        "rast-alloc",
-        "libc",
-        Kind::Normal,
-        "mappings and the end of threads on unix",
-    ),
-    (
-        "rast-alloc",
-        "libc",
-        Kind::Dev,
-        "forks and keys in the tests",
-    ),
-    ("rast-queue", "libc", Kind::Dev, "forks in the tests"),
-    (
-        "rast-timers",
-        "hdrhistogram",
-        Kind::Normal,
-        "percentiles of latencies, under the feature histogram alone",
-    ),
-    (
-        "rast-timers",
-        "libc",
-        Kind::Normal,
-        "the clock that counts suspension, which std has no face for",
-    ),
-    (
-        "rast-sharder",
-        "core_affinity",
-        Kind::Normal,
-        "threads on cores, under the feature affinity alone",
-    ),
-    (
-        "rast-executor",
-        "hashbrown",
-        Kind::Normal,
-        "the high indices of the table of sockets, which is also that of the reactors' registry",
-    ),
-    (
-        "rast-executor",
-        "mio",
-        Kind::Normal,
-        "readiness of sockets on every system, under the feature io alone",
-    ),
-    (
-        "rast-executor",
-        "socket2",
-        Kind::Normal,
-        "reads into memory that is not initialised, under the feature io alone",
-    ),
-    (
-        "rast-executor",
-        "futures-io",
-        Kind::Normal,
-        "the traits of byte streams, under the feature of that name alone",
-    ),
-    (
-        "rast-executor",
-        "tokio",
-        Kind::Normal,
-        "tokio's traits of byte streams, under the feature of that name alone",
-    ),
-    (
-        "rast-executor",
-        "hyper",
-        Kind::Normal,
-        "hyper's executor, timer and byte streams, under the feature of that name alone",
-    ),
-    (
-        "rast-executor",
-        "futures",
-        Kind::Dev,
-        "combinators and channels that wake tasks in their own ways",
-    ),
-    (
-        "rast-executor",
-        "hyper",
-        Kind::Dev,
-        "a server in the example of that feature",
-    ),
-    (
-        "rast-reactor",
-        "core_affinity",
-        Kind::Normal,
-        "reactors on cores; a core that is missing is an error",
-    ),
-    (
-        "rast-reactor",
-        "hashbrown",
-        Kind::Normal,
-        "the keys of the registry: entries by their hash and their address, without user code",
-    ),
-    (
-        "rast-reactor",
-        "io-uring",
-        Kind::Normal,
-        "the rings of io_uring and their entries, on Linux, under the feature io alone",
-    ),
-    (
-        "rast-reactor",
-        "libc",
-        Kind::Normal,
-        "the constants of io_uring's operations and an eventfd, which std has no face for",
-    ),
-    (
-        "rast-reactor",
-        "socket2",
-        Kind::Normal,
-        "addresses for the kernel, and reads into memory that is not initialised",
-    ),
-    (
-        "rast-conflate",
-        "futures-core",
-        Kind::Normal,
-        "the Stream trait, under the feature async alone",
-    ),
-    (
-        "rast-msgpass",
-        "futures-core",
-        Kind::Normal,
-        "the Stream trait, under the feature async alone",
-    ),
-    (
-        "rast-msgpass",
-        "futures-sink",
-        Kind::Normal,
-        "the Sink trait, under the feature async alone",
-    ),
-    (
-        "rast-msgpass",
-        "futures",
-        Kind::Dev,
-        "the combinators that the tests of streams and sinks use",
-    ),
-    (
-        "rast-msgpass",
-        "metrics",
-        Kind::Normal,
-        "the recorder that a program has, under the feature of that name alone",
-    ),
-    (
-        "rast-msgpass",
-        "tracing",
-        Kind::Normal,
-        "the subscriber that a program has, under the feature of that name alone",
-    ),
-    (
-        "rast-msgpass",
-        "trybuild",
-        Kind::Dev,
-        "shows the compile errors of graph!",
-    ),
-    (
-        "rast",
-        "hashbrown",
-        Kind::Dev,
-        "the partitions of the kv example",
-    ),
-    (
-        "rast",
-        "httparse",
-        Kind::Dev,
-        "heads of requests and chunk lengths in the adserver example",
-    ),
-    (
-        "rast",
-        "hyper",
-        Kind::Dev,
-        "the server of the http-hello example",
-    ),
-    (
-        "rast",
-        "metrics",
-        Kind::Dev,
-        "the recorder of the observe example",
-    ),
-    ("rast", "ratatui", Kind::Dev, "the screen of the kv example"),
-    (
-        "rast",
-        "libc",
-        Kind::Dev,
-        "the lowest scheduling class, on Linux, in the adserver example",
-    ),
-    (
-        "rast",
-        "mio",
-        Kind::Dev,
-        "readiness of sockets in the kv example",
-    ),
-    (
-        "rast",
-        "redis",
-        Kind::Dev,
-        "drives the kv example in its tests",
-    ),
-    (
-        "rast",
-        "signal-hook",
-        Kind::Dev,
-        "SIGINT and SIGTERM in the kv example",
-    ),
-    (
-        "rast",
-        "simd-json",
-        Kind::Dev,
-        "documents of the adserver example",
-    ),
-    (
-        "rast",
-        "socket2",
-        Kind::Dev,
-        "the length of the accept queue in the kv example, which std fixes",
-    ),
-    (
-        "rast-queue",
-        "futures-core",
-        Kind::Normal,
-        "the Stream trait, under the feature async alone",
-    ),
+/// The outside crates that a crate may name, and in which table. The comment above a row says why.
+const OUTSIDE: &[(&str, &str, Kind)] = &[
+    // The model checker, under cfg(rast_loom) alone.
+    ("rast-primitive", "loom", Kind::Normal),
+    // Random schedules, under cfg(rast_shuttle) alone.
+    ("rast-primitive", "shuttle", Kind::Normal),
+    // 128-bit words and 32-bit targets.
+    ("rast-primitive", "portable-atomic", Kind::Normal),
+    // Parking and locks for cold paths.
+    ("rast-primitive", "parking_lot", Kind::Normal),
+    // Outside readers of shared snapshots.
+    ("rast-primitive", "crossbeam-epoch", Kind::Normal),
+    // `membarrier` on Linux, which std has no face for.
+    ("rast-primitive", "libc", Kind::Normal),
+    // The allocator trait that hashbrown uses too.
+    ("rast-alloc", "allocator-api2", Kind::Normal),
+    // Shows that a map takes its memory from the trait.
+    ("rast-alloc", "hashbrown", Kind::Dev),
+    // Mappings and the end of threads on unix.
+    ("rast-alloc", "libc", Kind::Normal),
+    // Forks and keys in the tests.
+    ("rast-alloc", "libc", Kind::Dev),
+    // Forks in the tests.
+    ("rast-queue", "libc", Kind::Dev),
+    // Percentiles of latencies, under the feature histogram alone.
+    ("rast-timers", "hdrhistogram", Kind::Normal),
+    // The clock that counts suspension, which std has no face for.
+    ("rast-timers", "libc", Kind::Normal),
+    // Threads on cores, under the feature affinity alone.
+    ("rast-sharder", "core_affinity", Kind::Normal),
+    // The high indices of the table of sockets, which is also that of the reactors' registry.
+    ("rast-executor", "hashbrown", Kind::Normal),
+    // Readiness of sockets on every system, under the feature io alone.
+    ("rast-executor", "mio", Kind::Normal),
+    // Reads into memory that is not initialised, under the feature io alone.
+    ("rast-executor", "socket2", Kind::Normal),
+    // The traits of byte streams, under the feature of that name alone.
+    ("rast-executor", "futures-io", Kind::Normal),
+    // Tokio's traits of byte streams, under the feature of that name alone.
+    ("rast-executor", "tokio", Kind::Normal),
+    // Hyper's executor, timer and byte streams, under the feature of that name alone.
+    ("rast-executor", "hyper", Kind::Normal),
+    // Combinators and channels that wake tasks in their own ways.
+    ("rast-executor", "futures", Kind::Dev),
+    // A server in the example of that feature.
+    ("rast-executor", "hyper", Kind::Dev),
+    // Reactors on cores; a core that is missing is an error.
+    ("rast-reactor", "core_affinity", Kind::Normal),
+    // The keys of the registry: entries by their hash and their address, without user code.
+    ("rast-reactor", "hashbrown", Kind::Normal),
+    // The rings of io_uring and their entries, on Linux, under the feature io alone.
+    ("rast-reactor", "io-uring", Kind::Normal),
+    // The constants of io_uring's operations and an eventfd, which std has no face for.
+    ("rast-reactor", "libc", Kind::Normal),
+    // Addresses for the kernel, and reads into memory that is not initialised.
+    ("rast-reactor", "socket2", Kind::Normal),
+    // The Stream trait, under the feature async alone.
+    ("rast-conflate", "futures-core", Kind::Normal),
+    // The Stream trait, under the feature async alone.
+    ("rast-msgpass", "futures-core", Kind::Normal),
+    // The Sink trait, under the feature async alone.
+    ("rast-msgpass", "futures-sink", Kind::Normal),
+    // The combinators that the tests of streams and sinks use.
+    ("rast-msgpass", "futures", Kind::Dev),
+    // The recorder that a program has, under the feature of that name alone.
+    ("rast-msgpass", "metrics", Kind::Normal),
+    // The subscriber that a program has, under the feature of that name alone.
+    ("rast-msgpass", "tracing", Kind::Normal),
+    // Shows the compile errors of graph!.
+    ("rast-msgpass", "trybuild", Kind::Dev),
+    // The partitions of the kv example.
+    ("rast", "hashbrown", Kind::Dev),
+    // Heads of requests and chunk lengths in the adserver example.
+    ("rast", "httparse", Kind::Dev),
+    // The server of the http-hello example.
+    ("rast", "hyper", Kind::Dev),
+    // The recorder of the observe example.
+    ("rast", "metrics", Kind::Dev),
+    // The screen of the kv example.
+    ("rast", "ratatui", Kind::Dev),
+    // The lowest scheduling class, on Linux, in the adserver example.
+    ("rast", "libc", Kind::Dev),
+    // Readiness of sockets in the kv example.
+    ("rast", "mio", Kind::Dev),
+    // Drives the kv example in its tests.
+    ("rast", "redis", Kind::Dev),
+    // SIGINT and SIGTERM in the kv example.
+    ("rast", "signal-hook", Kind::Dev),
+    // Documents of the adserver example.
+    ("rast", "simd-json", Kind::Dev),
+    // The length of the accept queue in the kv example, which std fixes.
+    ("rast", "socket2", Kind::Dev),
+    // The Stream trait, under the feature async alone.
+    ("rast-queue", "futures-core", Kind::Normal),
 ];
 
 /// Outside crates for the tests of every crate.
@@ -317,14 +143,7 @@ const OUTSIDE_TESTS: &[(&str, &str)] = &[("proptest", "random operation lists ag
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
     let errors = check(crate::tree::root())?;
-    for error in &errors {
-        println!("layers: {error}");
-    }
-    println!(
-        "layers: {} found",
-        crate::tidy::count(errors.len(), "fault")
-    );
-    Ok(errors.is_empty())
+    Ok(crate::tidy::report("layers", &errors))
 }
 
 /// Every fault of the workspace at `root`.
@@ -458,16 +277,14 @@ fn check_forwarding(package: &Package, lower: &Package, errors: &mut Vec<String>
 }
 
 fn check_outside(package: &Package, dependency: &Dependency, errors: &mut Vec<String>) {
-    let (name, outside) = (&package.name, &dependency.name);
-    let allowed = OUTSIDE
-        .iter()
-        .any(|(krate, dep, kind, _)| krate == name && dep == outside && *kind == dependency.kind);
+    let (name, outside) = (package.name.as_str(), dependency.name.as_str());
+    let allowed = OUTSIDE.contains(&(name, outside, dependency.kind));
     let in_tests =
-        dependency.kind == Kind::Dev && OUTSIDE_TESTS.iter().any(|(dep, _)| dep == outside);
+        dependency.kind == Kind::Dev && OUTSIDE_TESTS.iter().any(|(dep, _)| *dep == outside);
     if allowed || in_tests {
         return;
     }
-    if PRIMITIVE_ONLY.contains(&outside.as_str()) {
+    if PRIMITIVE_ONLY.contains(&outside) {
         errors.push(format!(
             "`{name}` names `{outside}` (rule 2: only `rast-primitive` does); take the type from `primitive`, by path through the crate beneath"
         ));

@@ -8,6 +8,7 @@ use crate::count::Tests;
 use crate::metadata::Workspace;
 use crate::programs::{self, Program};
 use crate::{Result, weak};
+use std::path::Path;
 
 /// The least number of preemptions that a model explores.
 const BOUND: usize = 2;
@@ -42,17 +43,25 @@ pub(crate) fn run(names: &[String]) -> Result<Tests> {
     if chosen.is_empty() {
         return Err("no crate among the chosen has a tests/loom.rs".into());
     }
-    let mut cargo =
-        Cmd::cargo().args(["test", "--no-run", "--profile", "models", "--test", "loom"]);
-    for krate in &chosen {
-        cargo = cargo.args(["-p", &krate.name]);
+    let names = chosen.iter().map(|krate| krate.name.as_str());
+    explore(&build(Cmd::cargo(), names, &workspace.target_dir)?)
+}
+
+/// Builds the models of `names` in the directory `loom` of `target`.
+pub(crate) fn build<'a>(
+    cargo: Cmd,
+    names: impl IntoIterator<Item = &'a str>,
+    target: &Path,
+) -> Result<Vec<Program>> {
+    let mut cargo = cargo.words("test --no-run --profile models --test loom");
+    for name in names {
+        cargo = cargo.args(["-p", name]);
     }
-    let programs = programs::build(
+    programs::build(
         cargo
             .rustflags("--cfg rast_loom")
-            .env("CARGO_TARGET_DIR", workspace.target_dir.join("loom")),
-    )?;
-    explore(&programs)
+            .env("CARGO_TARGET_DIR", target.join("loom")),
+    )
 }
 
 /// Runs every model of `programs`, with its executions and bound.
@@ -86,11 +95,8 @@ pub(crate) fn explore(programs: &[Program]) -> Result<Tests> {
         table.extend(explored.into_iter().map(|line| (krate.clone(), line)));
     }
     print_table(&table);
-    if errors.is_empty() {
-        sum.some()
-    } else {
-        Err(errors.join("; "))
-    }
+    crate::no_errors(&errors)?;
+    sum.some()
 }
 
 /// The bound from the environment, which may only raise it.

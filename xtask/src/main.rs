@@ -101,6 +101,14 @@ fn no_more(args: &[String]) -> Result {
     }
 }
 
+/// Fails with all of `errors`, if there are any.
+fn no_errors(errors: &[String]) -> Result {
+    match errors {
+        [] => Ok(()),
+        _ => Err(errors.join("; ")),
+    }
+}
+
 /// The names that follow each `-p`, if nothing else is there.
 fn packages(args: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();

@@ -13,18 +13,12 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Crates whose unit tests the checkers of undefined behaviour run.
-const CHECKED: [&str; 6] = [
-    "-p",
-    "rast-primitive",
-    "-p",
-    "rast-alloc",
-    "-p",
-    "rast-queue",
+/// What the checkers of undefined behaviour run: unit tests, and the tests of the layer whose
+/// unsafe code has none.
+const CHECKED: [&str; 2] = [
+    "--lib -p rast-primitive -p rast-alloc -p rast-queue",
+    "-p rast-queue --test api",
 ];
-
-/// The tests of the layer whose unsafe code has no unit tests, which the checkers run as well.
-const CHECKED_TESTS: [&str; 4] = ["-p", "rast-queue", "--test", "api"];
 
 /// Licences, sources and known faults of the dependencies.
 pub(crate) fn deny() -> Result<Outcome> {
@@ -45,12 +39,11 @@ pub(crate) fn miri() -> Result<Outcome> {
         ));
     }
     let target = Workspace::load(tree::root())?.target_dir.join("miri");
-    let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
     let mut sum = Tests::default();
-    for tests in [units, CHECKED_TESTS.to_vec()] {
+    for tests in CHECKED {
         sum += Cmd::cargo_of("nightly")
             .args(["miri", "test"])
-            .args(tests)
+            .words(tests)
             .env("CARGO_TARGET_DIR", &target)
             .count()?;
     }
@@ -75,7 +68,7 @@ pub(crate) fn address() -> Result<Outcome> {
     let commands = ADDRESSED.map(|tests| {
         Cmd::cargo_of("nightly")
             .args(["test", "--no-run", "--target", SANITIZED])
-            .args(tests.split_whitespace())
+            .words(tests)
             .rustflags("-Zsanitizer=address")
             .env("CARGO_TARGET_DIR", target.join("address"))
             .without_lines()
@@ -97,12 +90,11 @@ pub(crate) fn threads() -> Result<Outcome> {
         ));
     }
     let target = Workspace::load(tree::root())?.target_dir.join("sanitizers");
-    let units: Vec<&str> = ["--lib"].into_iter().chain(CHECKED).collect();
     let mut sum = Tests::default();
-    for tests in [units, CHECKED_TESTS.to_vec()] {
+    for tests in CHECKED {
         sum += Cmd::cargo_of("nightly")
             .args(["test", "-Zbuild-std", "--target", SANITIZED])
-            .args(tests)
+            .words(tests)
             .rustflags("-Zsanitizer=thread")
             .env("CARGO_TARGET_DIR", target.join("thread"))
             .count()?;
@@ -141,16 +133,8 @@ pub(crate) fn build_for(target: &'static str) -> Result<Outcome> {
         )));
     }
     for krate in ["rast-primitive", "rast-queue", "rast-timers"] {
-        Cmd::cargo()
-            .args([
-                "check",
-                "--no-default-features",
-                "--target",
-                target,
-                "-p",
-                krate,
-            ])
-            .run()?;
+        let check = format!("check --no-default-features --target {target} -p {krate}");
+        Cmd::cargo().words(&check).run()?;
     }
     Ok(Outcome::Passed(Tests::default()))
 }
@@ -187,7 +171,7 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
     let load = "-t ping,set,get,incr,mset -n 200000 -c 50 -P 16 -r 100000 -q";
     let output = Cmd::new("redis-benchmark")
         .args(["-p", &port])
-        .args(load.split(' '))
+        .words(load)
         .tee()?;
     if !output.success || output.text.to_lowercase().contains("error") {
         return Err("redis-benchmark met an error".into());
@@ -205,21 +189,20 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
 
 /// Pipes the script into redis-cli and gives what it printed.
 fn script(port: &str) -> Result<Vec<String>> {
+    let at = |error: std::io::Error| format!("redis-cli: {error}");
     let mut child = Cmd::new("redis-cli")
         .args(["-p", port])
         .into_inner()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("redis-cli: {error}"))?;
+        .map_err(at)?;
     if let Some(mut stdin) = child.stdin.take() {
         for (line, _) in SCRIPT {
-            writeln!(stdin, "{line}").map_err(|error| format!("redis-cli: {error}"))?;
+            writeln!(stdin, "{line}").map_err(at)?;
         }
     }
-    let output = child
-        .wait_with_output()
-        .map_err(|error| format!("redis-cli: {error}"))?;
+    let output = child.wait_with_output().map_err(at)?;
     Ok(String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(str::to_string)

@@ -41,10 +41,7 @@ pub(crate) fn check() -> Result {
         let check = check.env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"));
         errors.extend(check.without_lines().run().err());
     }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(errors.join("; ")),
-    }
+    crate::no_errors(&errors)
 }
 
 /// Makes and unpacks every package; runs all tests if `full`, else those of the docs.
@@ -65,8 +62,7 @@ pub(crate) fn test(full: bool) -> Result<Tests> {
 
 /// `cargo LINE` among the unpacked packages.
 fn cargo(line: &str, tree: &Path) -> Cmd {
-    let cargo = Cmd::cargo().dir(tree).args(line.split(' '));
-    cargo.arg("--quiet")
+    Cmd::cargo().dir(tree).words(line).arg("--quiet")
 }
 
 /// Makes and unpacks every package; returns the root of the workspace that they form.
@@ -97,12 +93,8 @@ pub(crate) fn unpack() -> Result<(Workspace, PathBuf)> {
             .target_dir
             .join("package")
             .join(format!("{name}.crate"));
-        Cmd::new("tar")
-            .arg("-xzf")
-            .arg(&archive)
-            .arg("-C")
-            .arg(&unpacked)
-            .run()?;
+        let tar = Cmd::new("tar").arg("-xzf").arg(&archive);
+        tar.arg("-C").arg(&unpacked).run()?;
         holds(&unpacked.join(&name))?;
         crate::tree::mirror(&unpacked.join(&name), &tree.join(&name), &BTreeMap::new())?;
         let _ = writeln!(manifest, "    \"{name}\",");

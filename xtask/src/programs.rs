@@ -84,10 +84,8 @@ pub(crate) fn sum(ran: Vec<Ran>, mut errors: Vec<String>) -> Result<Tests> {
         sum += Tests::of(&ran.text);
         errors.extend(ran.fault);
     }
-    match errors.is_empty() {
-        true => sum.some(),
-        false => Err(errors.join("; ")),
-    }
+    crate::no_errors(&errors)?;
+    sum.some()
 }
 
 /// What a program came to.

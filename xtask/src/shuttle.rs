@@ -13,13 +13,6 @@ use crate::{Result, programs, tree};
 /// The tests that hold scenarios.
 const TARGETS: [&str; 2] = ["loom", "shuttle"];
 
-/// One line that a scenario printed.
-#[derive(Clone, Debug, PartialEq)]
-struct Ran {
-    name: String,
-    schedules: u64,
-}
-
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     run(&crate::packages(args)?, None).map(|_| true)
@@ -52,13 +45,7 @@ pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
     let mut lines = Vec::new();
     let mut errors = Vec::new();
     let mut sum = Tests::default();
-    let mut cargo = Cmd::cargo().args([
-        "test",
-        "--no-run",
-        "--profile",
-        "schedules",
-        "--all-features",
-    ]);
+    let mut cargo = Cmd::cargo().words("test --no-run --profile schedules --all-features");
     for (krate, _) in &chosen {
         cargo = cargo.args(["-p", &krate.name]);
     }
@@ -85,33 +72,28 @@ pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
                 "{krate}: no scenario printed its schedules; use `primitive::model`"
             ));
         }
-        let schedules: u64 = ran.iter().map(|line| line.schedules).sum();
+        let schedules: u64 = ran.iter().sum();
         lines.push(format!(
             "{krate:<16} {:>4} models {schedules:>10} schedules",
             ran.len()
         ));
     }
     println!("\n{}", lines.join("\n"));
-    if errors.is_empty() {
-        sum.some()
-    } else {
-        Err(errors.join("; "))
-    }
+    crate::no_errors(&errors)?;
+    sum.some()
 }
 
-/// The lines that scenarios printed; the test runner may have written in front of them.
-fn ran(text: &str) -> Vec<Ran> {
+/// The schedules of each scenario, from the lines that they printed; the test runner may have
+/// written in front of them.
+fn ran(text: &str) -> Vec<u64> {
     text.lines()
         .filter_map(|line| {
             let words: Vec<&str> = line[line.find("shuttle: ")?..].split_whitespace().collect();
-            let [_, name, schedules, seed] = words.as_slice() else {
+            let [_, _name, schedules, seed] = words.as_slice() else {
                 return None;
             };
             seed.strip_prefix("seed=")?.parse::<u64>().ok()?;
-            Some(Ran {
-                name: (*name).to_string(),
-                schedules: schedules.strip_prefix("schedules=")?.parse().ok()?,
-            })
+            schedules.strip_prefix("schedules=")?.parse().ok()
         })
         .collect()
 }
@@ -124,12 +106,6 @@ mod tests {
     fn reads_what_scenarios_print() {
         let text = "test a::b ... shuttle: a::b schedules=1000 seed=18446744073709551615\nok\n\
                     shuttle: c schedules=3 seed=x\nshuttle: d shows a fault; to repeat it: A=1\n";
-        assert_eq!(
-            ran(text),
-            [Ran {
-                name: "a::b".into(),
-                schedules: 1000
-            }]
-        );
+        assert_eq!(ran(text), [1000]);
     }
 }

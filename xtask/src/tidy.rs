@@ -25,12 +25,16 @@ pub(crate) struct File {
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
-    let faults = check(crate::tree::root())?;
-    for fault in &faults {
-        println!("tidy: {fault}");
+    Ok(report("tidy", &check(crate::tree::root())?))
+}
+
+/// Prints the faults that a command found, and their number; returns whether there are none.
+pub(crate) fn report(command: &str, faults: &[String]) -> bool {
+    for fault in faults {
+        println!("{command}: {fault}");
     }
-    println!("tidy: {} found", count(faults.len(), "fault"));
-    Ok(faults.is_empty())
+    println!("{command}: {} found", count(faults.len(), "fault"));
+    faults.is_empty()
 }
 
 /// `1 fault`, `2 faults`.

@@ -15,7 +15,7 @@ pub(crate) fn cargo(cfg: &str, line: &str) -> Result<Cmd> {
         .target_dir
         .join("variants");
     let command = Cmd::cargo()
-        .args(line.split_whitespace())
+        .words(line)
         .env("CARGO_TARGET_DIR", &target)
         .without_lines();
     if !cfg!(unix) {

@@ -60,44 +60,34 @@ const fn step(name: &'static str, run: fn() -> Result<Outcome>) -> Step {
 
 impl Step {
     /// It runs in `--quick` too.
-    const fn quick(self) -> Step {
-        Step {
-            is_quick: true,
-            ..self
-        }
+    const fn quick(mut self) -> Step {
+        self.is_quick = true;
+        self
     }
 
     /// It is not run where its tool is absent.
-    const fn outside(self) -> Step {
-        Step {
-            is_outside: true,
-            ..self
-        }
+    const fn outside(mut self) -> Step {
+        self.is_outside = true;
+        self
     }
 
     /// It builds in these target directories.
-    const fn builds(self, alone: &'static [&'static str]) -> Step {
-        let dirs = Dirs { alone, ..self.dirs };
-        Step { dirs, ..self }
+    const fn builds(mut self, alone: &'static [&'static str]) -> Step {
+        self.dirs.alone = alone;
+        self
     }
 
     /// It uses what is built in these.
-    const fn uses(self, shared: &'static [&'static str]) -> Step {
-        let dirs = Dirs {
-            shared,
-            ..self.dirs
-        };
-        Step { dirs, ..self }
+    const fn uses(mut self, shared: &'static [&'static str]) -> Step {
+        self.dirs.shared = shared;
+        self
     }
 
     /// It runs beside no other step: some of its tests wait for what a server does under load, and
     /// compilers beside them starve it.
-    const fn single(self) -> Step {
-        let dirs = Dirs {
-            is_single: true,
-            ..self.dirs
-        };
-        Step { dirs, ..self }
+    const fn single(mut self) -> Step {
+        self.dirs.is_single = true;
+        self
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cmd::Cmd;
 use crate::count::Tests;
 use crate::metadata::{Package, Workspace};
 use crate::orderings::{Operation, operations};
-use crate::programs::{self, Program, each};
+use crate::programs::{Program, each};
 use crate::source::{Source, is_word, item_end};
 use crate::tidy::{Row, is_library, rows};
 use crate::{Result, loom, tree};
@@ -272,8 +272,7 @@ impl Copy {
         let target = Workspace::load(tree::root())?.target_dir;
         let copy = Copy {
             tree: target.join("weak"),
-            // That of the models, for their builds of the outside crates.
-            target: target.join("loom"),
+            target,
             rows: labels.iter().map(row).collect::<Result<_>>()?,
             found: find(labels)?,
         };
@@ -332,24 +331,9 @@ impl Copy {
         if krates.is_empty() {
             return Ok(Vec::new());
         }
-        let mut command = Cmd::cargo().dir(&self.tree);
-        command = command.args([
-            "test",
-            "--no-run",
-            "--quiet",
-            "--profile",
-            "models",
-            "--test",
-            "loom",
-        ]);
-        for krate in krates {
-            command = command.args(["-p", krate]);
-        }
-        programs::build(
-            command
-                .rustflags("--cfg rast_loom")
-                .env("CARGO_TARGET_DIR", &self.target),
-        )
+        // In the directory of the models, for their builds of the outside crates.
+        let cargo = Cmd::cargo().dir(&self.tree).arg("--quiet");
+        loom::build(cargo, krates.iter().copied(), &self.target)
     }
 }
 

@@ -38,47 +38,34 @@ pub(super) fn among(threads: usize, work: impl FnOnce() -> Sample) -> Sample {
     sample
 }
 
-/// What lies at 999 of 1000, of all.
-fn judged(mut times: Vec<Duration>, done: u64, per_mille: usize) -> Sample {
+/// The time that so many of a thousand calls of `work` keep.
+fn kept_by(per_mille: usize, ops: u64, mut work: impl FnMut()) -> Sample {
+    let time = |_| {
+        let start = Instant::now();
+        work();
+        start.elapsed()
+    };
+    let mut times: Vec<Duration> = (0..ops).map(time).collect();
     times.sort_unstable();
     let at = times[(times.len() - 1) * per_mille / 1000];
-    Sample::new(1, at).with("done", done as f64)
+    Sample::new(1, at).with("done", ops as f64)
 }
 
 /// Blocks of 1 MiB that stay, each of which makes a new peak: the middle time.
 pub(super) fn peak(ops: u64) -> Sample {
     let mut blocks = Vec::with_capacity(ops as usize);
-    let times = (0..ops)
-        .map(|_| {
-            let start = Instant::now();
-            blocks.push(Block::new(1 << 20));
-            start.elapsed()
-        })
-        .collect();
-    judged(times, ops, 500)
+    kept_by(500, ops, || blocks.push(Block::new(1 << 20)))
 }
 
 /// A thread that takes one block and ends: the middle time.
 pub(super) fn first(ops: u64) -> Sample {
-    let times = (0..ops)
-        .map(|_| {
-            let start = Instant::now();
-            let one = thread::spawn(|| drop(Block::new(64)));
-            one.join().expect("no thread panics");
-            start.elapsed()
-        })
-        .collect();
-    judged(times, ops, 500)
+    kept_by(500, ops, || {
+        let one = thread::spawn(|| drop(Block::new(64)));
+        one.join().expect("no thread panics");
+    })
 }
 
 /// Spans without a class, taken and given back: the time that 99.9 % keep.
 pub(super) fn span(ops: u64) -> Sample {
-    let times = (0..ops)
-        .map(|_| {
-            let start = Instant::now();
-            drop(Block::new(300 << 10));
-            start.elapsed()
-        })
-        .collect();
-    judged(times, ops, 999)
+    kept_by(999, ops, || drop(Block::new(300 << 10)))
 }

@@ -1,7 +1,7 @@
 //! Threads that write to small blocks of their own: slow if two of them share a cache line.
 
 use super::block::Block;
-use crate::workers::{Job, Sample, apart};
+use crate::workers::{Job, Sample, apart, by_two};
 
 const THREADS: u64 = 2;
 /// Times that a block of 8 bytes is written over.
@@ -24,8 +24,7 @@ pub(super) fn scratch(ops: u64) -> Sample {
 
 /// cache-thrash: the same with each thread's own blocks alone.
 pub(super) fn thrash(ops: u64) -> Sample {
-    let jobs = (0..THREADS).map(|_| Box::new(move || write(ops / THREADS)) as Job<'_>);
-    apart(jobs.collect())
+    by_two(|_| write(ops / THREADS))
 }
 
 fn write(ops: u64) -> u64 {

@@ -118,13 +118,24 @@ pub const MANY: usize = 10_000;
 /// And in the first.
 pub const FEW: usize = 100;
 
+type Run = Box<dyn Fn(u64) -> Sample>;
+
 /// The work of a name that begins with one of [`HEAPS`], and ends with the number of threads.
-fn heaps(name: &str) -> Option<impl Fn(u64) -> Sample> {
+fn heaps(name: &str) -> Option<Run> {
     let (name, threads) = name.rsplit_once(' ')?;
     let threads: usize = threads.parse().ok()?;
     let works: [fn(u64) -> Sample; 3] = [heaps::peak, heaps::first, heaps::span];
     let index = HEAPS.iter().position(|heaps| heaps.0 == name)?;
-    Some(move |ops| heaps::among(threads, || works[index](ops)))
+    Some(Box::new(move |ops| {
+        heaps::among(threads, || works[index](ops))
+    }))
+}
+
+/// The work of a name.
+fn work(name: &str) -> Option<Run> {
+    let workload = WORKLOADS.iter().find(|workload| workload.name == name);
+    let run = workload.map(|workload| Box::new(workload.run) as Run);
+    run.or_else(|| heaps(name))
 }
 
 /// The main function of a program: `alloc-* WORKLOAD OPS`.
@@ -132,17 +143,8 @@ fn heaps(name: &str) -> Option<impl Fn(u64) -> Sample> {
 /// `collect` asks the program's allocator to give back what it can.
 pub fn program(collect: fn()) -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (name, ops) = (arguments.next(), arguments.next());
-    let workload = WORKLOADS
-        .iter()
-        .find(|workload| Some(workload.name) == name.as_deref());
-    let ops = ops.and_then(|ops| ops.parse().ok());
-    let run = workload.map(|workload| workload.run);
-    let run: Option<Box<dyn Fn(u64) -> Sample>> = match (run, name.as_deref().and_then(heaps)) {
-        (Some(run), _) => Some(Box::new(run)),
-        (None, Some(run)) => Some(Box::new(run)),
-        (None, None) => None,
-    };
+    let run = arguments.next().and_then(|name| work(&name));
+    let ops = arguments.next().and_then(|ops| ops.parse().ok());
     let (Some(run), Some(ops)) = (run, ops) else {
         eprintln!("usage: alloc-* WORKLOAD OPERATIONS; started by rast-benches");
         return ExitCode::FAILURE;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::block::Block;
 use super::random::Random;
-use crate::workers::{Job, Sample, alone, apart};
+use crate::workers::{Sample, alone, by_two};
 
 /// Takes 64 bytes and gives them back.
 pub(super) fn pairs(ops: u64) -> Sample {
@@ -90,7 +90,7 @@ pub(super) fn simple(ops: u64) -> Sample {
 /// thousand, small sizes being likelier by the inverse of their square.
 pub(super) fn simple_threads(ops: u64) -> Sample {
     const SET: usize = 1024;
-    let work = |stream| {
+    by_two(|stream| {
         let mut random = Random::new(stream);
         // Inverse transform: the density falls with the square of the size, from 4 bytes up to 32
         // KiB.
@@ -109,9 +109,5 @@ pub(super) fn simple_threads(ops: u64) -> Sample {
             *place = Some(Block::new(size));
         }
         ops / 2
-    };
-    apart(vec![
-        Box::new(|| work(0)) as Job<'_>,
-        Box::new(|| work(1)) as Job<'_>,
-    ])
+    })
 }

@@ -7,53 +7,29 @@ use rast::queue::spsc;
 
 use super::block::Block;
 use super::random::Random;
-use crate::workers::{Job, Patience, Sample, apart};
+use crate::workers::{Patience, Sample, apart, by_two};
 
 /// One thread takes blocks of 64 bytes, the other frees them; a ring of 1024 between them.
 pub(super) fn one_way(ops: u64) -> Sample {
-    let (mut sender, mut receiver) = spsc::ring(1024);
-    let send = move || {
-        for _ in 0..ops {
-            let mut block = Block::new(64);
-            let mut patience = Patience::new();
-            while let Err(full) = sender.push(block) {
-                block = full.0;
-                patience.wait();
-            }
-        }
-        // A block counts where it is freed.
-        0_u64
-    };
-    let receive = move || {
-        let mut patience = Patience::new();
-        let mut done = 0;
-        while done < ops {
-            match receiver.pop() {
-                Some(block) => {
-                    drop(block);
-                    done += 1;
-                    patience.reset();
-                }
-                None => patience.wait(),
-            }
-        }
-        done
-    };
-    apart(vec![
-        Box::new(send) as Job<'_>,
-        Box::new(receive) as Job<'_>,
-    ])
+    pass(ops, 1024, || Block::new(64))
 }
 
 /// As [`one_way`], with blocks of 2 MiB, of which the one thread writes to each page, and a ring of
 /// four.
 pub(super) fn long_blocks(ops: u64) -> Sample {
-    const SIZE: usize = 2 << 20;
-    let (mut sender, mut receiver) = spsc::ring(4);
+    pass(ops, 4, || {
+        let mut block = Block::new(2 << 20);
+        block.write_pages();
+        block
+    })
+}
+
+/// One thread makes blocks, the other frees them; a ring of that capacity between them.
+fn pass(ops: u64, capacity: usize, make: impl Fn() -> Block + Send) -> Sample {
+    let (mut sender, mut receiver) = spsc::ring(capacity);
     let send = move || {
         for _ in 0..ops {
-            let mut block = Block::new(SIZE);
-            block.write_pages();
+            let mut block = make();
             let mut patience = Patience::new();
             while let Err(full) = sender.push(block) {
                 block = full.0;
@@ -78,10 +54,7 @@ pub(super) fn long_blocks(ops: u64) -> Sample {
         }
         done
     };
-    apart(vec![
-        Box::new(send) as Job<'_>,
-        Box::new(receive) as Job<'_>,
-    ])
+    apart(vec![Box::new(send), Box::new(receive)])
 }
 
 /// Two threads replace blocks at random, of 16 to 512 bytes, and swap their arrays of a thousand
@@ -95,7 +68,8 @@ pub(super) fn swapped(ops: u64) -> Sample {
             .collect()
     };
     let slot = Mutex::new(array(0));
-    let work = |stream| {
+    by_two(|lane| {
+        let stream = lane + 1;
         let mut random = Random::new(stream);
         let mut blocks = array(stream);
         for _ in 0..ops / 2 / ARRAY as u64 {
@@ -105,11 +79,7 @@ pub(super) fn swapped(ops: u64) -> Sample {
             std::mem::swap(&mut *slot.lock().expect("no thread panics"), &mut blocks);
         }
         ops / 2
-    };
-    apart(vec![
-        Box::new(|| work(1)) as Job<'_>,
-        Box::new(|| work(2)) as Job<'_>,
-    ])
+    })
 }
 
 /// larson: a server's threads; each replaces blocks of 8 to 1000 bytes at random and hands its
@@ -117,7 +87,7 @@ pub(super) fn swapped(ops: u64) -> Sample {
 pub(super) fn handed_on(ops: u64) -> Sample {
     const ARRAY: usize = 5000;
     const LIFE: u64 = 50_000;
-    let lane = |stream| {
+    by_two(|stream| {
         let mut random = Random::new(stream);
         let mut blocks: Vec<Block> = (0..ARRAY)
             .map(|_| Block::new(random.between(8, 1000)))
@@ -134,11 +104,7 @@ pub(super) fn handed_on(ops: u64) -> Sample {
             blocks = next.join().expect("no thread panics");
         }
         lives * LIFE
-    };
-    apart(vec![
-        Box::new(|| lane(0)) as Job<'_>,
-        Box::new(|| lane(1)) as Job<'_>,
-    ])
+    })
 }
 
 /// xmalloc: two threads that take blocks of 8 to 500 bytes in batches of 120 and free each other's.
@@ -191,7 +157,7 @@ pub(super) fn both_ways(ops: u64) -> Sample {
         rounds * BATCH
     };
     apart(vec![
-        Box::new(move || work(0, send_a, receive_b)) as Job<'_>,
-        Box::new(move || work(1, send_b, receive_a)) as Job<'_>,
+        Box::new(move || work(0, send_a, receive_b)),
+        Box::new(move || work(1, send_b, receive_a)),
     ])
 }

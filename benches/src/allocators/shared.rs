@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::block::Block;
 use super::random::Random;
-use crate::workers::{Job, Sample, apart};
+use crate::workers::{Sample, by_two};
 
 /// A batch of sh6bench and sh8bench.
 const BATCH: usize = 2000;
@@ -47,12 +47,7 @@ fn sh(ops: u64, swaps: bool) -> Sample {
         drop(stays);
         rounds * BATCH as u64
     };
-    let sample = apart(vec![
-        Box::new(|| work(0)) as Job<'_>,
-        Box::new(|| work(1)) as Job<'_>,
-    ]);
-    drop(slot);
-    sample
+    by_two(work)
 }
 
 fn free(mut batch: Vec<Block>, order: u64, random: &mut Random) {
@@ -114,8 +109,7 @@ pub(super) fn stress(ops: u64) -> Sample {
     let mut elapsed = std::time::Duration::ZERO;
     let mut done = 0;
     for generation in 0..GENERATIONS {
-        let jobs = [0, 1].map(|lane| Box::new(move || work(2 * generation + lane)) as Job<'_>);
-        let sample = apart(jobs.into());
+        let sample = by_two(|lane| work(2 * generation + lane));
         elapsed += sample.elapsed;
         done += sample.done;
     }
@@ -158,10 +152,5 @@ pub(super) fn lists(ops: u64) -> Sample {
         }
         rounds * COUNT as u64
     };
-    let sample = apart(vec![
-        Box::new(|| work(0)) as Job<'_>,
-        Box::new(|| work(1)) as Job<'_>,
-    ]);
-    drop(slot);
-    sample
+    by_two(work)
 }

@@ -10,7 +10,7 @@ use super::{BASE_MIB, IDLE_MIB, LEFT_MIB, PEAK_MIB};
 use crate::harness::{Figures, Outcome};
 use crate::layers::alloc::{HARDENED, LAYER};
 use crate::report::quoted;
-use crate::stats::Spread;
+use crate::stats::{Spread, geometric_mean};
 
 /// What a process of a workload added to its memory at least, for its return to be judged.
 const RETURN_MIB_LEAST: f64 = 2.0;
@@ -68,9 +68,9 @@ fn given_back(figures: &Figures) -> Option<[f64; 3]> {
     Some([added, peak - median(LEFT_MIB)?, peak - median(IDLE_MIB)?])
 }
 
-fn geometric_mean(ratios: &[f64]) -> Option<f64> {
-    let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
+/// The geometric mean of a column, as its last cell shows it.
+fn mean(column: &[f64]) -> String {
+    geometric_mean(column).map_or("-".to_owned(), |mean| format!("{mean:.3}"))
 }
 
 type Ratio = fn(&Outcome, &str) -> Option<Spread>;
@@ -112,10 +112,7 @@ fn ratios_table(
                 continue;
             };
             column.push(spread.median);
-            parts.push(format!(
-                "{:.2} [{:.2}..{:.2}]",
-                spread.median, spread.min, spread.max
-            ));
+            parts.push(spread.text(2));
             if worst.is_none_or(|worst| spread.median > worst.0) {
                 worst = Some((spread.median, rival));
             }
@@ -124,9 +121,7 @@ fn ratios_table(
         line(parts);
     }
     let mut parts = vec!["geometric mean".to_owned()];
-    for column in &columns {
-        parts.push(geometric_mean(column).map_or("-".to_owned(), |mean| format!("{mean:.3}")));
-    }
+    parts.extend(columns.iter().map(|column| mean(column)));
     parts.push(String::new());
     line(parts);
 }
@@ -190,23 +185,15 @@ fn hardened_table(text: &mut String, outcomes: &[Outcome]) {
     text.push_str(
         "\n| hardened over plain, lower is better | time | peak resident memory |\n|---|---|---|\n",
     );
-    let show = |of: &Spread| format!("{:.2} [{:.2}..{:.2}]", of.median, of.min, of.max);
     for (name, time) in &time {
         let peak = peak.iter().find(|peak| peak.0 == *name);
-        let peak = peak.map_or("-".to_owned(), |peak| show(&peak.1));
-        writeln!(text, "| {name} | {} | {peak} |", show(time)).expect("a string takes it");
+        let peak = peak.map_or("-".to_owned(), |peak| peak.1.text(2));
+        writeln!(text, "| {name} | {} | {peak} |", time.text(2)).expect("a string takes it");
     }
-    let mean = |of: &[(&str, Spread)]| {
-        let medians: Vec<f64> = of.iter().map(|one| one.1.median).collect();
-        geometric_mean(&medians).map_or("-".to_owned(), |mean| format!("{mean:.3}"))
-    };
-    writeln!(
-        text,
-        "| geometric mean | {} | {} |",
-        mean(&time),
-        mean(&peak)
-    )
-    .expect("a string takes it");
+    let mean_of =
+        |of: &[(&str, Spread)]| mean(&of.iter().map(|one| one.1.median).collect::<Vec<_>>());
+    let (time, peak) = (mean_of(&time), mean_of(&peak));
+    writeln!(text, "| geometric mean | {time} | {peak} |").expect("a string takes it");
 }
 
 fn shares(back: &[f64; 3]) -> String {

@@ -704,78 +704,54 @@ macro_rules! web {
 
 /// The scenarios.
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "more are added on unix"))]
-    let mut scenarios = vec![
-        Scenario::new(LAYER, "idle with 10,000 sleepers: CPU ns per s", 10_000, 10)
-            .at_most(1)
-            .ours("rast Runtime", idle_sleepers),
-        row!("tokio: spawn_many_local", 10_000, 500, spawn_many_local),
-        row!("the same inside of a task", 10_000, 500, spawn_many_inside),
-        row!(
-            "tokio: spawn_many_remote_idle",
-            10_000,
-            500,
-            spawn_many_remote_idle
-        ),
-        row!(
-            "tokio: spawn_many_remote_busy1",
-            10_000,
-            500,
-            spawn_many_remote_busy1
-        ),
-        row!(
-            "tokio: spawn_many_remote_busy2",
-            1_000,
-            50,
-            spawn_many_remote_busy2
-        ),
-        row!("tokio: yield_many", 200_000, 2_000, yield_many),
-        row!("tokio: ping_pong", 1_000, 100, ping_pong),
-        row!("tokio: chained_spawn", 1_000, 100, chained_spawn),
-        row!("async-executor: spawn_one", 1_000, 50, spawn_one),
-        row!("async-executor: spawn_batch", 6_000, 600, spawn_batch),
-        row!(
-            "async-executor: spawn_recursively",
-            90_000,
-            900,
-            spawn_recursively
-        ),
-        row!("async-executor: yield_now", 90_000, 900, yield_now),
-        row!("async-executor: channels", 30_000, 300, channels),
-        row!(
-            "async-executor: spawn_many_local",
-            25_000,
-            500,
-            spawn_many_remote_idle
-        ),
-        lists!("lists: spawn_many_local", 10_000, 500, spawn_many_local),
-        lists!("lists: spawn inside", 10_000, 500, spawn_many_inside),
-        lists!("lists: yield_many", 200_000, 2_000, yield_many),
-        lists!("lists: ping_pong", 1_000, 100, ping_pong),
-        lists!("lists: spawn_batch", 6_000, 600, spawn_batch),
-        lists!("lists: channels", 30_000, 300, channels),
-        row!("p99 of schedule latency, saturated", 500, 5, latency),
-        row!("bytes per task: 16", 10_000, 100, bytes::<0>),
-        row!("bytes per task: 80", 10_000, 100, bytes::<64>),
-        row!("bytes per task: 528", 10_000, 100, bytes::<512>),
-        local!("one thread: spawn_one", 30_000, 50, local_one),
-        local!("one thread: spawn_batch", 30_000, 600, local_batch),
-        local!("one thread: spawn_many_local", 25_000, 500, local_many),
-        local!(
-            "one thread: spawn_recursively",
-            90_000,
-            900,
-            local_recursively
-        ),
-        local!("one thread: yield_now", 90_000, 900, local_yield),
-        local!("one thread: channels", 90_000, 900, local_channels),
-    ];
+    let idle = Scenario::new(LAYER, "idle with 10,000 sleepers: CPU ns per s", 10_000, 10)
+        .at_most(1)
+        .ours("rast Runtime", idle_sleepers);
+    let mut scenarios = vec![idle];
+    scenarios.extend(table! { row:
+        ("tokio: spawn_many_local", 10_000, 500, spawn_many_local)
+        ("the same inside of a task", 10_000, 500, spawn_many_inside)
+        ("tokio: spawn_many_remote_idle", 10_000, 500, spawn_many_remote_idle)
+        ("tokio: spawn_many_remote_busy1", 10_000, 500, spawn_many_remote_busy1)
+        ("tokio: spawn_many_remote_busy2", 1_000, 50, spawn_many_remote_busy2)
+        ("tokio: yield_many", 200_000, 2_000, yield_many)
+        ("tokio: ping_pong", 1_000, 100, ping_pong)
+        ("tokio: chained_spawn", 1_000, 100, chained_spawn)
+        ("async-executor: spawn_one", 1_000, 50, spawn_one)
+        ("async-executor: spawn_batch", 6_000, 600, spawn_batch)
+        ("async-executor: spawn_recursively", 90_000, 900, spawn_recursively)
+        ("async-executor: yield_now", 90_000, 900, yield_now)
+        ("async-executor: channels", 30_000, 300, channels)
+        ("async-executor: spawn_many_local", 25_000, 500, spawn_many_remote_idle)
+    });
+    scenarios.extend(table! { lists:
+        ("lists: spawn_many_local", 10_000, 500, spawn_many_local)
+        ("lists: spawn inside", 10_000, 500, spawn_many_inside)
+        ("lists: yield_many", 200_000, 2_000, yield_many)
+        ("lists: ping_pong", 1_000, 100, ping_pong)
+        ("lists: spawn_batch", 6_000, 600, spawn_batch)
+        ("lists: channels", 30_000, 300, channels)
+    });
+    scenarios.extend(table! { row:
+        ("p99 of schedule latency, saturated", 500, 5, latency)
+        ("bytes per task: 16", 10_000, 100, bytes::<0>)
+        ("bytes per task: 80", 10_000, 100, bytes::<64>)
+        ("bytes per task: 528", 10_000, 100, bytes::<512>)
+    });
+    scenarios.extend(table! { local:
+        ("one thread: spawn_one", 30_000, 50, local_one)
+        ("one thread: spawn_batch", 30_000, 600, local_batch)
+        ("one thread: spawn_many_local", 25_000, 500, local_many)
+        ("one thread: spawn_recursively", 90_000, 900, local_recursively)
+        ("one thread: yield_now", 90_000, 900, local_yield)
+        ("one thread: channels", 90_000, 900, local_channels)
+    });
     #[cfg(unix)]
-    scenarios.extend([
-        web!("hyper hello-world: 1 connection", 1, false),
-        web!("hyper hello-world: 32 connections", 32, false),
-        web!("hyper hello-world p99: 1 connection", 1, true),
-        web!("hyper hello-world p99: 32 connections", 32, true),
-    ]);
+    scenarios.extend(table! { web:
+        ("hyper hello-world: 1 connection", 1, false)
+        ("hyper hello-world: 32 connections", 32, false)
+        ("hyper hello-world p99: 1 connection", 1, true)
+        ("hyper hello-world p99: 32 connections", 32, true)
+    });
     scenarios
 }

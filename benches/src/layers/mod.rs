@@ -1,5 +1,12 @@
 //! The scenarios, one file per layer, lowest first.
 
+/// A list of scenarios: each row has the arguments of the macro that makes one.
+macro_rules! table {
+    ($scenario:ident: $(($($row:tt)*))*) => {
+        vec![$($scenario!($($row)*)),*]
+    };
+}
+
 pub(crate) mod alloc;
 mod conflate;
 mod executor;

@@ -143,48 +143,37 @@ trait Channel {
     fn recv(receiver: &Self::Receiver) -> u64;
 }
 
-struct Std;
+/// A channel by its two ends and the function that makes them.
+macro_rules! channel {
+    ($name:ident: $sender:ty, $receiver:ty, $bounded:path) => {
+        struct $name;
 
-impl Channel for Std {
-    type Sender = mpsc::SyncSender<u64>;
-    type Receiver = mpsc::Receiver<u64>;
+        impl Channel for $name {
+            type Sender = $sender;
+            type Receiver = $receiver;
 
-    fn bounded(room: usize) -> (Self::Sender, Self::Receiver) {
-        mpsc::sync_channel(room)
-    }
+            fn bounded(room: usize) -> (Self::Sender, Self::Receiver) {
+                $bounded(room)
+            }
 
-    #[inline]
-    fn send(sender: &Self::Sender, value: u64) {
-        sender.send(value).expect("the receiver is there");
-    }
+            #[inline]
+            fn send(sender: &Self::Sender, value: u64) {
+                sender.send(value).expect("the receiver is there");
+            }
 
-    #[inline]
-    fn recv(receiver: &Self::Receiver) -> u64 {
-        receiver.recv().expect("the sender is there")
-    }
+            #[inline]
+            fn recv(receiver: &Self::Receiver) -> u64 {
+                receiver.recv().expect("the sender is there")
+            }
+        }
+    };
 }
 
+channel! { Std: mpsc::SyncSender<u64>, mpsc::Receiver<u64>, mpsc::sync_channel }
 #[cfg(all(rast_rivals, feature = "rivals"))]
-struct Crossbeam;
-
-#[cfg(all(rast_rivals, feature = "rivals"))]
-impl Channel for Crossbeam {
-    type Sender = crossbeam_channel::Sender<u64>;
-    type Receiver = crossbeam_channel::Receiver<u64>;
-
-    fn bounded(room: usize) -> (Self::Sender, Self::Receiver) {
-        crossbeam_channel::bounded(room)
-    }
-
-    #[inline]
-    fn send(sender: &Self::Sender, value: u64) {
-        sender.send(value).expect("the receiver is there");
-    }
-
-    #[inline]
-    fn recv(receiver: &Self::Receiver) -> u64 {
-        receiver.recv().expect("the sender is there")
-    }
+channel! {
+    Crossbeam: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>,
+    crossbeam_channel::bounded
 }
 
 fn channel_hop<C: Channel>(ops: u64) -> Sample {

@@ -14,7 +14,10 @@ mod registry;
 #[cfg(target_os = "linux")]
 mod servers;
 
+use rast::reactor::{Builder, Pool, Reactors};
+
 use crate::harness::Scenario;
+use crate::processors::pin_in_turn;
 
 const LAYER: &str = "reactor";
 
@@ -25,11 +28,22 @@ fn two_processors() -> Option<[usize; 2]> {
     Some([first, *allowed.get(1).unwrap_or(&first)])
 }
 
-/// Moves the calling thread to one of the two processors.
-fn pin_to(index: usize) {
-    if let Some(two) = two_processors() {
-        crate::processors::pin_to(two[index]);
-    }
+/// Runs `work` on a thread of its own, on one of the two processors.
+fn on_processor<T: Send>(index: usize, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            pin_in_turn(index);
+            work()
+        });
+        thread.join().expect("no thread of a bench panics")
+    })
+}
+
+/// A reactor on the first processor, and a pool of one thread.
+fn one_reactor() -> Builder {
+    let cores = two_processors().map(|two| two[0]);
+    let pool = Pool::builder().threads([0, 0, 1]);
+    Reactors::builder().number(1).cores(cores).pool(pool)
 }
 
 /// The scenarios of this layer.

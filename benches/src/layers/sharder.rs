@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rast::sharder::{
-    Assignment, Balancer, Controller, Decision, Greedy, LoadView, Progress, ShardId, Sharder,
-    WorkerCx, WorkerId,
+    Assignment, Balancer, Builder, Controller, Decision, Greedy, LoadView, Progress, ShardId,
+    Sharder, WorkerCx, WorkerId,
 };
 use rast::timers::Nanos;
 
@@ -93,6 +93,14 @@ impl Controller for TakeTurns {
     }
 }
 
+/// Runs a sharder to its end; returns its shards.
+fn run<C: Controller>(builder: Builder<C>) -> Vec<C::Shard> {
+    let sharder = builder.build().expect("a valid sharder");
+    let outcome = sharder.run();
+    let outcome = outcome.unwrap_or_else(|_| panic!("the sharder failed"));
+    outcome.shards.into_iter().map(|exit| exit.state).collect()
+}
+
 /// Turns of 16 shards under the sharder; a period of zero never reshards.
 fn turns(workers: usize, period: Duration, ops: u64) -> Sample {
     let each = ops / SHARDS as u64;
@@ -112,24 +120,13 @@ fn turns_of(each: Vec<u64>, workers: usize, period: Duration) -> Sample {
     let controller = TakeTurns {
         unfinished: AtomicUsize::new(each.iter().filter(|&&turns| turns > 0).count()),
     };
-    let outcome = Sharder::builder(controller)
+    let builder = Sharder::builder(controller)
         .shards(each.into_iter().map(Turns::new).collect())
         .workers(workers)
-        .period(period)
-        .build()
-        .expect("a valid sharder")
-        .run()
-        .unwrap_or_else(|_| panic!("the sharder failed"));
-    let first = outcome
-        .shards
-        .iter()
-        .filter_map(|exit| exit.state.first)
-        .min();
-    let last = outcome
-        .shards
-        .iter()
-        .filter_map(|exit| exit.state.last)
-        .max();
+        .period(period);
+    let ended = run(builder);
+    let first = ended.iter().filter_map(|turns| turns.first).min();
+    let last = ended.iter().filter_map(|turns| turns.last).max();
     let elapsed = last.expect("it ended") - first.expect("it began");
     Sample::new(ops, elapsed).by(workers)
 }
@@ -227,16 +224,12 @@ fn epochs(balancer: impl Balancer, ops: u64) -> Sample {
     let controller = Epochs {
         wanted: u32::try_from(ops).expect("few epochs"),
     };
-    let outcome = Sharder::builder(controller)
+    let builder = Sharder::builder(controller)
         .shards((0..SHARDS).map(|_| Seen::default()).collect())
         .workers(2)
         .period(Duration::ZERO)
-        .balancer(balancer)
-        .build()
-        .expect("a valid sharder")
-        .run()
-        .unwrap_or_else(|_| panic!("the sharder failed"));
-    let seen = &outcome.shards[0].state;
+        .balancer(balancer);
+    let seen = &run(builder)[0];
     let (start, first) = seen.first.expect("it began");
     let (end, last) = seen.last.expect("it ended");
     Sample::new(u64::from(last - first), end - start).by(2)

@@ -29,7 +29,7 @@ pub(super) fn counted(result: Result<Tests>) -> Result<Outcome> {
 
 /// `cargo LINE`.
 fn line(line: &str) -> Cmd {
-    Cmd::cargo().args(line.split_whitespace())
+    Cmd::cargo().words(line)
 }
 
 pub(super) fn cargo(words: &str) -> Result<Outcome> {
@@ -165,10 +165,7 @@ pub(super) fn features() -> Result<Outcome> {
             errors.extend(check.args(choice.args).run().err());
         }
     }
-    match errors.is_empty() {
-        true => done(Ok(())),
-        false => Err(errors.join("; ")),
-    }
+    done(crate::no_errors(&errors))
 }
 
 /// A choice of features.

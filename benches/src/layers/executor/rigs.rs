@@ -37,10 +37,7 @@ pub(super) fn pin<R: Rig>(rig: R) -> R {
         let barrier = Arc::clone(&barrier);
         rig.spawn(async move {
             barrier.wait();
-            let processors = processors::allowed();
-            if !processors.is_empty() {
-                processors::pin_to(processors[worker % processors.len()]);
-            }
+            processors::pin_in_turn(worker);
         });
     }
     barrier.wait();

@@ -151,11 +151,11 @@ fn started<G: Graph>(builder: Builder<G>, workers: usize, watch: &Watch) -> Box<
     Box::new(graph)
 }
 
-/// A run of ours.
+/// A run of ours. All runs have the same size, so the expected result is computed once.
 fn ours<S: Program>(workers: usize) -> impl FnMut(u64) -> Sample {
-    let mut expected = Expected::default();
+    let mut expected = None;
     move |size| {
-        let expected = expected.of::<S>(size);
+        let expected = *expected.get_or_insert_with(|| S::expected(size));
         let (watch, end) = watch(S::PARTS);
         let running = S::graph(size, workers, &watch);
         let sample = end.wait(S::messages(size), expected);
@@ -166,10 +166,10 @@ fn ours<S: Program>(workers: usize) -> impl FnMut(u64) -> Sample {
 
 /// A run of a rival, of a part of the size.
 fn theirs<S: Program, R: Rival>(share: u64) -> impl FnMut(u64) -> Sample {
-    let mut expected = Expected::default();
+    let mut expected = None;
     move |size| {
         let size = size.div_ceil(share);
-        let expected = expected.of::<S>(size);
+        let expected = *expected.get_or_insert_with(|| S::expected(size));
         let (watch, end) = watch(S::PARTS);
         let actors = S::actors(size, &watch);
         let homes: Vec<usize> = (0..actors.len())
@@ -183,23 +183,6 @@ fn theirs<S: Program, R: Rival>(share: u64) -> impl FnMut(u64) -> Sample {
             end.wait(S::messages(size), expected)
         });
         throughput(sample)
-    }
-}
-
-/// The expected result, computed once.
-#[derive(Default)]
-struct Expected(Option<(u64, u64)>);
-
-impl Expected {
-    fn of<S: Program>(&mut self, size: u64) -> u64 {
-        match self.0 {
-            Some((known, result)) if known == size => result,
-            _ => {
-                let result = S::expected(size);
-                self.0 = Some((size, result));
-                result
-            }
-        }
     }
 }
 

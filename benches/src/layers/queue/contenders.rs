@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use rast::queue::Queue;
 use rast::queue::list::ListQueue;
 
+use super::LAYER;
 use crate::harness::Scenario;
 use crate::workers::{Patience, Sample};
 
@@ -213,6 +214,13 @@ pub(super) fn nearest<W: Work>(scenario: Scenario) -> Scenario {
     #[cfg(all(rast_rivals, feature = "rivals"))]
     let scenario = super::rivals::nearest::<W>(scenario);
     scenario
+}
+
+/// A scenario of every contender but the list.
+pub(super) fn all<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
+    others::<W>(nearest::<W>(ours::<W>(Scenario::new(
+        LAYER, name, ops, smoke_ops,
+    ))))
 }
 
 /// Adds every other rival.

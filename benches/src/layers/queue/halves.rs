@@ -13,10 +13,9 @@ use rast::queue::mpsc::intrusive;
 use rast::queue::{Queue, mpsc, spmc};
 
 use super::LAYER;
-use super::latency::{BURST, BURST_OPS, Schedule, judged};
+use super::latency::{BURST, BURST_OPS, Schedule};
 use super::mpmc::{Tally, sum_below};
 use crate::harness::Scenario;
-use crate::histogram::Histogram;
 use crate::workers::{Job, Sample, alone, together};
 
 /// A queue by its halves.
@@ -372,18 +371,14 @@ fn crossing<H: Halves, const PRODUCERS: u64, const CONSUMERS: u64, const BATCH: 
 /// A producer that pushes 32 items each 100 us, and a consumer that spins.
 fn hand_over<H: Halves>(ops: u64) -> Sample {
     let (mut producers, mut consumers) = H::new(1, 1);
-    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
-    let mut histogram = Histogram::new();
-    let seen = &mut histogram;
     let (producer, consumer) = (&mut producers[0], &mut consumers[0]);
-    let sample = together(vec![
-        Box::new(move || schedule.send(|item| H::push(producer, item))),
-        Box::new(move || {
+    Schedule::new(ops, BURST.0, BURST.1).run(
+        |schedule| schedule.send(|item| H::push(producer, item)),
+        |schedule, seen| {
             let mut taker = H::taker(consumer);
             schedule.receive(seen, || H::pop(&mut taker))
-        }),
-    ]);
-    judged(sample, &histogram)
+        },
+    )
 }
 
 macro_rules! mpsc_scenario {
@@ -421,28 +416,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     const SMOKE: u64 = 4000;
     const BURSTS: u64 = BURST_OPS.0;
     const BURSTS_SMOKE: u64 = BURST_OPS.1;
-    vec![
-        mpsc_scenario!("mpsc, one thread", OPS, SMOKE, one_thread),
-        mpsc_scenario!("mpsc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1),
-        mpsc_scenario!("mpsc, 2P1C", OPS, SMOKE, crossing, 2, 1, 1),
-        mpsc_scenario!("mpsc, 4P1C", OPS, SMOKE, crossing, 4, 1, 1),
-        mpsc_scenario!("mpsc, 2P1C, batches of 32", OPS, SMOKE, crossing, 2, 1, 32),
-        mpsc_scenario!(
-            "hand-over p50, 32 items per 100 us, mpsc",
-            BURSTS,
-            BURSTS_SMOKE,
-            hand_over
-        ),
-        spmc_scenario!("spmc, one thread", OPS, SMOKE, one_thread),
-        spmc_scenario!("spmc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1),
-        spmc_scenario!("spmc, 1P2C", OPS, SMOKE, crossing, 1, 2, 1),
-        spmc_scenario!("spmc, 1P4C", OPS, SMOKE, crossing, 1, 4, 1),
-        spmc_scenario!("spmc, 1P2C, batches of 32", OPS, SMOKE, crossing, 1, 2, 32),
-        spmc_scenario!(
-            "hand-over p50, 32 items per 100 us, spmc",
-            BURSTS,
-            BURSTS_SMOKE,
-            hand_over
-        ),
-    ]
+    let mut scenarios = table! { mpsc_scenario:
+        ("mpsc, one thread", OPS, SMOKE, one_thread)
+        ("mpsc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1)
+        ("mpsc, 2P1C", OPS, SMOKE, crossing, 2, 1, 1)
+        ("mpsc, 4P1C", OPS, SMOKE, crossing, 4, 1, 1)
+        ("mpsc, 2P1C, batches of 32", OPS, SMOKE, crossing, 2, 1, 32)
+        ("hand-over p50, 32 items per 100 us, mpsc", BURSTS, BURSTS_SMOKE, hand_over)
+    };
+    scenarios.extend(table! { spmc_scenario:
+        ("spmc, one thread", OPS, SMOKE, one_thread)
+        ("spmc, 1P1C", OPS, SMOKE, crossing, 1, 1, 1)
+        ("spmc, 1P2C", OPS, SMOKE, crossing, 1, 2, 1)
+        ("spmc, 1P4C", OPS, SMOKE, crossing, 1, 4, 1)
+        ("spmc, 1P2C, batches of 32", OPS, SMOKE, crossing, 1, 2, 32)
+        ("hand-over p50, 32 items per 100 us, spmc", BURSTS, BURSTS_SMOKE, hand_over)
+    });
+    scenarios
 }

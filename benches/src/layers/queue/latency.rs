@@ -8,8 +8,7 @@
 
 use std::time::Instant;
 
-use super::LAYER;
-use super::contenders::{Handle, Mpmc, Work, nearest, others, ours};
+use super::contenders::{Handle, Mpmc, Work, all};
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
 use crate::workers::{Sample, together};
@@ -31,6 +30,21 @@ impl Schedule {
             period_ns: period_us * 1000,
             zero: Instant::now(),
         }
+    }
+
+    /// Runs a producer and a consumer by the schedule; the run is judged by its median.
+    pub(super) fn run(
+        &self,
+        send: impl FnOnce(&Self) -> u64 + Send,
+        receive: impl FnOnce(&Self, &mut Histogram) -> u64 + Send,
+    ) -> Sample {
+        let mut histogram = Histogram::new();
+        let seen = &mut histogram;
+        let sample = together(vec![
+            Box::new(move || send(self)),
+            Box::new(move || receive(self, seen)),
+        ]);
+        percentiles(sample.judged_by(histogram.quantile(0.5)), &histogram)
     }
 
     fn now(&self) -> u64 {
@@ -94,11 +108,6 @@ impl Schedule {
     }
 }
 
-/// What a run of a schedule came to: judged by its median.
-pub(super) fn judged(sample: Sample, of: &Histogram) -> Sample {
-    percentiles(sample.judged_by(of.quantile(0.5)), of)
-}
-
 /// The schedule that a program meets whose producer wakes by a timer: items and microseconds.
 pub(super) const BURST: (u64, u64) = (32, 100);
 /// Items of a run of it, and of a smoke.
@@ -112,20 +121,16 @@ impl<const BURST: u64, const PERIOD_US: u64> Work for Paced<BURST, PERIOD_US> {
 
     fn run<Q: Mpmc<Item = u64>>(ops: u64) -> Sample {
         let queue = &Q::new(1024);
-        let schedule = &Schedule::new(ops, BURST, PERIOD_US);
-        let mut histogram = Histogram::new();
-        let seen = &mut histogram;
-        let sample = together(vec![
-            Box::new(move || {
+        Schedule::new(ops, BURST, PERIOD_US).run(
+            |schedule| {
                 let mut handle = queue.handle();
                 schedule.send(|item| handle.push_patiently(item))
-            }),
-            Box::new(move || {
+            },
+            |schedule, seen| {
                 let mut handle = queue.handle();
                 schedule.receive(seen, || handle.pop())
-            }),
-        ]);
-        judged(sample, &histogram)
+            },
+        )
     }
 }
 
@@ -136,12 +141,6 @@ pub(super) fn percentiles(sample: Sample, of: &Histogram) -> Sample {
         .with("p90 ns", of.quantile(0.9))
         .with("p99 ns", of.quantile(0.99))
         .with("p99.9 ns", of.quantile(0.999))
-}
-
-fn all<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
-    others::<W>(nearest::<W>(ours::<W>(Scenario::new(
-        LAYER, name, ops, smoke_ops,
-    ))))
 }
 
 /// The scenarios.

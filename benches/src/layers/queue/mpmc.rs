@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::LAYER;
-use super::contenders::{Handle, Mpmc, Payload, Work, listed, nearest, others, ours};
+use super::contenders::{Handle, Mpmc, Payload, Work, all, listed, nearest, others, ours};
 use crate::harness::Scenario;
 use crate::workers::{Job, Patience, Sample, alone, together};
 
@@ -234,13 +234,6 @@ impl<const THREADS: u64> Work for Polls<THREADS> {
         });
         together(jobs.collect())
     }
-}
-
-/// Every contender.
-fn all<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
-    others::<W>(nearest::<W>(ours::<W>(Scenario::new(
-        LAYER, name, ops, smoke_ops,
-    ))))
 }
 
 /// Every contender and the list.

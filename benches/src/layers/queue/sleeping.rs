@@ -14,10 +14,9 @@ use rast::primitive::{EventCount, Signal, WaitStrategy};
 use rast::queue::{Queue, mpsc, spmc, spsc};
 
 use super::LAYER;
-use super::latency::{BURST, BURST_OPS, Schedule, judged};
+use super::latency::{BURST, BURST_OPS, Schedule};
 use crate::harness::Scenario;
-use crate::histogram::Histogram;
-use crate::workers::{Sample, together};
+use crate::workers::Sample;
 
 /// What the bounded contenders have room for; a burst always fits.
 const ROOM: usize = 1024;
@@ -60,6 +59,18 @@ macro_rules! sleeping {
             fn pop_wait($popped: &mut Self::Consumer) -> u64 {
                 $pop
             }
+        }
+    };
+}
+
+/// A contender whose ends are those of a channel with `send` and `recv`.
+macro_rules! channel {
+    ($name:ident: $sender:ty, $receiver:ty = $new:expr) => {
+        sleeping! {
+            $name: $sender, $receiver;
+            new $new;
+            push |sender, item| sender.send(item).expect("both ends live");
+            pop_wait |receiver| receiver.recv().expect("both ends live");
         }
     };
 }
@@ -139,18 +150,9 @@ sleeping! {
     };
 }
 
-sleeping! {
-    StdChannel: std_mpsc::Sender<u64>, std_mpsc::Receiver<u64>;
-    new std_mpsc::channel();
-    push |sender, item| sender.send(item).expect("both ends live");
-    pop_wait |receiver| receiver.recv().expect("both ends live");
-}
-
-sleeping! {
-    StdBounded: std_mpsc::SyncSender<u64>, std_mpsc::Receiver<u64>;
-    new std_mpsc::sync_channel(ROOM);
-    push |sender, item| sender.send(item).expect("both ends live");
-    pop_wait |receiver| receiver.recv().expect("both ends live");
+channel! { StdChannel: std_mpsc::Sender<u64>, std_mpsc::Receiver<u64> = std_mpsc::channel() }
+channel! {
+    StdBounded: std_mpsc::SyncSender<u64>, std_mpsc::Receiver<u64> = std_mpsc::sync_channel(ROOM)
 }
 
 /// A list behind a lock, and what its consumer sleeps on.
@@ -180,33 +182,16 @@ sleeping! {
 mod rivals {
     use super::{ROOM, Sleeping};
 
-    sleeping! {
-        Crossbeam: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>;
-        new crossbeam_channel::unbounded();
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
+    channel! {
+        Crossbeam: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64> =
+            crossbeam_channel::unbounded()
     }
-
-    sleeping! {
-        CrossbeamBounded: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>;
-        new crossbeam_channel::bounded(ROOM);
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
+    channel! {
+        CrossbeamBounded: crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64> =
+            crossbeam_channel::bounded(ROOM)
     }
-
-    sleeping! {
-        Flume: flume::Sender<u64>, flume::Receiver<u64>;
-        new flume::unbounded();
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
-    }
-
-    sleeping! {
-        Kanal: kanal::Sender<u64>, kanal::Receiver<u64>;
-        new kanal::unbounded();
-        push |sender, item| sender.send(item).expect("both ends live");
-        pop_wait |receiver| receiver.recv().expect("both ends live");
-    }
+    channel! { Flume: flume::Sender<u64>, flume::Receiver<u64> = flume::unbounded() }
+    channel! { Kanal: kanal::Sender<u64>, kanal::Receiver<u64> = kanal::unbounded() }
 
     sleeping! {
         Tokio: tokio::sync::mpsc::UnboundedSender<u64>, tokio::sync::mpsc::UnboundedReceiver<u64>;
@@ -241,16 +226,12 @@ mod rivals {
 /// 32 items each 100 us to a consumer that sleeps.
 fn hand_over<Q: Sleeping>(ops: u64) -> Sample {
     let (mut producer, mut consumer) = Q::new();
-    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
-    let mut histogram = Histogram::new();
-    let seen = &mut histogram;
     // The ends live until both have ended.
     let (near, far) = (&mut producer, &mut consumer);
-    let sample = together(vec![
-        Box::new(move || schedule.send(|item| Q::push(near, item))),
-        Box::new(move || schedule.receive(seen, || Some(Q::pop_wait(far)))),
-    ]);
-    judged(sample, &histogram)
+    Schedule::new(ops, BURST.0, BURST.1).run(
+        |schedule| schedule.send(|item| Q::push(near, item)),
+        |schedule, seen| schedule.receive(seen, || Some(Q::pop_wait(far))),
+    )
 }
 
 fn scenario(name: &'static str) -> Scenario {

@@ -11,7 +11,7 @@ use rast::queue::spsc::{self, segmented};
 
 use super::LAYER;
 use super::contenders::Payload;
-use super::latency::{BURST, Schedule, judged};
+use super::latency::{BURST, Schedule};
 use super::mpmc::sum_below;
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
@@ -29,10 +29,30 @@ trait Ring {
     /// False when the ring is full.
     fn push(producer: &mut Self::Producer, item: Self::Item) -> bool;
     fn pop(consumer: &mut Self::Consumer) -> Option<Self::Item>;
-    /// Pushes `from..from + count` as far as there is room; returns how many.
-    fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize;
+
+    /// Pushes `from..from + count` as far as there is room; returns how many. Without a call for
+    /// batches, as many single calls, of a queue that is never full.
+    #[inline]
+    fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
+        items(from, count).for_each(|item| {
+            Self::push(producer, item);
+        });
+        count
+    }
+
     /// Takes up to `max` items into `sum`; returns how many.
-    fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize;
+    #[inline]
+    fn pop_batch(consumer: &mut Self::Consumer, max: usize, sum: &mut u64) -> usize {
+        let mut count = 0;
+        while count < max {
+            let Some(item) = Self::pop(consumer) else {
+                break;
+            };
+            *sum = sum.wrapping_add(item.number());
+            count += 1;
+        }
+        count
+    }
 }
 
 /// A ring that copies slices.
@@ -128,73 +148,22 @@ impl<T: Payload> Ring for Segmented<T> {
     }
 }
 
-/// A queue that pushes and pops one by one only.
-trait OneByOne {
-    type Item: Payload;
-    type Producer: Send + 'static;
-    type Consumer: Send + 'static;
-
-    fn queue() -> (Self::Producer, Self::Consumer);
-    fn push(producer: &mut Self::Producer, item: Self::Item);
-    fn pop(consumer: &mut Self::Consumer) -> Option<Self::Item>;
-}
-
-/// Batches of such a queue are so many single calls.
-struct Singly<Q>(PhantomData<Q>);
-
-impl<Q: OneByOne> Ring for Singly<Q> {
-    type Item = Q::Item;
-    type Producer = Q::Producer;
-    type Consumer = Q::Consumer;
-
-    fn ring(_capacity: usize) -> (Q::Producer, Q::Consumer) {
-        Q::queue()
-    }
-
-    #[inline]
-    fn push(producer: &mut Q::Producer, item: Q::Item) -> bool {
-        Q::push(producer, item);
-        true
-    }
-
-    #[inline]
-    fn pop(consumer: &mut Q::Consumer) -> Option<Q::Item> {
-        Q::pop(consumer)
-    }
-
-    #[inline]
-    fn push_batch(producer: &mut Q::Producer, from: u64, count: usize) -> usize {
-        items(from, count).for_each(|item| Q::push(producer, item));
-        count
-    }
-
-    #[inline]
-    fn pop_batch(consumer: &mut Q::Consumer, max: usize, sum: &mut u64) -> usize {
-        let mut count = 0;
-        while count < max {
-            let Some(item) = Q::pop(consumer) else { break };
-            *sum = sum.wrapping_add(item.number());
-            count += 1;
-        }
-        count
-    }
-}
-
 /// std's channel, with one sender.
 struct StdMpsc<T>(PhantomData<T>);
 
-impl<T: Payload> OneByOne for StdMpsc<T> {
+impl<T: Payload> Ring for StdMpsc<T> {
     type Item = T;
     type Producer = mpsc::Sender<T>;
     type Consumer = mpsc::Receiver<T>;
 
-    fn queue() -> (Self::Producer, Self::Consumer) {
+    fn ring(_capacity: usize) -> (Self::Producer, Self::Consumer) {
         mpsc::channel()
     }
 
     #[inline]
-    fn push(producer: &mut Self::Producer, item: T) {
+    fn push(producer: &mut Self::Producer, item: T) -> bool {
         producer.send(item).expect("the receiver stays to the end");
+        true
     }
 
     #[inline]
@@ -205,7 +174,7 @@ impl<T: Payload> OneByOne for StdMpsc<T> {
 
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals {
-    use super::{OneByOne, Payload, PhantomData, Ring, SliceRing, items};
+    use super::{Payload, PhantomData, Ring, SliceRing, items};
     use crossbeam_queue::SegQueue;
     use rtrb::chunks::ChunkError;
     use std::sync::Arc;
@@ -335,19 +304,20 @@ mod rivals {
     /// crossbeam's `SegQueue`, with one thread at each end.
     pub(super) struct Seg<T>(PhantomData<T>);
 
-    impl<T: Payload> OneByOne for Seg<T> {
+    impl<T: Payload> Ring for Seg<T> {
         type Item = T;
         type Producer = Arc<SegQueue<T>>;
         type Consumer = Arc<SegQueue<T>>;
 
-        fn queue() -> (Self::Producer, Self::Consumer) {
+        fn ring(_capacity: usize) -> (Self::Producer, Self::Consumer) {
             let queue = Arc::new(SegQueue::new());
             (Arc::clone(&queue), queue)
         }
 
         #[inline]
-        fn push(producer: &mut Self::Producer, item: T) {
+        fn push(producer: &mut Self::Producer, item: T) -> bool {
             producer.push(item);
+            true
         }
 
         #[inline]
@@ -507,42 +477,33 @@ fn wait_for<R: Ring>(consumer: &mut R::Consumer) -> R::Item {
 
 /// A producer that pushes 32 items each 100 us, and a consumer that spins.
 fn hand_over<R: Ring<Item = u64>>(ops: u64) -> Sample {
-    let (mut producer, mut consumer) = R::ring(CAPACITY);
-    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
-    let mut histogram = Histogram::new();
-    let seen = &mut histogram;
-    let sample = together(vec![
-        Box::new(move || {
-            schedule.send(|item| {
-                while !R::push(&mut producer, item) {
-                    std::hint::spin_loop();
-                }
-            })
-        }),
-        Box::new(move || schedule.receive(seen, || R::pop(&mut consumer))),
-    ]);
-    judged(sample, &histogram)
+    paced::<R>(ops, |schedule, consumer, seen| {
+        schedule.receive(seen, || R::pop(consumer))
+    })
 }
 
 /// As [`hand_over`], with a consumer that takes batches.
 fn hand_over_batches<R: Ring<Item = u64>, const BATCH: usize>(ops: u64) -> Sample {
+    paced::<R>(ops, |schedule, consumer, seen| {
+        schedule.receive_batches(seen, |sum| R::pop_batch(consumer, BATCH, sum))
+    })
+}
+
+fn paced<R: Ring<Item = u64>>(
+    ops: u64,
+    receive: impl FnOnce(&Schedule, &mut R::Consumer, &mut Histogram) -> u64 + Send,
+) -> Sample {
     let (mut producer, mut consumer) = R::ring(CAPACITY);
-    let schedule = &Schedule::new(ops, BURST.0, BURST.1);
-    let mut histogram = Histogram::new();
-    let seen = &mut histogram;
-    let sample = together(vec![
-        Box::new(move || {
+    Schedule::new(ops, BURST.0, BURST.1).run(
+        move |schedule| {
             schedule.send(|item| {
                 while !R::push(&mut producer, item) {
                     std::hint::spin_loop();
                 }
             })
-        }),
-        Box::new(move || {
-            schedule.receive_batches(seen, |sum| R::pop_batch(&mut consumer, BATCH, sum))
-        }),
-    ]);
-    judged(sample, &histogram)
+        },
+        move |schedule, seen| receive(schedule, &mut consumer, seen),
+    )
 }
 
 /// A scenario with every ring, by the name of a generic function.
@@ -563,10 +524,9 @@ macro_rules! unbounded {
     ($name:literal, $ops:literal, $smoke:literal, $run:ident, $item:ty $(, $batch:literal)?) => {{
         let scenario = Scenario::new(LAYER, $name, $ops, $smoke)
             .ours("rast spsc::segmented", $run::<Segmented<$item> $(, $batch)?>)
-            .rival("std mpsc", $run::<Singly<StdMpsc<$item>> $(, $batch)?>);
+            .rival("std mpsc", $run::<StdMpsc<$item> $(, $batch)?>);
         #[cfg(all(rast_rivals, feature = "rivals"))]
-        let scenario =
-            scenario.rival("SegQueue", $run::<Singly<rivals::Seg<$item>> $(, $batch)?>);
+        let scenario = scenario.rival("SegQueue", $run::<rivals::Seg<$item> $(, $batch)?>);
         scenario
     }};
 }

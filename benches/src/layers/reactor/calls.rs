@@ -121,7 +121,7 @@ mod rivals {
             Self([0, 1].map(|index| {
                 let (sender, receiver) = std::sync::mpsc::channel();
                 std::thread::spawn(move || {
-                    super::super::pin_to(index);
+                    crate::processors::pin_in_turn(index);
                     let runtime = Builder::new_current_thread().build();
                     let runtime = runtime.expect("a runtime without I/O");
                     sender.send(runtime.handle().clone()).expect("it waits");

@@ -13,7 +13,7 @@ use std::time::Instant;
 #[cfg(all(rast_rivals, feature = "rivals"))]
 use super::servers::rivals;
 use super::servers::{self, Between, Serve, Server};
-use super::{LAYER, pin_to};
+use super::{LAYER, on_processor};
 use crate::harness::Scenario;
 use crate::usage::{processor_time, thread_time};
 use crate::workers::Sample;
@@ -136,26 +136,21 @@ fn echo_that(
     move |ops| {
         let (server, clients) = pair.get_or_insert_with(|| start(serve, connections));
         let calls = server.calls();
-        let sample = std::thread::scope(|scope| {
-            let run = move || {
-                pin_to(1);
-                let server_time = || processor_time().saturating_sub(thread_time());
-                let before = server_time();
-                let start = Instant::now();
-                clients.run(ops);
-                let elapsed = start.elapsed();
-                let server = server_time().saturating_sub(before).as_nanos() as f64;
-                let server = server / ops as f64;
-                let sample = Sample::new(ops, elapsed)
-                    .with("server CPU ns/op", server)
-                    .by(2);
-                match by {
-                    By::Time => sample,
-                    By::Cpu => sample.judged_by(server),
-                }
-            };
-            let client = scope.spawn(run);
-            client.join().expect("no thread of a bench panics")
+        let sample = on_processor(1, move || {
+            let server_time = || processor_time().saturating_sub(thread_time());
+            let before = server_time();
+            let start = Instant::now();
+            clients.run(ops);
+            let elapsed = start.elapsed();
+            let server = server_time().saturating_sub(before).as_nanos() as f64;
+            let server = server / ops as f64;
+            let sample = Sample::new(ops, elapsed)
+                .with("server CPU ns/op", server)
+                .by(2);
+            match by {
+                By::Time => sample,
+                By::Cpu => sample.judged_by(server),
+            }
         });
         let sample = match (calls, server.calls()) {
             (Some(before), Some(after)) => {

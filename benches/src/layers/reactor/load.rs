@@ -19,7 +19,7 @@ use super::echo::{BYTES, Clients, MANY, start};
 #[cfg(all(rast_rivals, feature = "rivals"))]
 use super::servers::rivals;
 use super::servers::{self, Between, Serve};
-use super::{LAYER, pin_to};
+use super::{LAYER, on_processor};
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
 use crate::workers::Sample;
@@ -39,24 +39,13 @@ struct Field {
     between: Between,
 }
 
-/// Runs `work` on the client's processor.
-fn on_client<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let client = scope.spawn(|| {
-            pin_to(1);
-            work()
-        });
-        client.join().expect("no thread of a bench panics")
-    })
-}
-
 impl Field {
     /// The time between two requests.
     fn period(&self) -> Duration {
         let slowest = || {
             let times = self.serves.iter().map(|&(_, serve)| {
                 let (server, mut clients) = start(serve, MANY);
-                let time = on_client(|| {
+                let time = on_processor(1, || {
                     clients.run(PEAK / 4);
                     let begin = Instant::now();
                     clients.run(PEAK);
@@ -121,7 +110,7 @@ fn at_rate(field: &Rc<Field>, serve: Serve, judge: f64) -> impl FnMut(u64) -> Sa
     move |ops| {
         let period = field.period();
         let (_, clients) = pair.get_or_insert_with(|| start(serve, MANY));
-        let (histogram, elapsed) = on_client(|| {
+        let (histogram, elapsed) = on_processor(1, || {
             let begin = Instant::now();
             (open_loop(clients, ops, period), begin.elapsed())
         });

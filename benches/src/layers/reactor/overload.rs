@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use rast::executor::block_on;
 use rast::reactor::io::{GroupListener, ListenerGroup, Watermarks};
-use rast::reactor::{Pool, Reactors, spawn_local};
+use rast::reactor::{Reactors, spawn_local};
 
 use super::echo::BYTES;
-use super::{LAYER, pin_to, two_processors};
+use super::{LAYER, on_processor, one_reactor};
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
 use crate::workers::Sample;
@@ -69,10 +69,7 @@ impl Service {
     fn start() -> Self {
         let group = ListenerGroup::bind(([127, 0, 0, 1], 0).into(), MARKS).expect("a free port");
         let address = group.local_addr();
-        let cores = two_processors().map(|two| two[0]);
-        let pool = Pool::builder().threads([0, 0, 1]);
-        let builder = Reactors::builder().number(1).cores(cores).pool(pool);
-        let reactors = builder.build().expect("a thread");
+        let reactors = one_reactor().build().expect("a thread");
         let begins = reactors
             .reactor(0)
             .expect("there is one")
@@ -252,13 +249,7 @@ impl Client {
 
 /// Runs `work` with a load on the client's processor.
 fn on_client<T: Send>(server: SocketAddr, work: impl FnOnce(&mut Load) -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let client = scope.spawn(|| {
-            pin_to(1);
-            work(&mut Load::new(server))
-        });
-        client.join().expect("no thread of a bench panics")
-    })
+    on_processor(1, || work(&mut Load::new(server)))
 }
 
 /// A load of so many times what saturates the service; `ops` are its milliseconds.

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rast::executor::{block_on, sleep};
-use rast::reactor::{Policy, Pool, Reactors, background_task, spawn_local};
+use rast::reactor::{Policy, Reactors, background_task, spawn_local};
 
-use super::{LAYER, pin_to, two_processors};
+use super::{LAYER, on_processor, one_reactor};
 use crate::harness::Scenario;
+use crate::processors::pin_in_turn;
 use crate::workers::Sample;
 
 /// The pause after a task, where the pool is idle.
@@ -42,11 +43,8 @@ struct Rig(Reactors);
 
 impl Rig {
     fn new() -> Self {
-        let cores = two_processors().map(|two| two[0]);
-        let pool = Pool::builder().threads([0, 0, 1]);
-        let builder = Reactors::builder().number(1).cores(cores).pool(pool);
-        let reactors = builder.build().expect("two threads");
-        let pinned = reactors.pool().run(Policy::High, || pin_to(1));
+        let reactors = one_reactor().build().expect("two threads");
+        let pinned = reactors.pool().run(Policy::High, || pin_in_turn(1));
         let pinned = pinned.unwrap_or_else(|_| panic!("the pool is empty"));
         block_on(pinned).expect("it runs");
         Self(reactors)
@@ -86,8 +84,7 @@ fn idle_from_reactor() -> impl FnMut(u64) -> Sample {
 /// Submits from a thread, with a pause after each task: `submit` passes a task to the pool and
 /// returns when it has run.
 fn from_thread(ops: u64, mut submit: impl FnMut(Instant, Arc<AtomicU64>) + Send) -> Sample {
-    let work = move || {
-        pin_to(0);
+    on_processor(0, move || {
         let begin = Instant::now();
         let mut times = Vec::with_capacity(ops as usize);
         let time = Arc::new(AtomicU64::new(0));
@@ -98,14 +95,6 @@ fn from_thread(ops: u64, mut submit: impl FnMut(Instant, Arc<AtomicU64>) + Send)
             std::thread::sleep(PAUSE);
         }
         median(times, begin.elapsed())
-    };
-    on_thread(work)
-}
-
-fn on_thread(work: impl FnOnce() -> Sample + Send) -> Sample {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(work);
-        thread.join().expect("no thread of a bench panics")
     })
 }
 
@@ -158,8 +147,7 @@ fn busy_from_thread() -> impl FnMut(u64) -> Sample {
     let mut rig = None;
     move |ops| {
         let pool = rig.get_or_insert_with(Rig::new).0.pool();
-        on_thread(move || {
-            pin_to(0);
+        on_processor(0, move || {
             let begin = Instant::now();
             let submit = |number| pool.run(Policy::High, move || number);
             let calls: Vec<_> = (0..ops).map(submit).collect();
@@ -195,7 +183,7 @@ mod rivals {
 
     fn pool() -> rayon::ThreadPool {
         let builder = rayon::ThreadPoolBuilder::new().num_threads(1);
-        let builder = builder.start_handler(|_| pin_to(1));
+        let builder = builder.start_handler(|_| pin_in_turn(1));
         builder.build().expect("one thread")
     }
 
@@ -219,8 +207,7 @@ mod rivals {
         let mut made = None;
         move |ops| {
             let pool = &*made.get_or_insert_with(pool);
-            on_thread(move || {
-                pin_to(0);
+            on_processor(0, move || {
                 let (sender, receiver) = mpsc::channel();
                 let left = Arc::new(AtomicU64::new(ops));
                 let begin = Instant::now();

@@ -4,11 +4,9 @@ use std::net::TcpListener;
 
 use rast::executor::block_on;
 use rast::reactor::io::{self, Backend};
-use rast::reactor::{Builder, Policy, Pool, Reactors, background_task, parts, spawn_local};
+use rast::reactor::{Builder, Policy, Reactors, background_task, parts, spawn_local};
 
-#[cfg(all(rast_rivals, feature = "rivals"))]
-use super::pin_to;
-use super::two_processors;
+use super::one_reactor;
 
 /// A server. It serves until it is dropped, or the program ends.
 pub(super) trait Server {
@@ -43,10 +41,7 @@ impl Server for Ours {
 }
 
 fn builder(backend: Backend) -> Builder {
-    let cores = two_processors().map(|two| two[0]);
-    let pool = Pool::builder().threads([0, 0, 1]);
-    let builder = Reactors::builder().number(1).cores(cores).pool(pool);
-    builder.backend(backend)
+    one_reactor().backend(backend)
 }
 
 /// Whether the kernel has io_uring.
@@ -147,7 +142,7 @@ pub(super) mod rivals {
     /// Runs a server on a thread of its own, on the first processor, until the program ends.
     fn serving(serve: impl FnOnce() + Send + 'static) -> Box<dyn Server> {
         let thread = std::thread::spawn(|| {
-            pin_to(0);
+            crate::processors::pin_in_turn(0);
             serve();
         });
         Box::new(Rival(thread))

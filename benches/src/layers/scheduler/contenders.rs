@@ -150,15 +150,11 @@ impl Ours {
     pub(super) fn new(workers: usize) -> Self {
         let scheduler = Scheduler::builder().workers(0).guests(workers).start();
         let scheduler = scheduler.expect("no thread is started");
-        let allowed = processors::allowed();
         let threads = (0..workers)
             .map(|worker| {
                 let remote = scheduler.remote();
-                let processor = (!allowed.is_empty()).then(|| allowed[worker % allowed.len()]);
                 thread::spawn(move || {
-                    if let Some(processor) = processor {
-                        processors::pin_to(processor);
-                    }
+                    processors::pin_in_turn(worker);
                     rast::primitive::thread::set_timer_slack(1);
                     remote.work().expect("there is a seat for each");
                 })
@@ -186,14 +182,20 @@ impl Drop for Ours {
     }
 }
 
+/// How long `work` takes [`aside`].
+pub(super) fn time_aside(workers: usize, work: impl FnOnce() + Send) -> Duration {
+    aside(workers, || {
+        let begin = Instant::now();
+        work();
+        begin.elapsed()
+    })
+}
+
 /// Runs `work` on a thread that is pinned to the processor after those of the workers.
 pub(super) fn aside<R: Send>(workers: usize, work: impl FnOnce() -> R + Send) -> R {
-    let allowed = processors::allowed();
     thread::scope(|scope| {
         let poster = scope.spawn(move || {
-            if !allowed.is_empty() {
-                processors::pin_to(allowed[workers % allowed.len()]);
-            }
+            processors::pin_in_turn(workers);
             work()
         });
         poster.join().expect("a poster does not panic")

@@ -4,12 +4,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Instant;
 
 use rast::scheduler::yield_now;
 
-use super::contenders::{Ends, Load, aside};
-use crate::processors;
+use super::contenders::{Ends, Load, time_aside};
+use crate::processors::pin_in_turn;
 use crate::workers::Sample;
 
 async fn body(load: Load, executions: u64, ends: Ends) {
@@ -22,30 +21,20 @@ async fn body(load: Load, executions: u64, ends: Ends) {
     ends.add();
 }
 
-/// Puts the calling thread on the processor of worker `worker`.
-fn pin(worker: usize) {
-    let allowed = processors::allowed();
-    if !allowed.is_empty() {
-        processors::pin_to(allowed[worker % allowed.len()]);
-    }
-}
-
 pub(super) fn tokio(load: Load, executions: u64, workers: usize, steps: u64) -> Sample {
     let started = Arc::new(AtomicUsize::new(0));
     let runtime = ::tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
-        .on_thread_start(move || pin(started.fetch_add(1, Ordering::Relaxed)))
+        .on_thread_start(move || pin_in_turn(started.fetch_add(1, Ordering::Relaxed)))
         .build()
         .expect("a runtime");
     let ends = Ends::new();
     let count = (steps / executions).max(1);
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for _ in 0..count {
             drop(runtime.spawn(body(load, executions, ends)));
         }
         ends.reach(count);
-        begin.elapsed()
     });
     Sample::new(count * executions, elapsed)
 }
@@ -60,7 +49,7 @@ pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps:
             let (stop, stopped) = ::async_channel::bounded::<()>(1);
             let (ready, is_ready) = mpsc::channel();
             let thread = thread::spawn(move || {
-                pin(worker);
+                pin_in_turn(worker);
                 ready.send(()).expect("it is awaited");
                 // The channel is closed to stop.
                 let _ = ::futures_lite::future::block_on(executor.run(stopped.recv()));
@@ -69,13 +58,11 @@ pub(super) fn async_executor(load: Load, executions: u64, workers: usize, steps:
             (stop, thread)
         })
         .unzip();
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for _ in 0..count {
             executor.spawn(body(load, executions, ends)).detach();
         }
         ends.reach(count);
-        begin.elapsed()
     });
     drop(stops);
     for thread in threads {

@@ -1,12 +1,11 @@
 //! Steps per second: one thread posts tasks, each of which runs so many times.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use rast::scheduler::{Next, Task};
 
 use super::LAYER;
-use super::contenders::{Ends, Load, Ours, aside};
+use super::contenders::{Ends, Load, Ours, time_aside};
 use super::twin::{self, Then, Twin};
 use crate::harness::Scenario;
 use crate::workers::Sample;
@@ -34,13 +33,11 @@ fn ours((_, load, executions, workers, _): Row, steps: u64) -> Sample {
         .collect();
     // The handles keep the memory of the tasks.
     let kept: Vec<_> = tasks.iter().map(Task::handle).collect();
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for task in tasks {
             ours.scheduler.post(task).expect("it is open");
         }
         ends.reach(count);
-        begin.elapsed()
     });
     let stats = ours.scheduler.stats();
     let most = stats
@@ -72,13 +69,11 @@ fn trivial((_, load, executions, workers, _): Row, steps: u64) -> Sample {
             })
         })
         .collect();
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for task in &tasks {
             twin.post(Arc::clone(task));
         }
         ends.reach(count);
-        begin.elapsed()
     });
     Sample::new(count * executions, elapsed)
 }

@@ -62,15 +62,11 @@ pub(super) struct Twin {
 impl Twin {
     pub(super) fn new(workers: usize) -> Self {
         let shared = Arc::new(Shared::default());
-        let allowed = processors::allowed();
         let threads = (0..workers)
             .map(|worker| {
                 let shared = Arc::clone(&shared);
-                let processor = (!allowed.is_empty()).then(|| allowed[worker % allowed.len()]);
                 thread::spawn(move || {
-                    if let Some(processor) = processor {
-                        processors::pin_to(processor);
-                    }
+                    processors::pin_in_turn(worker);
                     shared.work();
                 })
             })

@@ -10,7 +10,7 @@ use rast::scheduler::timers::Nanos;
 use rast::scheduler::{Next, Task, TaskHandle};
 
 use super::LAYER;
-use super::contenders::{Ends, Ours, aside};
+use super::contenders::{Ends, Ours, aside, time_aside};
 use super::twin::{self, Then, Twin};
 use crate::harness::Scenario;
 use crate::histogram::Histogram;
@@ -126,8 +126,7 @@ fn many_ours(by: By, count: u64) -> Sample {
         .collect();
     // They also keep the memory of the tasks, as the twin's list does.
     let handles: Vec<TaskHandle> = tasks.iter().map(Task::handle).collect();
-    let elapsed = aside(1, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(1, || {
         let now = ours.scheduler.now();
         for (number, task) in (0..).zip(tasks) {
             let posted = match by {
@@ -151,7 +150,6 @@ fn many_ours(by: By, count: u64) -> Sample {
             }
         }
         ends.reach(count);
-        begin.elapsed()
     });
     Sample::new(count, elapsed)
 }
@@ -196,8 +194,7 @@ fn many_trivial(by: By, count: u64) -> Sample {
 fn one_shot_ours(workers: usize, count: u64) -> Sample {
     let ours = Ours::new(workers);
     let ends = Ends::new();
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for _ in 0..count {
             let task = Task::new(move |_| {
                 ends.add();
@@ -206,7 +203,6 @@ fn one_shot_ours(workers: usize, count: u64) -> Sample {
             ours.scheduler.post(task).expect("it is open");
         }
         ends.reach(count);
-        begin.elapsed()
     });
     Sample::new(count, elapsed)
 }
@@ -214,8 +210,7 @@ fn one_shot_ours(workers: usize, count: u64) -> Sample {
 fn one_shot_trivial(workers: usize, count: u64) -> Sample {
     let twin = Twin::new(workers);
     let ends = Ends::new();
-    let elapsed = aside(workers, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(workers, || {
         for _ in 0..count {
             twin.post(twin::Task::new(move || {
                 ends.add();
@@ -223,7 +218,6 @@ fn one_shot_trivial(workers: usize, count: u64) -> Sample {
             }));
         }
         ends.reach(count);
-        begin.elapsed()
     });
     Sample::new(count, elapsed)
 }
@@ -245,8 +239,7 @@ fn signals_ours(ops: u64) -> Sample {
     }
     let is_idle = ours.scheduler.wait_idle(Duration::from_secs(60));
     assert!(is_idle, "the tasks wait");
-    let elapsed = aside(1, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(1, || {
         for _ in 0..SIGNALS {
             for handle in &handles {
                 handle.signal().expect("it waits");
@@ -256,7 +249,6 @@ fn signals_ours(ops: u64) -> Sample {
             ours.scheduler.wait_idle(Duration::from_secs(60)),
             "all are received"
         );
-        begin.elapsed()
     });
     Sample::new(count * SIGNALS, elapsed)
 }
@@ -276,8 +268,7 @@ fn signals_trivial(ops: u64) -> Sample {
             task
         })
         .collect();
-    let elapsed = aside(1, || {
-        let begin = Instant::now();
+    let elapsed = time_aside(1, || {
         for _ in 0..SIGNALS {
             for task in &tasks {
                 twin.wake(task);
@@ -290,7 +281,6 @@ fn signals_trivial(ops: u64) -> Sample {
             Then::Exit
         }));
         ends.reach(1);
-        begin.elapsed()
     });
     Sample::new(count * SIGNALS, elapsed)
 }

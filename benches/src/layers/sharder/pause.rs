@@ -9,7 +9,7 @@ use rast::primitive::WaitStrategy;
 use rast::sharder::{Balancer, Controller, Greedy, Progress, ShardId, Sharder, WorkerCx};
 use rast::timers::Nanos;
 
-use super::{Keep, LAYER};
+use super::{Keep, LAYER, run};
 use crate::harness::Scenario;
 use crate::workers::Sample;
 
@@ -94,18 +94,13 @@ fn watch(shards: usize, workers: usize, epochs: u64, balancer: impl Balancer) ->
         epochs: usize::try_from(epochs).expect("few epochs"),
         busy: workers,
     };
-    let outcome = Sharder::builder(controller)
+    let builder = Sharder::builder(controller)
         .shards((0..shards).map(|_| Watch::default()).collect())
         .workers(workers)
         .wait(WaitStrategy::Adaptive)
         .period(Duration::ZERO)
-        .balancer(balancer)
-        .build()
-        .expect("a valid sharder")
-        .run()
-        .unwrap_or_else(|_| panic!("the sharder failed"));
-    let mut shards = outcome.shards.into_iter();
-    shards.next().expect("there is shard 0").state
+        .balancer(balancer);
+    run(builder).swap_remove(0)
 }
 
 /// The median of the longest time between two turns of an epoch, on one worker. `Greedy` would

@@ -182,13 +182,9 @@ macro_rules! lanes {
 
 /// The scenarios of this file.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let older = lanes!("uniform timeouts, 4096 at a time", uniform, 4096, OLDER);
-    let others = lanes!(
-        "uniform timeouts, every other cancelled",
-        uniform,
-        4096,
-        EVERY_OTHER
-    );
-    let sixteens = lanes!("uniform timeouts, by sixteens", uniform_batches, 4096);
-    vec![older, others, sixteens]
+    table! { lanes:
+        ("uniform timeouts, 4096 at a time", uniform, 4096, OLDER)
+        ("uniform timeouts, every other cancelled", uniform, 4096, EVERY_OTHER)
+        ("uniform timeouts, by sixteens", uniform_batches, 4096)
+    }
 }

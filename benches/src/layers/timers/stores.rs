@@ -368,31 +368,16 @@ fn mixed<S: Deadlines>(ops: u64) -> Sample {
     })
 }
 
-/// How the deadlines of a run lie.
-#[derive(Clone, Copy)]
-enum Shape {
-    /// All over a second, in no order.
-    Dense,
-    /// One timeout for all, armed one after the other in a millisecond.
-    Uniform,
-    /// Anywhere within a millisecond.
-    Shuffled,
-}
+/// How the deadlines of a run lie: all over a second, in no order; one timeout for all, armed one
+/// after the other in a millisecond; anywhere within a millisecond.
+const DENSE: u8 = 0;
+const UNIFORM: u8 = 1;
+const SHUFFLED: u8 = 2;
 
-/// What the run is judged by.
-#[derive(Clone, Copy)]
-enum Judge {
-    /// The time of all calls while something was due, by timer.
-    Whole,
-    /// The slowest of ten thousand calls.
-    Tail,
-}
-
-const DENSE: u8 = Shape::Dense as u8;
-const UNIFORM: u8 = Shape::Uniform as u8;
-const SHUFFLED: u8 = Shape::Shuffled as u8;
-const WHOLE: u8 = Judge::Whole as u8;
-const TAIL: u8 = Judge::Tail as u8;
+/// What a run is judged by: the time of all calls while something was due, by timer; the slowest of
+/// ten thousand calls.
+const WHOLE: u8 = 0;
+const TAIL: u8 = 1;
 
 /// Arms `N` deadlines, lets time pass in milliseconds, calls `expire` until it has no more, and
 /// times each call.
@@ -556,36 +541,19 @@ macro_rules! populations {
 
 /// The scenarios of this file.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![
-        cancelling!("64 deadlines: arm all, cancel all", all, 64),
-        cancelling!("4096 deadlines: arm all, cancel all", all, 4096),
-        cancelling!("65 536 deadlines: arm all, cancel all", all, 65_536),
-        cancelling!("1 000 000 deadlines: arm all, cancel all", all, 1_000_000),
-        cancelling!("64 deadlines: cancel the oldest, arm one", churn, 64, false),
-        cancelling!(
-            "4096 deadlines: cancel the oldest, arm one",
-            churn,
-            4096,
-            false
-        ),
-        cancelling!(
-            "1 000 000 deadlines: cancel the oldest, arm one",
-            churn,
-            1_000_000,
-            false
-        ),
-        cancelling!("64 deadlines: cancel any, arm one", churn, 64, true),
-        cancelling!(
-            "1 000 000 deadlines: cancel any, arm one",
-            churn,
-            1_000_000,
-            true
-        ),
-        cancelling!(
-            "1 000 000 deadlines: cancel any sixteen, arm sixteen",
-            batches,
-            1_000_000
-        ),
+    let mut scenarios = table! { cancelling:
+        ("64 deadlines: arm all, cancel all", all, 64)
+        ("4096 deadlines: arm all, cancel all", all, 4096)
+        ("65 536 deadlines: arm all, cancel all", all, 65_536)
+        ("1 000 000 deadlines: arm all, cancel all", all, 1_000_000)
+        ("64 deadlines: cancel the oldest, arm one", churn, 64, false)
+        ("4096 deadlines: cancel the oldest, arm one", churn, 4096, false)
+        ("1 000 000 deadlines: cancel the oldest, arm one", churn, 1_000_000, false)
+        ("64 deadlines: cancel any, arm one", churn, 64, true)
+        ("1 000 000 deadlines: cancel any, arm one", churn, 1_000_000, true)
+        ("1 000 000 deadlines: cancel any sixteen, arm sixteen", batches, 1_000_000)
+    };
+    scenarios.extend([
         populations!(
             "by population: arm all, cancel all",
             "64" => all::<CalendarStore<u64>, 64>,
@@ -605,42 +573,16 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "1 000 000" => churn::<CalendarStore<u64>, 1_000_000, true>,
             "1 000 000, by sixteens" => batches::<CalendarStore<u64>, 1_000_000>,
         ),
-        firing!("mixed, a turn each millisecond", mixed),
-        firing!(
-            "100 000 deadlines over a second",
-            fire,
-            100_000,
-            DENSE,
-            WHOLE
-        ),
-        firing!(
-            "100 000 of one timeout, time by timer",
-            fire,
-            100_000,
-            UNIFORM,
-            WHOLE
-        ),
-        firing!(
-            "100 000 of one timeout, p99.99 of a call",
-            fire,
-            100_000,
-            UNIFORM,
-            TAIL
-        ),
-        firing!(
-            "100 000 within a millisecond, time by timer",
-            fire,
-            100_000,
-            SHUFFLED,
-            WHOLE
-        ),
-        firing!(
-            "100 000 within a millisecond, p99.99 of a call",
-            fire,
-            100_000,
-            SHUFFLED,
-            TAIL
-        ),
+    ]);
+    scenarios.extend(table! { firing:
+        ("mixed, a turn each millisecond", mixed)
+        ("100 000 deadlines over a second", fire, 100_000, DENSE, WHOLE)
+        ("100 000 of one timeout, time by timer", fire, 100_000, UNIFORM, WHOLE)
+        ("100 000 of one timeout, p99.99 of a call", fire, 100_000, UNIFORM, TAIL)
+        ("100 000 within a millisecond, time by timer", fire, 100_000, SHUFFLED, WHOLE)
+        ("100 000 within a millisecond, p99.99 of a call", fire, 100_000, SHUFFLED, TAIL)
+    });
+    scenarios.push(
         Scenario::new(
             LAYER,
             "4096 deadlines: take the next, arm one",
@@ -652,5 +594,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .ours("rast CalendarStore", next::<CalendarStore<u64>, 4096>)
         .rival("std BinaryHeap", next_std::<4096, false>)
         .rival("std BTreeMap", next_std::<4096, true>),
-    ]
+    );
+    scenarios
 }

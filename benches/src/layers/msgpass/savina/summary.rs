@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::OURS;
 use crate::harness::{Figures, Outcome};
-use crate::stats::Spread;
+use crate::stats::{Spread, geometric_mean};
 
 /// How the programs' scenarios begin.
 const PREFIX: &str = "savina: ";
@@ -29,20 +29,10 @@ fn best(outcome: &Outcome, is_meant: impl Fn(&Figures) -> bool) -> Option<(&'sta
     (!ratios.is_empty()).then(|| (best.name, Spread::of(ratios)))
 }
 
-fn geometric_mean(ratios: &[f64]) -> f64 {
-    let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    (logarithms / ratios.len() as f64).exp()
-}
-
 fn cell(best: Option<&(&'static str, Spread)>) -> String {
     best.map_or(
         "no quiet round, or not built |".to_owned(),
-        |(name, ratio)| {
-            let Spread {
-                median, min, max, ..
-            } = ratio;
-            format!("{name} | {median:.2} [{min:.2}..{max:.2}]")
-        },
+        |(name, ratio)| format!("{name} | {}", ratio.text(2)),
     )
 }
 
@@ -72,13 +62,12 @@ pub(crate) fn table(outcomes: &[Outcome]) -> String {
         return text;
     }
     for (over, ratios) in [("actor framework", over_actors), ("rival", over_all)] {
-        if !ratios.is_empty() {
+        if let Some(mean) = geometric_mean(&ratios) {
             writeln!(
                 text,
                 "\nGeometric mean over the best {over} of each of {} message-bound programs (of \
-                 {ran}): {:.2}.",
+                 {ran}): {mean:.2}.",
                 ratios.len(),
-                geometric_mean(&ratios),
             )
             .expect("a string takes it");
         }
