@@ -257,7 +257,7 @@ Usage: kv [OPTIONS]
   --help               this text
 
 Other limits: {} per line, {ARGUMENTS} arguments per command.
-A SIZE is bytes, or a number with kb, mb or gb. Defaults stand in brackets.
+A SIZE is bytes, or a number with kb, mb or gb. Defaults are in brackets.
 A first SIGINT or SIGTERM drains, a second one ends at once.
 ",
         limits.connections,
