@@ -6,9 +6,9 @@
 //!
 //! No wake-up is lost. A waiter reads the word, checks its condition, and sleeps only while the
 //! word has the value that it read. A notifier changes the condition, then the word. A waiter that
-//! reads the changed word sees the condition. A waiter that reads the old word has two cases.
-//! Either it finds the word changed when it tries to sleep, or it sleeps before the change and the
-//! wake-up after the change wakes it.
+//! reads the changed word sees the changed condition. If it reads the old word, there are two
+//! cases. Either it finds the word changed when it tries to sleep, or it sleeps before the change
+//! and the wake-up after the change wakes it.
 
 use core::fmt;
 
@@ -20,8 +20,9 @@ const CLASSES_MAX: u32 = 32;
 
 /// Lets threads of several classes sleep until a condition holds, and wakes some of one class.
 ///
-/// Waiter: [`look`](Self::look), check the condition, then [`wait`](Self::wait); in a loop, since a
-/// wait may end early. Notifier: change the condition, then [`wake`](Self::wake).
+/// A waiter calls [`look`](Self::look), checks the condition, and calls [`wait`](Self::wait), in a
+/// loop, because a wait may end early. A notifier changes the condition, then calls
+/// [`wake`](Self::wake).
 ///
 /// # Examples
 ///
@@ -73,7 +74,7 @@ impl ClassEvent {
         }
     }
 
-    /// Reads the word; to be called before the condition is checked. Wait-free.
+    /// Reads the word. Call it before you check the condition. Wait-free.
     ///
     /// What a thread wrote before an earlier [`wake`](Self::wake) is then visible.
     #[must_use]

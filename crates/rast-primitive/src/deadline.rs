@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::sync::{Condvar, MutexGuard};
 
-/// The end of a timed wait. A model has no clock: a timed wait lets the other threads run once and
-/// then times out, so executions repeat exactly.
+/// The end of a timed wait. So that executions repeat exactly, a model has no clock: a timed wait
+/// lets the other threads run once and then times out.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 

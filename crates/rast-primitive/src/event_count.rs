@@ -55,10 +55,10 @@ const NONE: usize = usize::MAX;
 
 /// Lets threads sleep until a condition holds, which may change without a lock.
 ///
-/// Waiter: [`prepare`](Self::prepare), check the condition, then
-/// [`wait`](Self::wait) or [`cancel`](Self::cancel) ([`wait_until`](Self::wait_until)
-/// does all of it). Notifier: change the condition, then
-/// [`notify_one`](Self::notify_one) or [`notify_all`](Self::notify_all).
+/// A waiter calls [`prepare`](Self::prepare), checks the condition, then calls [`wait`](Self::wait)
+/// or [`cancel`](Self::cancel); [`wait_until`](Self::wait_until) does all of this. A notifier
+/// changes the condition, then calls [`notify_one`](Self::notify_one) or
+/// [`notify_all`](Self::notify_all).
 ///
 /// # Examples
 ///
@@ -133,8 +133,8 @@ impl EventCount {
         }
     }
 
-    /// Registers the caller as a waiter; the condition must be checked after
-    /// this and before [`wait`](Self::wait).
+    /// Registers the caller as a waiter. Check the condition after this and before
+    /// [`wait`](Self::wait).
     ///
     /// Takes a lock for a short time; allocates if more threads wait than ever before.
     ///
@@ -223,8 +223,8 @@ impl EventCount {
     }
 
     /// Wakes up to `most` waiters, first in, first out, as `most` calls of
-    /// [`notify_one`](Self::notify_one) do; for a notifier that has changed the condition for that
-    /// many.
+    /// [`notify_one`](Self::notify_one) do. Use it if the change makes the condition true for
+    /// `most` waiters.
     ///
     /// Lock-free if no thread waits: a fence and a load.
     #[inline]
@@ -432,7 +432,8 @@ impl Drop for Key<'_> {
         let mut table = self.event.table.lock();
         let state = table.leave(self.slot);
         // A waiter that was woken is not counted any more. If `notify_one` woke it and it does not
-        // check, it passes the wake-up on, and the count decreases by the next waiter.
+        // check the condition, it passes the wake-up on. Then the next waiter is not counted
+        // either.
         let sinks = match state {
             State::Waiting => true,
             State::Notified(Call::One) => table.wake_first(Call::One),

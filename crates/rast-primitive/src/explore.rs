@@ -1,16 +1,17 @@
 //! Visits every state of a protocol that is written as a state machine.
 //!
-//! loom runs the code itself in every interleaving, which is too many if a protocol has more than a
-//! few steps. Here the user writes the protocol as a [`Machine`]: a state is a small value, and a
-//! step of a thread is one access to shared memory. Equal states are visited once, so millions of
+//! loom runs the code itself in every interleaving, and a protocol of more than a few steps has too
+//! many of them. Here the user writes the protocol as a [`Machine`]: a state is a small value, and
+//! a step of a thread is one access to shared memory. Equal states are visited once, so millions of
 //! states take seconds. A machine is sequentially consistent; loom checks weaker orderings.
 //!
 //! States are visited breadth-first, so the first fault found has the shortest trace. They are
-//! stored as fingerprints of 128 bits. The edges are stored too, for two properties of the graph:
+//! stored as fingerprints of 128 bits. The steps between them, which are the edges of a graph, are
+//! stored too. Two properties of this graph are checked:
 //!
-//! - Progress. A cycle is an execution in which some threads step forever and none completes an
-//!   operation. Without a cycle, whichever threads are suspended, the others complete their
-//!   operations. The longest path bounds the steps of all threads together.
+//! - Progress. A cycle is a fault: in it some threads step forever and none completes an operation.
+//!   Without a cycle, whichever threads are suspended, the others complete their operations. The
+//!   longest path bounds the steps of all threads together.
 //! - Solo runs. From each state, each thread alone reaches the end of its operation, unless it
 //!   waits for another thread. The longest of these runs is reported.
 
@@ -84,8 +85,8 @@ pub trait Machine {
     /// The initial state.
     fn start(&self) -> Self::State;
 
-    /// The thread that steps before any other thread starts, or `None` once the prologue is over. A
-    /// trace contains these steps.
+    /// Returns the thread that steps before any other thread starts, or `None` once this prologue
+    /// is over. A trace contains the steps of the prologue.
     fn prologue(&self, state: &Self::State) -> Option<usize> {
         let _ = state;
         None

@@ -15,8 +15,9 @@ pub use loom::hint::spin_loop;
 /// Only a hint: any address is allowed, and nothing is read or written. If the processor has no
 /// such instruction, under loom and under Miri it does nothing.
 ///
-/// The instruction is written out, because the compiler's intrinsic takes the one for reads unless
-/// the target is known to have it: a line that another processor has would be fetched twice.
+/// The instruction is inline assembly. The compiler's intrinsic uses the prefetch for reads, unless
+/// the build's target features include the one for writes. With the former, a line that another
+/// processor has is fetched a second time by the write.
 ///
 /// ```
 /// let slots = [0_u64; 64];

@@ -162,9 +162,10 @@ impl<const P: u32> Histogram<P> {
         }
     }
 
-    /// Returns the value that `share` of the values do not exceed, at most one part in `2^P` too
-    /// high and never above [`max`](Self::max); zero if there is none. `share` is 0.99 for the 99th
-    /// percentile, and is taken for 0 or 1 outside of these. Costs a pass over the buckets.
+    /// Returns the value that a share of the values do not exceed: 0.99 is the 99th percentile. The
+    /// result is at most one part in `2^P` too high, never above [`max`](Self::max), and zero if
+    /// there is no value. A `share` below 0 counts as 0, one above 1 as 1. Costs a pass over the
+    /// buckets.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         let share = share.clamp(0.0, 1.0) * self.count as f64;
@@ -182,8 +183,8 @@ impl<const P: u32> Histogram<P> {
         })
     }
 
-    /// Returns the buckets that counted a value since `earlier` was copied from this histogram: the
-    /// largest value of each, and how many it has counted since.
+    /// Returns the buckets that counted a value since `earlier` was copied from this histogram.
+    /// Each item is the largest value of a bucket, and how many values it has counted since.
     ///
     /// ```
     /// use rast_primitive::Histogram;
@@ -262,8 +263,8 @@ impl<const P: u32> LiveHistogram<P> {
     /// Counts a value. Only the writer may call it.
     #[inline]
     pub fn record(&self, value: u64) {
-        // The bucket last, and read first: a value that a reader counts is in the others too, as
-        // far as these plain loads and stores keep their order.
+        // The bucket is written last, and readers load it first. So a value that a reader counts is
+        // also in the sum, maximum and minimum, as far as these plain accesses keep their order.
         let [sum, max, min] = &self.others;
         sum.set(sum.get().saturating_add(value));
         raise(max, value);

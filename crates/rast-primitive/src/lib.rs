@@ -1,11 +1,11 @@
 //! Atomics, cells, fences, parking and wake-up primitives that run on std, or, with a private cfg,
 //! under the model checker loom or shuttle.
 //!
-//! This is the lowest layer of RAST. Code that uses it is model-checked without changes.
-//! `--cfg rast_loom` swaps every atomic, cell, lock and thread of all crates above for loom's. Then
-//! [`model::model`] runs a scenario in every interleaving up to a bound on preemptions.
-//! `--cfg rast_shuttle` swaps them for types that shuttle schedules, and a scenario runs in many
-//! random interleavings. Without either cfg it runs as a stress test on real threads.
+//! This is the lowest layer of RAST. Code that uses it is model-checked without changes. With
+//! `--cfg rast_loom`, this crate and all crates that use it have loom's atomics, cells, locks and
+//! threads. Then [`model::model`] runs a scenario in every interleaving up to a bound on
+//! preemptions. With `--cfg rast_shuttle` they have types that shuttle schedules, and a scenario
+//! runs in many random interleavings. Without either cfg it runs as a stress test on real threads.
 //!
 //! # What there is
 //!
@@ -64,7 +64,8 @@
 //!
 //! - No wake-up of [`Parker`], [`Signal`] or [`EventCount`] is lost. What a thread wrote before it
 //!   woke another thread happens-before the return of the other thread's wait. The argument is in
-//!   each module's source; `docs/verification.md` lists the models that fail without each ordering.
+//!   each module's source. For each ordering, `docs/verification.md` names the model that fails if
+//!   it is weaker.
 //! - Only fences are `SeqCst`, because loom does not model other `SeqCst` operations.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,

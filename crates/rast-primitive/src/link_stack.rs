@@ -53,7 +53,7 @@ pub unsafe trait Linked {
 /// The link of a node: the address of the next node, or 0.
 ///
 /// If a node is freed and another one is allocated at its address, a link to the first leads to the
-/// second: to the node that is there when the link is followed.
+/// second.
 ///
 /// # Examples
 ///

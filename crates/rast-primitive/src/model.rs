@@ -142,8 +142,8 @@ mod random {
 
     /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. In half of
     /// the schedules each step runs a thread chosen uniformly from those that can run. The other
-    /// half use PCT, which runs one thread until it waits and switches at a few additional points;
-    /// a scenario of one thread does without them.
+    /// half use PCT (probabilistic concurrency testing), which runs one thread until it waits and
+    /// switches at a few additional points. A scenario of one thread runs only the first half.
     ///
     /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
     /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and

@@ -1,8 +1,8 @@
 //! Calls of user code whose panics are caught.
 //!
 //! A layer calls handlers, wakers and destructors of its user. The payload of a panic is a value of
-//! the user too. Its destructor may panic, with a payload whose destructor may panic. Each function
-//! here documents where such a chain ends.
+//! the user too. Its destructor may panic, and so may the destructor of that panic's payload. Each
+//! function here documents where such a chain ends.
 
 use core::any::Any;
 #[cfg(feature = "std")]
@@ -83,8 +83,8 @@ pub fn discard<T>(value: T) {
 ///
 /// With `std`, the panic of every destructor is caught. After the last value the first of these
 /// panics continues, and the payloads of the others are [discarded](discard). So any number of
-/// destructors may panic. Without `std` no panic can be caught: the values behind the first panic
-/// are dropped while it unwinds, and a second panic aborts the process.
+/// destructors may panic. Without `std` no panic can be caught: while the first panic unwinds, the
+/// remaining values are dropped, and a second panic aborts the process.
 ///
 /// A panic that leaves this function while the thread is already unwinding aborts the process, as
 /// for any destructor.
@@ -93,7 +93,8 @@ pub fn discard<T>(value: T) {
 ///
 /// # Panics
 ///
-/// As above. A panic of `next` itself is not caught, and no further value is dropped.
+/// If a destructor panics, as described above. A panic of `next` itself is not caught, and no
+/// further value is dropped.
 ///
 /// ```
 /// use rast_primitive::panics;

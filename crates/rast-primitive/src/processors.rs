@@ -7,11 +7,12 @@
 
 use core::fmt;
 
-/// The processors that the calling thread was allowed to use when this was made.
+/// The processors that a thread was allowed to use when it called
+/// [`of_this_thread`](Self::of_this_thread).
 ///
-/// Only Linux and Android report them. On other systems, under loom, shuttle and Miri, and on a
-/// machine with more than 1,024 processors there is no value of this type. All operations may run
-/// on any thread; most are one or two system calls.
+/// Only Linux and Android report the processors. On other systems, under loom, shuttle and Miri,
+/// and on a machine with more than 1,024 processors there is no value of this type. All operations
+/// may run on any thread; most are one or two system calls.
 ///
 /// ```
 /// use rast_primitive::Processors;
@@ -40,9 +41,9 @@ impl Processors {
         self.0.count()
     }
 
-    /// Restricts the calling thread to one of them: number `index` in the system's order, which
-    /// begins again after the last one. Returns `true` if the system did it; the thread runs there
-    /// then. One system call.
+    /// Restricts the calling thread to one of these processors: number `index` in the system's
+    /// order, modulo their number. Returns `true` if the system did it; then the thread runs there.
+    /// One system call.
     pub fn stay_on(&self, index: usize) -> bool {
         match self.count() {
             0 => false,
@@ -55,8 +56,8 @@ impl Processors {
         self.0.apply()
     }
 
-    /// Puts the calling thread on one of them, as [`stay_on`](Self::stay_on), and then allows it
-    /// all of them. If the system refuses the first, nothing changes.
+    /// Puts the calling thread on one of these processors, as [`stay_on`](Self::stay_on) does, and
+    /// then allows it all of them. If the system refuses the first step, nothing changes.
     ///
     /// Processors that are added later, to the machine or to the thread's cpuset, are not among
     /// them.

@@ -5,10 +5,10 @@
 //! it is called. Each operation here first calls shuttle and then does what core's type does.
 //! shuttle's own atomics do that too, but they are larger than a word and work only inside a run.
 //! The types here have the layout and the `const` constructors of core's, can be `static`, and
-//! outside a run behave as core's. So the crates above need no changes for this build.
+//! outside a run behave as core's. So other crates need no changes for this build.
 //!
-//! Only one thread runs at a time, so every operation is sequentially consistent. loom finds wrong
-//! orderings, this build does not.
+//! Only one thread runs at a time, so every operation is sequentially consistent. So this build
+//! does not find weak orderings; loom does.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;

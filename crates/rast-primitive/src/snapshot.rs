@@ -1,9 +1,9 @@
 //! A value that writers replace as a whole while others read it.
 //!
 //! Readers see one consistent value for as long as they have the guard. Readers and writers never
-//! wait for each other. The old value is dropped once no reader can have it, by the grace periods
-//! of crossbeam-epoch. loom and shuttle cannot see crossbeam-epoch, so a model runs a stand-in with
-//! the same interface: a shared pointer under a lock.
+//! wait for each other. crossbeam-epoch drops the old value once no reader can have it. loom and
+//! shuttle cannot see crossbeam-epoch, so a model runs a substitute with the same interface: a
+//! shared pointer under a lock.
 
 use core::fmt;
 use core::ops::Deref;
@@ -49,11 +49,12 @@ impl<T: Send + Sync + 'static> Snapshot<T> {
         SnapshotGuard(self.0.load())
     }
 
-    /// Replaces the value. The old one is dropped later, on any thread: in about the third `store`
-    /// after this one if no guard is alive. The last ones may not be dropped before the process
-    /// ends. The drop runs inside a `load` or `store` of any snapshot.
-    /// So it must not panic, and must not wait for anything that such a caller may hold. Lock-free;
-    /// never waits for a reader.
+    /// Replaces the value. Lock-free; never waits for a reader.
+    ///
+    /// The old value is dropped later, on any thread, inside a `load` or `store` of any snapshot:
+    /// if no guard is alive, in about the third `store` after this one. So its destructor must not
+    /// panic, and must not wait for anything that such a caller may hold. The last values may not
+    /// be dropped before the process ends.
     pub fn store(&self, value: T) {
         self.0.store(value);
     }

@@ -39,8 +39,8 @@ pub enum WaitStrategy {
 }
 
 impl WaitStrategy {
-    /// Returns `true` while a waiting thread should check again rather than sleep; `backoff` is the
-    /// one that it snoozes between two checks.
+    /// Returns `true` while a waiting thread should check again rather than sleep. Between two
+    /// checks the thread calls [`Backoff::snooze`] of `backoff`.
     #[inline]
     pub fn is_awake(self, backoff: &Backoff) -> bool {
         match self {

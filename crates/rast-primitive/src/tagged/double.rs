@@ -125,10 +125,10 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 /// A [`WideTaggedPtr`] that threads share: each operation accesses both parts at once.
 ///
 /// Every operation is lock-free if the processor has a double-word instruction: always on AArch64
-/// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check the processor at run time; all
-/// but the first processors have it. Elsewhere an operation takes a short lock per address, and
-/// [`is_lock_free`](Self::is_lock_free) returns `false`. A load may be a read-modify-write of the
-/// double word, so the memory must be writable.
+/// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check for the instruction at run
+/// time; only the first x86-64 processors lack it. Elsewhere an operation takes a short lock per
+/// address, and [`is_lock_free`](Self::is_lock_free) returns `false`. A load may be a
+/// read-modify-write of the double word, so the memory must be writable.
 ///
 /// # Examples
 ///

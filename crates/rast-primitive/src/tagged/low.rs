@@ -9,9 +9,8 @@
 //!                                                k = log2(align_of::<T>())
 //! ```
 //!
-//! Any aligned address fits, so this is the layout for machines that use all 64 bits. An addition
-//! to the count must not carry into the address; so it is a loop of compare-exchanges of both
-//! parts.
+//! Any aligned address fits, so use this layout if addresses have all 64 bits. An addition to the
+//! count must not carry into the address, so it is a loop of compare-exchanges of both parts.
 
 use crate::sync::atomic::Ordering::{self, Relaxed};
 

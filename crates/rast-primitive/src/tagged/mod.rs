@@ -1,8 +1,8 @@
 //! A pointer and a count in one word, read and changed together.
 //!
 //! A thread that claims an entry of a structure by incrementing a count must know to which
-//! structure the count belongs. So one read-modify-write must return both. There are three layouts
-//! with one interface, chosen at compile time:
+//! structure the count belongs. So one read-modify-write must return the count and a pointer to the
+//! structure. There are three layouts with one interface, chosen at compile time:
 //!
 //! | layout      | chosen by                                        | count            | refuses                       | addition  |
 //! | ----------- | ------------------------------------------------ | ---------------- | ----------------------------- | --------- |
@@ -11,9 +11,9 @@
 //! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free where the processor has it |
 //!
 //! `rast_tagged_wide` takes precedence over `rast_tagged_low`. loom has no 128-bit atomics, so a
-//! model uses one of the first two. Android on aarch64 has a tag in the top byte of each heap
-//! pointer, where the high-bits layout has its count. An address is checked when a [`TaggedPtr`] is
-//! made from it; loads check nothing.
+//! model uses one of the first two layouts. Android on aarch64 cannot use high-bits, because it has
+//! a tag in the top byte of each heap pointer. An address is checked when a [`TaggedPtr`] is made
+//! from it; loads check nothing.
 //!
 //! [`WideTaggedPtr`] always has the double-word layout, except in a model.
 

@@ -1,8 +1,8 @@
 //! One word as wide as a pointer, which keeps a pointer's provenance.
 //!
 //! Outside of models it is an `AtomicPtr<()>`, so strict-provenance checkers can follow the
-//! pointer. loom's atomics contain integers anyway, and its `AtomicPtr` has no addition, so a model
-//! uses an `AtomicU64`. There, too, one read-modify-write accesses both pointer and count.
+//! pointer. loom's atomics contain integers, and its `AtomicPtr` has no addition, so a model uses
+//! an `AtomicU64`. There, too, one read-modify-write accesses both pointer and count.
 
 /// The bits of both parts, with the provenance of the pointer.
 pub(super) type Word = *mut ();
