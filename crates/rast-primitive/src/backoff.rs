@@ -137,7 +137,7 @@ fn yield_now() {
 fn spin_limit() -> u32 {
     use crate::sync::atomic::{AtomicU32, Ordering};
 
-    /// 0: not asked yet; otherwise the limit plus one.
+    /// 0 if not computed yet; otherwise the limit plus one.
     static LIMIT: AtomicU32 = AtomicU32::new(0);
 
     #[cold]

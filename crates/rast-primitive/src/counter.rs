@@ -40,7 +40,7 @@ impl Counter {
         self.set(self.get().wrapping_add(amount));
     }
 
-    /// Adds to the counter, and publishes what the writer did before to a thread that reads the new
+    /// Adds to the counter. The writer's earlier writes are visible to a thread that reads the new
     /// value by [`get_after`](Self::get_after). Only the writer may call it.
     #[inline(always)]
     pub fn add_after(&self, amount: u64) {

@@ -168,7 +168,7 @@ impl EventCount {
         Key { event: self, slot }
     }
 
-    /// Sleeps until notified; returns at once if that happened since
+    /// Sleeps until notified. Returns at once if a notification came after
     /// [`prepare`](Self::prepare). Blocking.
     ///
     /// # Panics
@@ -212,7 +212,7 @@ impl EventCount {
         drop(key);
     }
 
-    /// Wakes the waiter that registered first and is not woken yet.
+    /// Of the waiters that are not woken yet, wakes the one that registered first.
     ///
     /// One fence and one load if no thread waits; otherwise it takes a lock for a short time.
     #[inline]

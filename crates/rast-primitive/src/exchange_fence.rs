@@ -35,7 +35,7 @@ pub fn fence_after_exchange() {
     // other's word. [XF1]
     fence(Ordering::SeqCst);
     #[cfg(not(any(rast_loom, miri, not(target_arch = "x86_64"))))]
-    // SeqCst: the load below is not moved above; the locked instruction before it is the
-    // processor's fence. [XF2]
+    // SeqCst: the compiler does not move a later load above this; for the processor, the locked
+    // instruction before it is the fence. [XF2]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }

@@ -151,9 +151,10 @@ pub trait Machine {
 /// The limits of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// More states than this end the exploration with a fault.
+    /// Maximum number of states; more are a fault.
     pub states: usize,
-    /// Only schedules with at most this many switches away from a thread inside an operation.
+    /// Maximum number of preemptions in a schedule: switches away from a thread inside an
+    /// operation.
     pub preemptions: Option<u8>,
     /// Whether to [`probe`](Machine::probe) each state.
     pub probes: bool,

@@ -16,8 +16,8 @@ pub use loom::hint::spin_loop;
 /// such instruction, under loom and under Miri it does nothing.
 ///
 /// The instruction is inline assembly. The compiler's intrinsic uses the prefetch for reads, unless
-/// the build's target features include the one for writes. With the former, a line that another
-/// processor has is fetched a second time by the write.
+/// the build's target features include the one for writes. After a prefetch for reads, the write
+/// would fetch a line that another processor has once more.
 ///
 /// ```
 /// let slots = [0_u64; 64];

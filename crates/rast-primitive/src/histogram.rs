@@ -16,7 +16,7 @@ use std_alloc::vec;
 
 use crate::Counter;
 
-/// Values have so many bits; larger ones count in the last bucket.
+/// Maximum number of bits of a value; larger values count in the last bucket.
 const VALUE_BITS: u32 = 40;
 const LARGEST: u64 = (1 << VALUE_BITS) - 1;
 
@@ -162,7 +162,7 @@ impl<const P: u32> Histogram<P> {
         }
     }
 
-    /// Returns the value that a share of the values do not exceed: 0.99 is the 99th percentile. The
+    /// Returns the value that `share` of the values do not exceed; 0.99 is the 99th percentile. The
     /// result is at most one part in `2^P` too high, never above [`max`](Self::max), and zero if
     /// there is no value. A `share` below 0 counts as 0, one above 1 as 1. Costs a pass over the
     /// buckets.
@@ -244,7 +244,7 @@ impl<const P: u32> fmt::Debug for Histogram<P> {
 /// ```
 pub struct LiveHistogram<const P: u32> {
     counts: Box<[Counter]>,
-    /// The sum, the largest value, and what is left from the least value to the end of the range.
+    /// The sum, the largest value, and `u64::MAX` minus the least value.
     others: [Counter; 3],
 }
 

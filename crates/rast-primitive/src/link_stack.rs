@@ -76,14 +76,14 @@ impl<T> Link<T> {
     /// The link of the last node.
     pub const NULL: Self = Self::from_address(0);
 
-    /// The link to a node, or to none if it is null. Exposes the provenance of the pointer.
+    /// The link to a node, or the null link. Exposes the provenance of the pointer.
     #[inline(always)]
     #[must_use]
     pub fn to(node: *mut T) -> Self {
         Self::from_address(node.expose_provenance())
     }
 
-    /// The link to what is at an address, of which a pointer is exposed when the link is followed.
+    /// The link to an address. A pointer to it must be exposed before the link is followed.
     #[inline(always)]
     #[must_use]
     pub const fn from_address(address: usize) -> Self {

@@ -174,7 +174,7 @@ mod random {
         explore(f, TIMES_FAULTY);
     }
 
-    /// Runs a scenario in so many times the usual number of schedules.
+    /// Runs a scenario in `times` times the usual number of schedules.
     fn explore<F>(f: F, times: usize)
     where
         F: Fn() + Send + Sync + 'static,

@@ -7,8 +7,8 @@
 //! The types here have the layout and the `const` constructors of core's, can be `static`, and
 //! outside a run behave as core's. So other crates need no changes for this build.
 //!
-//! Only one thread runs at a time, so every operation is sequentially consistent. So this build
-//! does not find weak orderings; loom does.
+//! Only one thread runs at a time, so every operation is sequentially consistent. This build does
+//! not find orderings that are too weak; loom does.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;

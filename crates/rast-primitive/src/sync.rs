@@ -1,8 +1,8 @@
 //! Atomics, fences, `Arc` and the locks of cold paths, from std, loom or shuttle.
 //!
-//! All other crates take these names from here, so one switch, `--cfg rast_loom` or `--cfg
-//! rast_shuttle`, runs all of them under a model checker. loom's constructors are not `const`, so a
-//! `static` of one of these types must be left out of loom builds.
+//! All other crates take these names from here, so one switch, `--cfg rast_loom` or
+//! `--cfg rast_shuttle`, runs all of them under a model checker. loom's constructors are not
+//! `const`, so a `static` of one of these types must be left out of loom builds.
 
 /// Atomic integers, pointers and fences.
 ///

@@ -1,4 +1,4 @@
-//! How a thread waits: spinning, sleeping, or first one, then the other.
+//! How a thread waits: by spinning, by sleeping, or by spinning first and then sleeping.
 
 use crate::backoff::Backoff;
 

@@ -179,7 +179,7 @@ impl<T> TaggedPtr<T> {
         self.ptr().is_null()
     }
 
-    /// Joins both; the address must fit the layout.
+    /// Joins pointer and count; the address must fit the layout.
     #[inline]
     fn pack(pointer: *mut T, count: u64) -> Self {
         Self::from_word(layout::pack(pointer, count & Self::COUNT_MAX))
