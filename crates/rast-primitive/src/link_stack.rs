@@ -20,11 +20,11 @@
 //!    (ABA) does no harm. A push stores the value of `top` in its oldest node and then compares
 //!    `top` with it, so the link is correct for any node at that address.
 //! 3. A link is an address ([`Link`]) and not a pointer, because of rule 2. The pointer that a push
-//!    has read may be that of a freed node whose address was reused. Such a pointer must not be
-//!    used for the node that is there. A push exposes the provenance of its newest node before the
-//!    compare-exchange, and [`Link::node`] takes the exposed provenance that fits. The Acquire of
-//!    the take orders the exposure before it, since each push continues the release sequence of the
-//!    earlier ones. Neither step is an instruction.
+//!    has read may be that of a freed node whose address was reused, and such a pointer must not be
+//!    used for the new node. A push exposes the provenance of its newest node before the
+//!    compare-exchange, and [`Link::node`] makes a pointer of the exposed provenance. The Acquire
+//!    of the take orders the exposure before it, since each push continues the release sequence of
+//!    the earlier ones. Neither step is an instruction.
 //!
 //! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: all nodes
 //! are taken at once, so no count against ABA is needed; and a stack can be closed.
