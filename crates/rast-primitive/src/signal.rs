@@ -5,7 +5,7 @@
 //!
 //! | bit   | meaning                                                   | set by                  | cleared by                |
 //! | ----- | --------------------------------------------------------- | ----------------------- | ------------------------- |
-//! | PROBE | a sender is about to set SET, or sent while it was set    | `send`, first           | any receive               |
+//! | PROBE | a sender is about to set SET, or sent while SET was set   | `send`, first           | any receive               |
 //! | SET   | the event is set                                          | `send`, under the lock  | the receive that takes it |
 //!
 //! Change: the original `send` fails its compare-exchange if the slot is already set, and a failed

@@ -4,11 +4,11 @@ use crate::backoff::Backoff;
 
 /// How a thread that has nothing to do waits for work.
 ///
-/// | strategy | while waiting                        | wakes in          | costs                        |
-/// | -------- | ------------------------------------ | ----------------- | ---------------------------- |
-/// | Spin     | spins, then yields, and never sleeps | the next check    | a whole core, always         |
-/// | Adaptive | spins and yields, then sleeps        | as Spin, or Park  | a few yields per idle period |
-/// | Park     | sleeps at once                       | a system wake-up  | a system call per wake-up    |
+/// | strategy | while waiting                        | wakes in                             | costs                        |
+/// | -------- | ------------------------------------ | ------------------------------------ | ---------------------------- |
+/// | Spin     | spins, then yields, and never sleeps | the next check                       | a whole core, always         |
+/// | Adaptive | spins and yields, then sleeps        | as Spin while awake, as Park asleep  | a few yields per idle period |
+/// | Park     | sleeps at once                       | a system wake-up                     | a system call per wake-up    |
 ///
 /// The awake phase of Adaptive is that of [`Backoff`]. It has 1 + 2 + .. + 32 spin hints on four
 /// cores or more, 1 + 2 + 4 on two or three, and none on one core; 4 yields follow.
