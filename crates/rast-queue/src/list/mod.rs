@@ -12,8 +12,8 @@
 //!
 //! What we changed:
 //! - The pointer to an item is written once per node and never cleared.
-//! - A thread that moves the tail repeats its compare-exchange if it failed only because the count
-//!   in the tail changed.
+//! - If the compare-exchange that moves the tail failed only because the count in the tail changed,
+//!   the thread repeats it.
 //! - A pop checks the link and not the tail to find out whether there is an item.
 //! - The link is a plain pointer, written once; no references are taken through it.
 //! - All counts wrap at a power of two.
@@ -49,7 +49,7 @@
 //! 4. A thread accesses a node only while it has a reference to the node. The release of the last
 //!    reference frees the node.
 //! 5. The item of a node belongs to the pop that moved the head off the node.
-//! 6. An operation has one reference at a time. Nothing that can panic runs between storing an item
+//! 6. An operation has one reference at a time. No code that can panic runs between storing an item
 //!    and moving the tail past it.
 
 mod block;

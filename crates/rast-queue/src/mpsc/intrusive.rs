@@ -103,7 +103,7 @@ pub struct Queue<P: Pointer> {
 struct Claim {
     /// Whether there is a [`Consumer`].
     taken: AtomicBool,
-    /// Nodes that consumers have taken and not popped. The consumer has it while there is one.
+    /// Nodes that consumers have taken and not popped. While there is a consumer, it has this list.
     inbox: UnsafeCell<Inbox>,
 }
 
@@ -453,8 +453,8 @@ impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
 impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the taken nodes. One swap per take, and
-    /// none per node.
+    /// If no node is left from the last take, it takes all queued nodes by one swap, and reverses
+    /// their list. Otherwise it executes no swap. Wait-free, except for the walk over the list.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes

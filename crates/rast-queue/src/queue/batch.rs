@@ -129,7 +129,7 @@ impl<T, A: Allocator> Queue<T, A> {
 struct Gathered<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     items: [MaybeUninit<T>; GATHERED],
-    /// Those that are here.
+    /// The collected items are `items[from..to]`.
     from: usize,
     to: usize,
     /// Set while a push is under way, and after a panic in one.

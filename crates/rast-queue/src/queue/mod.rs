@@ -1,5 +1,5 @@
-//! An unbounded, lock-free, first-in first-out queue for any number of producers and consumers,
-//! which stores its items inline in segments.
+//! An unbounded, lock-free, first-in first-out queue for any number of producers and consumers. It
+//! stores its items in segments: blocks of slots for one item each.
 //!
 //! Two words, `head` and `tail`, each hold the address of a segment and an index. A thread claims a
 //! ticket, which is one slot, by a compare-exchange that increments the index. A producer claims on
@@ -8,10 +8,10 @@
 //! the slot. The producer notices this when it fills the slot. It then keeps its item and claims
 //! again. So no thread waits for a suspended thread.
 //!
-//! A segment is reclaimed by reference counts. A claim with an index past the last slot is no
-//! ticket but a reference, called a pin, and the index counts the pins. Once both words have moved
-//! to other segments, the thread that releases the last pin clears the slots (the sweep). The
-//! argument is in `docs/algorithms/queue.md`.
+//! A segment is reclaimed by reference counts. If the index is past the last slot, the claim is not
+//! a ticket but a reference to the segment, called a pin. The index counts the pins. Once both
+//! words have moved to other segments, the thread that releases the last pin clears the slots (the
+//! sweep). The argument is in `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
@@ -93,11 +93,11 @@ pub use wait_model::{Waiter, Waiters};
 /// push. Memory comes from `A`, in segments of
 /// [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or of the number given to
 /// [`with_segment_slots`](Self::with_segment_slots). A segment is freed as soon as it is used up,
-/// except that one empty segment is kept for reuse. A thread that is suspended for ever keeps at
-/// most one segment from being freed.
+/// except that one empty segment is kept for reuse. A thread that is suspended for ever usually
+/// keeps at most one segment from being freed (`docs/algorithms/queue.md` has the exceptions).
 ///
-/// While no consumer waits, a push pays nothing for waiting consumers: the flag for them is in the
-/// word that each push changes anyway.
+/// While no consumer waits, a push has no extra cost: the flag for waiting consumers is in the word
+/// that each push changes anyway.
 ///
 /// ```
 /// use rast_queue::Queue;

@@ -16,9 +16,9 @@
 //! # Clearing the flag
 //!
 //! The flag stays set when the last waiter leaves. The next push that finds the flag but no waiter
-//! clears it. It changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
-//! CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are three
-//! cases:
+//! clears it. It changes `live`, the count of waiters, from 0 to CLEARING, clears the flag, and
+//! subtracts CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are
+//! three cases:
 //!
 //! - The waiter is added first. Then `live` is not 0, so no thread clears the flag while it waits.
 //! - CLEARING is set and subtracted first. Then the flag is cleared before the waiter sets it.

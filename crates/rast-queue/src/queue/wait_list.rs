@@ -1,10 +1,10 @@
 //! The wait list: a lock-free table with an entry, here called a place, for each waiter.
 //!
-//! A place has two bits. The waiter sets TAKEN; the last thread that uses the place, either the
-//! waiter or its waker, clears it. WAITING is set until another thread wakes the waiter or the
-//! waiter leaves. The read-modify-write that clears WAITING decides which of the two happened, so a
-//! waiter that times out leaves with one read-modify-write. A thread that is suspended at any step
-//! delays only its own place and, if it is waking a waiter, that wake-up.
+//! A place has two bits. The waiter sets TAKEN. The last thread that uses the place, either the
+//! waiter or the thread that wakes it, clears TAKEN. WAITING is set until another thread wakes the
+//! waiter or the waiter leaves. The first thread that clears WAITING, by a read-modify-write,
+//! decides which of the two happened. A thread that is suspended at any step delays only its own
+//! place and, if it is waking a waiter, that wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -17,8 +17,9 @@
 //!
 //! A search that finds each place taken allocates a chunk, which is freed with the queue. So the
 //! memory grows with the greatest number of waiters at one time, not with how often they come and
-//! go. There are fewer places than twice that number plus 64, unless a search misses a place that
-//! is freed behind it. If two threads allocate the same chunk, the loser searches again.
+//! go. As each chunk is twice as large as the one before, there are fewer places than twice that
+//! number plus 64. There can be more only if a search misses a place that is freed after the search
+//! has passed it. If two threads allocate the same chunk, the loser searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken
@@ -35,10 +36,10 @@
 //! | --- | --- | --- |
 //! | `live` | threads that enter, wake, cancel, or clear the flag | the same |
 //! | `enter_at`, `wake_at` (hints) | entering threads; waking threads | the same |
-//! | `chunks` | entering threads, once each | all |
-//! | TAKEN | the waiter; its waker, if the waiter has left before | entering threads |
+//! | `chunks` | entering threads, each entry once | all |
+//! | TAKEN | the waiter; the waking thread, if the waiter has left before | entering threads |
 //! | WAITING | the waiter; the waking thread | the same |
-//! | `wake`: how to wake the waiter | the waiter before it sets WAITING, then the thread that clears WAITING | - |
+//! | `wake`: how to wake the waiter | the waiter, before it sets WAITING | the thread that clears WAITING, which moves it out |
 //! | `done` | the waking thread, and the waiter after a wake-up; the later of them frees the place | the same threads |
 
 use core::ptr;

@@ -9,8 +9,8 @@
 //!
 //! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
 //! consumer locks a mutex at the end of each block, and blocks are never freed. Here the pointer to
-//! the front block contains a count of the consumers attached there, as in the multi-counters of
-//! the original RAST design, 2.3, and no thread waits.
+//! the oldest block with unclaimed items contains a count of the consumers attached there, as in
+//! the multi-counters of the original RAST design, 2.3, and no thread waits.
 //!
 //! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the

@@ -118,8 +118,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing
-    /// closes the queue.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it. `Closed` is
+    /// never returned.
     #[inline]
     pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
         self.try_push_pending(item)?;
@@ -144,8 +144,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing
-    /// closes the queue.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it. `Closed` is
+    /// never returned.
     #[inline]
     pub fn try_push_pending(&mut self, item: T) -> Result<(), TryPushError<T>> {
         if self.written == self.capacity && self.grow().is_err() {
@@ -160,15 +160,15 @@ impl<T, A: Allocator> Producer<T, A> {
     /// and returns whether consumers may be waiting for items.
     ///
     /// It returns `true` if items were pushed since the last `publish` and, right after the store,
-    /// all older items were claimed: the queue was empty before. Items that pushes and batches
-    /// published count as well, because those calls return no such hint. After `false` there are no
-    /// new items, or an older item was still queued, and the consumer that pops the older item will
-    /// also find the new ones.
+    /// all older items were claimed: the queue was empty before. Items that `push` and the batches
+    /// have published count as well, because those calls return no such hint. After `false` there
+    /// are no new items, or an older item was still queued. The consumer that pops the older item
+    /// will also find the new ones.
     ///
-    /// So consumers need to be woken only on `true`, if the producer calls `publish` between its
-    /// last push or batch and its own sleep. This misses no consumer whose pop or `is_empty` found
-    /// nothing before the publication. Dropping the producer publishes and closes without a hint,
-    /// so wake all consumers then.
+    /// So wake consumers only on `true`, and call `publish` after the last push or batch before the
+    /// producer sleeps. Then each consumer whose pop or `is_empty` found nothing before the
+    /// publication is woken. Dropping the producer publishes and closes without a hint, so wake all
+    /// consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///

@@ -35,7 +35,8 @@ pub(super) struct Block<T> {
     base: UnsafeCell<u64>,
     /// The block after this one; set once, before an item in that one is published.
     next: AtomicPtr<Block<T>>,
-    /// `AHEAD`, or, once the front has passed, the consumers still attached; 0 ends the block.
+    /// `AHEAD` until the front has passed the block, then the number of consumers still attached.
+    /// At 0 the block is retired.
     refs: AtomicUsize,
     /// The size of the header is a multiple of the slots' alignment.
     slots: [Slot<T>; 0],
@@ -153,9 +154,9 @@ impl<T, A> Handle<T, A> {
     /// The consumer's side of the store-buffer argument with `was_drained_before`.
     #[inline]
     pub(super) fn fence_before_empty(&self) {
-        // SeqCst: either the producer, which fences between its publication and its load of the
-        // head, loads at least the head with which this consumer found nothing, or this consumer's
-        // next load of the tail returns the publication. [SQ5]
+        // SeqCst: store-buffer argument. The producer fences between its publication and its load
+        // of the head. Either this load returns at least the head with which this consumer found
+        // nothing, or this consumer's next load of the tail returns the publication. [SQ5]
         fence(Ordering::SeqCst);
     }
 

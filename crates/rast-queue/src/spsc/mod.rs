@@ -7,9 +7,9 @@
 //!
 //! The ring is Lamport's, with the two refinements that measured best. Each half caches the index
 //! that the other half publishes, and reloads it only when the cached value says "full" or "empty".
-//! A batch publishes its index once. Indices use all values of `usize` and wrap; the low bits of an
-//! index select its slot, so capacities are powers of two. A half executes no read-modify-write
-//! except when it is dropped.
+//! A batch publishes the index of its half once. Indices use all values of `usize` and wrap; the
+//! low bits of an index select its slot, so capacities are powers of two. A half executes no
+//! read-modify-write except when it is dropped.
 //!
 //! ```text
 //!            one allocation from A
@@ -39,8 +39,8 @@
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
 //! 3. Only the producer moves `tail`, only the consumer moves `head`, and a published index only
 //!    moves forward.
-//! 4. A batch counts an item before user code runs again. It updates and publishes the index when
-//!    it ends, even by a panic.
+//! 4. A batch counts an item that it has written or moved out before user code runs again. It
+//!    updates and publishes the index of its half when it ends, even by a panic.
 //! 5. The half that is dropped second drops the queued items and frees the block.
 //!
 //! The argument for each rule, and what each ordering is for, is in
