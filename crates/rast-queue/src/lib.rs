@@ -11,7 +11,7 @@
 //! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; while a producer is suspended in a push, `take` returns no later item |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free except for the allocator |
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
-//! | the same, if the memory of each item must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
+//! | the same, if the memory of each item must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | as [`Queue`] |
 //!
 //! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
 //! wait for an item. To wait on another queue, use a [`primitive::EventCount`] or another parking

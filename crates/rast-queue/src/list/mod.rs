@@ -81,7 +81,7 @@ use source::{Place, Source};
 ///
 /// This is the queue of the original RAST design, kept as a test oracle and as the baseline of
 /// measurements. Each item costs two allocations and about ten atomic read-modify-writes, so
-/// [`Queue`](crate::Queue) is several times faster. Use this one for comparison, or where memory
+/// [`Queue`](crate::Queue) is several times faster. Use `ListQueue` for comparison, or where memory
 /// must be freed item by item.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first

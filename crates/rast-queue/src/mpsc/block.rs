@@ -19,11 +19,11 @@
 //! 1. A block is in one of three states. Either it belongs to a producer, as its current block or
 //!    as a block of a batch that is not pushed yet. Or it is in the spares. Or all of its nodes
 //!    were pushed; then no thread owns it until the consumer has consumed them.
-//! 2. A producer uses each node once. When it is dropped, it adds its blocks to the spares with
-//!    `used` written, so that the next producer continues after the used nodes.
-//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), no producer uses the
-//!    block, by rule 2. So the consumer owns it. It resets the block and adds it to the spares, or
-//!    frees it if there are many spares.
+//! 2. A producer uses each node once. A producer that is dropped writes `used` of its block and
+//!    adds the block to the spares, so that the next producer continues after the used nodes.
+//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), all were used, so by
+//!    rule 2 no producer uses the block again. So the consumer owns it. It resets the block and
+//!    adds it to the spares, or frees it if there are many spares.
 //! 4. When the consumer and all producers are dropped, every item is consumed. Then all blocks are
 //!    in the spares, and are freed.
 //!

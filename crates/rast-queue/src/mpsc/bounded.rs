@@ -376,8 +376,8 @@ impl<T> Producer<T> {
     /// Returns how many slots producers have claimed so far, wrapping. This is also the index of
     /// the next slot. Other producers may claim more meanwhile.
     ///
-    /// If it equals [`Consumer::index`], the consumer has taken each item whose push happens before
-    /// this call. It takes one load.
+    /// If the number equals [`Consumer::index`], the consumer has taken each item whose push
+    /// happens before this call. One load.
     ///
     /// ```
     /// let (producer, mut consumer) = rast_queue::mpsc::bounded::queue(2);

@@ -86,7 +86,7 @@ pub use wait_model::{Waiter, Waiters};
 ///
 /// Lock-free: no thread waits for a suspended thread, except a waiter that the suspended thread was
 /// about to wake. But if [`MOST_PINS`](Self::MOST_PINS) / 2 threads are at the end of one segment
-/// at once, further threads may wait there until one of them has continued.
+/// at once, further threads may wait there until one of these threads has continued.
 /// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first

@@ -36,9 +36,9 @@
 //!
 //! # Suspended threads
 //!
-//! No operation of the wait list waits for another thread. A thread that is suspended in one delays
-//! only the wake-up that it was about to give. A waiter that finds the queue closed wakes the
-//! waiters that the closing thread has not woken yet.
+//! No operation of the wait list waits for another thread. A thread that is suspended in such an
+//! operation delays only the wake-up that it was about to give. A waiter that finds the queue
+//! closed wakes the waiters that the closing thread has not woken yet.
 
 use core::error::Error;
 use core::fmt;
@@ -101,8 +101,8 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// A push removes a waiter from the list and then wakes it. A pushing thread that is suspended
     /// in between delays that waiter until it resumes. If no other thread waits or pops, items that
-    /// are pushed meanwhile stay queued until then. [`pop_timeout`](Self::pop_timeout) bounds this
-    /// delay.
+    /// are pushed meanwhile stay queued until it resumes. [`pop_timeout`](Self::pop_timeout) bounds
+    /// this delay.
     ///
     /// Entering the list, leaving it and waking a waiter are lock-free, and cost a few
     /// read-modify-writes each. Entering and waking also cost at worst one load for every 64 places

@@ -3,8 +3,8 @@
 //! A place has two bits. The waiter sets TAKEN. The last thread that uses the place, either the
 //! waiter or the thread that wakes it, clears TAKEN. WAITING is set until another thread wakes the
 //! waiter or the waiter leaves. The first thread that clears WAITING, by a read-modify-write,
-//! decides which of the two happened. A thread that is suspended at any step delays only its own
-//! place and, if it is waking a waiter, that wake-up.
+//! decides which of the two happened. A thread that is suspended at any step delays only the reuse
+//! of its place and, if it is waking a waiter, that wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -26,8 +26,8 @@
 //! last. So a waiter is overtaken by at most one round of other waiters.
 //!
 //! Both searches check a group of 64 places with one load. A search takes one or two loads unless
-//! the places are nearly all taken or nearly all free. With 10,000 waiters it takes at most 255
-//! loads.
+//! the places are nearly all taken or nearly all free. With 10,000 waiters it checks at most 255
+//! groups.
 //!
 //! `live` counts the waiters whose bit WAITING is set or about to be set. Its lowest bit, CLEARING,
 //! is set while a thread clears the flag in `tail`.
@@ -35,7 +35,7 @@
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `live` | threads that enter, wake, cancel, or clear the flag | the same |
-//! | `enter_at`, `wake_at` (hints) | entering threads; waking threads | the same |
+//! | `enter_at`, `wake_at`: where the next search begins (hints) | entering threads; waking threads | the same |
 //! | `chunks` | entering threads, each entry once | all |
 //! | TAKEN | the waiter; the waking thread, if the waiter has left before | entering threads |
 //! | WAITING | the waiter; the waking thread | the same |

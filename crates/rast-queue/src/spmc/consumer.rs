@@ -18,12 +18,12 @@ const PAUSE_LAST: u32 = 256;
 /// and `clone` make more.
 ///
 /// Pops take `&mut self`, so each thread needs its own consumer. All methods are lock-free: a
-/// suspended thread delays no other thread. None allocates, except that
+/// suspended thread delays no other thread. No method allocates, except that
 /// [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer pops items in the order
 /// of the pushes.
 ///
-/// A consumer keeps the block from which it popped last. It releases the block when it reaches
-/// another one, when it finds the queue empty after the end of the block, or when it is dropped.
+/// A consumer keeps the block from which it popped last. It releases the block when it reaches the
+/// next one, when it finds the queue empty after the end of the block, or when it is dropped.
 ///
 /// ```
 /// use std::thread;

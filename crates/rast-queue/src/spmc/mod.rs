@@ -1,7 +1,7 @@
 //! An unbounded queue for one producer and many consumers, in blocks, for instance a scheduler's
 //! ready queue.
 //!
-//! The producer writes items into the slots of a block and publishes them, one or many, by one
+//! The producer writes items into the slots of a block, and publishes one or many of them by one
 //! store of its index. A consumer claims items by a compare-exchange on the consumers' index, and
 //! moves them out of the block that it is attached to. There is no state per slot, no lock and no
 //! wait. Blocks have reference counts: as soon as a block is used up, it is freed or kept for the

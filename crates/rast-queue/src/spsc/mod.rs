@@ -5,11 +5,11 @@
 //! batches, or in place as slices of the ring's memory: [`Producer::write_chunk`],
 //! [`Consumer::read_chunk`].
 //!
-//! The ring is Lamport's, with the two refinements that measured best. Each half caches the index
-//! that the other half publishes, and reloads it only when the cached value says "full" or "empty".
-//! A batch publishes the index of its half once. Indices use all values of `usize` and wrap; the
-//! low bits of an index select its slot, so capacities are powers of two. A half executes no
-//! read-modify-write except when it is dropped.
+//! The ring is Lamport's, with the two refinements that were fastest in measurements. Each half
+//! caches the index that the other half publishes, and reloads it only when the cached value says
+//! "full" or "empty". A batch publishes the index of its half once. Indices use all values of
+//! `usize` and wrap; the low bits of an index select its slot, so capacities are powers of two. A
+//! half executes no read-modify-write except when it is dropped.
 //!
 //! ```text
 //!            one allocation from A
@@ -27,7 +27,7 @@
 //! | header `head` | consumer | producer | after the slots before it are moved out |
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the true index; it is ahead of the published one inside a batch or chunk |
-//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word; `limit` is that value plus the capacity |
+//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the index that the other half publishes; `limit` is that value plus the capacity |
 //! | `Consumer::pause_due`, `pace` | consumer | consumer | when a `pop` finds the ring empty |
 //! | `Consumer::wait_due`, `wait` | consumer | consumer | when a batch must load the header's `tail` |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
