@@ -360,7 +360,7 @@ impl<T> Reserve<T> {
         block.header.as_ptr().map_addr(|address| address | count)
     }
 
-    /// Takes one out.
+    /// Removes the first block.
     ///
     /// # Safety
     ///
@@ -381,7 +381,7 @@ impl<T> Reserve<T> {
         Some(block)
     }
 
-    /// Puts one in.
+    /// Adds a block at the front.
     ///
     /// # Safety
     ///

@@ -315,9 +315,9 @@ impl<P: Pointer> Queue<P> {
     /// ```
     pub fn consumer(&self) -> Option<Consumer<'_, P>> {
         if !self.claim.take() {
-            // SeqCst: store-buffer argument: either the consumer, which fences after it returned
-            // the right, finds our earlier push in its next check, or our second try finds the
-            // right free. [MQ19]
+            // SeqCst: store-buffer argument. The consumer fences after it returned the right.
+            // Either its next check finds our earlier push, or our second try finds the right free.
+            // [MQ19]
             fence(Ordering::SeqCst);
             if !self.claim.take() {
                 return None;

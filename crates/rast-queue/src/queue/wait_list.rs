@@ -287,8 +287,9 @@ impl WaitList {
     }
 
     fn count_down(&self) {
-        // Relaxed: a thread that then clears the flag needs nothing of this waiter; as a
-        // read-modify-write it continues the release sequences of the entries before it. [QW15]
+        // Relaxed: a thread that then clears the flag needs nothing of this waiter. As a
+        // read-modify-write, the subtraction continues the release sequences of the entries before
+        // it. [QW15]
         let before = self.live.fetch_sub(LIVE, Ordering::Relaxed);
         debug_assert!(before >= LIVE, "each waiter is counted down once");
     }

@@ -328,7 +328,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Attaches to the front block, or from a block that is used up to a later one.
+    /// Attaches to the front block. If the consumer is attached to a block, which is used up, it
+    /// attaches to a later block instead.
     ///
     /// The head is at or past `end`, and before `tail`.
     fn advance(&mut self) {
@@ -379,7 +380,8 @@ impl<T, A: Allocator> Clone for Consumer<T, A> {
     ///
     /// # Panics
     ///
-    /// If there are 65,535 already, or fewer on targets whose pointers leave fewer bits.
+    /// If there are 65,535 consumers already, or fewer on targets whose pointers leave fewer bits
+    /// for the count.
     fn clone(&self) -> Self {
         Self::enter(&self.handle)
     }

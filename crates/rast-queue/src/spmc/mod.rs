@@ -68,8 +68,8 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 /// Aborts on lack of memory. Consumers free blocks on their threads, so the halves are `Send` only
 /// if `alloc` is `Send` and `Sync`.
 ///
-/// If the address of a block does not fit beside a count in one word, its allocation panics and
-/// names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
+/// If the address of a block does not fit beside a count in one word, the call that allocates the
+/// block panics. The message names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
 #[must_use]
 pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
     with_block_slots_in(default_block_slots::<T>(), alloc)

@@ -104,7 +104,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item, and publishes it with all that is pending.
+    /// Pushes one item, and publishes it with all pending items.
     ///
     /// Wait-free, except for the allocator; one atomic store. Aborts on lack of memory; see
     /// [`try_push`](Self::try_push).
@@ -114,7 +114,7 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish_quietly();
     }
 
-    /// Pushes one item, and publishes it with all that is pending.
+    /// Pushes one item, and publishes it with all pending items.
     ///
     /// # Errors
     ///
@@ -272,7 +272,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Panics
     ///
-    /// If there are 65,535 already, or fewer on targets whose pointers leave fewer bits.
+    /// If there are 65,535 consumers already, or fewer on targets whose pointers leave fewer bits
+    /// for the count.
     #[must_use]
     pub fn consumer(&self) -> Consumer<T, A> {
         Consumer::enter(&self.handle)

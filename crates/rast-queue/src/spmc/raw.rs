@@ -26,8 +26,8 @@ const CONSUMER: usize = 2;
 pub(super) type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
 /// The head of a block; its slots follow it.
-// The alignment keeps the header off the lines of the slots; in the low-bits layout of `TaggedPtr`
-// it makes the count.
+// The alignment keeps the header off the cache lines of the slots. In the low-bits layout of
+// `TaggedPtr` it frees the low bits of the address for the count.
 #[cfg_attr(not(rast_tagged_low), repr(C, align(128)))]
 #[cfg_attr(rast_tagged_low, repr(C, align(4096)))]
 pub(super) struct Block<T> {
@@ -73,7 +73,7 @@ struct Shared<T, A> {
 struct Cold<T, A> {
     /// One block kept for the producer, or null.
     spare: AtomicPtr<Block<T>>,
-    /// `PRODUCER` if it lives, and `CONSUMER` for each consumer.
+    /// The sum of `PRODUCER`, unless the producer was dropped, and `CONSUMER` for each consumer.
     handles: AtomicUsize,
     /// Slots per block.
     slots: usize,
@@ -396,8 +396,8 @@ impl<T, A: Allocator> Handle<T, A> {
                 return self.attach();
             }
             // AcqRel: the release pairs with the Acquire in attach, and publishes the base of
-            // `next` and a head at or past it; the acquire pairs with the Release in detach, whose
-            // consumers are thereby done with the block. [SQ18]
+            // `next` and a head at or past it; the acquire pairs with the Release in detach, so the
+            // consumers that have detached are done with the block. [SQ18]
             let moved = self.shared().front.compare_exchange(
                 front,
                 TaggedPtr::new(next, 1),
@@ -511,7 +511,8 @@ impl<T, A: Allocator> Handle<T, A> {
         unsafe { free_block(block, cold.slots, &cold.alloc) };
     }
 
-    /// Chains a block of the producer's own before `rest`, which may be null; for its stock.
+    /// Puts a block of the producer's own at the front of the list `rest` of reserved blocks, which
+    /// may be null.
     ///
     /// # Safety
     ///
@@ -523,7 +524,7 @@ impl<T, A: Allocator> Handle<T, A> {
         block.next.store(rest, Ordering::Relaxed);
     }
 
-    /// The block that a `chain` put after this one, or null.
+    /// The next block of the list that `chain` made, or null.
     ///
     /// # Safety
     ///
@@ -563,8 +564,8 @@ impl<T, A: Allocator> Handle<T, A> {
     /// As for `leave_producer` and `leave_consumer`.
     unsafe fn leave(&self, part: usize) {
         // AcqRel: pairs with itself and with SQ12; all accesses of the other handles happen before
-        // the last one frees, and a consumer that finds the producer dropped loads its last tail.
-        // [SQ26]
+        // the last one frees the memory, and a consumer that finds the producer dropped loads its
+        // last tail. [SQ26]
         if self.shared().cold.handles.fetch_sub(part, Ordering::AcqRel) != part {
             return;
         }
@@ -577,7 +578,8 @@ impl<T, A: Allocator> Handle<T, A> {
         };
         let mut rest = Rest {
             handle: self,
-            // SAFETY: nothing else has the block; this is as good as attached.
+            // SAFETY: this is the last handle, so the block stays as if the caller were attached to
+            // it.
             base: unsafe { self.base(front) },
             block: front,
             head: self.load_head(),

@@ -20,7 +20,8 @@ use crate::primitive::hint::opaque;
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
+/// One is beside each slot. A model uses it to track accesses to the slot; otherwise its size is
+/// zero.
 ///
 /// The slots themselves are plain memory, so that a range of them is a slice.
 type Mark = UnsafeCell<()>;

@@ -17,7 +17,8 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
+/// One is beside each slot. A model uses it to track accesses to the slot; otherwise its size is
+/// zero.
 type Mark = UnsafeCell<()>;
 
 struct Header<T, A> {
@@ -169,8 +170,9 @@ impl<T, A> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. `segment` is one of this queue's, and the caller is its producer, or its consumer and an
-    ///    item past `segment` is before a tail that `load_tail` returned, or both halves are gone.
+    /// 1. `segment` is one of this queue's. The caller is the producer, or both halves are gone, or
+    ///    the caller is the consumer and an item past `segment` is before a tail that `load_tail`
+    ///    returned.
     #[inline(always)]
     pub(super) unsafe fn next(&self, segment: Segment<T>) -> Option<Segment<T>> {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
@@ -185,7 +187,8 @@ impl<T, A> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. `segment` is one of this queue's, the last; the caller is its producer, or has it alone.
+    /// 1. `segment` is the last one of this queue. The caller is the producer, or only the caller
+    ///    can reach the segment.
     /// 2. No item past `segment` is published.
     unsafe fn set_next(&self, segment: Segment<T>, next: Option<Segment<T>>) {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
