@@ -54,7 +54,6 @@ impl<T> Place<T> {
         NonNull::from(&LAST).cast()
     }
 
-    /// The place of a linked node.
     #[inline]
     pub(super) fn of_link(node: NonNull<Node<T>>) -> Self {
         if node == Self::last_mark() {
@@ -64,7 +63,6 @@ impl<T> Place<T> {
         }
     }
 
-    /// Returns the place that a word names.
     #[inline]
     fn of_word(word: WideTaggedPtr<Node<T>>) -> Self {
         match NonNull::new(word.ptr()) {

@@ -48,7 +48,6 @@ pub(super) struct BoxedNode<T> {
     item: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// What is at the start of a block.
 #[repr(C)]
 pub(super) struct Header {
     consumed: UnsafeCell<usize>,
@@ -112,7 +111,6 @@ impl<T> Block<T> {
         count
     };
 
-    /// How many nodes.
     pub(super) const NODES: usize = if cfg!(rast_loom) {
         NODES_MIN
     } else {
@@ -220,8 +218,6 @@ impl<T> Block<T> {
         unsafe { self.header.as_ref() }
     }
 
-    /// How many nodes are used.
-    ///
     /// # Safety
     ///
     /// The caller has the block.
@@ -233,8 +229,6 @@ impl<T> Block<T> {
         })
     }
 
-    /// Sets the number of used nodes.
-    ///
     /// # Safety
     ///
     /// The caller has the block.
@@ -267,8 +261,6 @@ impl<T> Block<T> {
         })
     }
 
-    /// Resets the block.
-    ///
     /// # Safety
     ///
     /// The caller is the block's only owner, and its items are moved out.

@@ -219,7 +219,6 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.inbox.len().min(max)
     }
 
-    /// Pops what the inbox holds.
     #[inline(always)]
     fn pop_taken(&mut self) -> Option<T> {
         // SAFETY: the links in the inbox are alive, by the rules of the blocks.

@@ -176,7 +176,6 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         refusal
     }
 
-    /// Moves the collected items into a `Vec`.
     #[cold]
     fn take(&mut self) -> Vec<T> {
         let mut items = Vec::with_capacity(self.len());

@@ -262,8 +262,6 @@ impl<T> Segment<T> {
         Ok(segment)
     }
 
-    /// Frees the memory.
-    ///
     /// # Safety
     ///
     /// 1. `segment` is from `allocate` with this allocator and number of slots, and only the caller

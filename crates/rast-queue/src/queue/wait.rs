@@ -251,7 +251,6 @@ impl<T, A: Allocator> Queue<T, A> {
         held
     }
 
-    /// Wakes all waiters.
     #[cold]
     pub(super) fn wake_all(&self) {
         self.wake_holding(usize::MAX).go_up();

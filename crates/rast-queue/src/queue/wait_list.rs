@@ -83,7 +83,6 @@ pub(super) enum Wake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
-/// The result of entering the list.
 pub(super) struct Entered {
     pub(super) place: Place,
     /// `false` if a thread is clearing the flag in `tail`, and may clear it after the caller sets
@@ -97,7 +96,6 @@ pub(super) struct Entered {
 pub(super) enum Left {
     /// It was not woken and will not be.
     Cancelled,
-    /// It was woken.
     Woken,
 }
 
@@ -342,7 +340,6 @@ impl WaitList {
         }
     }
 
-    /// Returns the number of chunks.
     fn chunks(&self) -> usize {
         let is_made = |at: &usize| self.chunk(*at).is_some();
         (0..CHUNKS).take_while(is_made).count()

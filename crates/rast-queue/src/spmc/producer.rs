@@ -67,7 +67,6 @@ pub struct Producer<T, A: Allocator = Global> {
     capacity: usize,
     /// The true tail; the published one lags behind it by the number of pending items.
     tail: u64,
-    /// The published tail.
     published: u64,
     /// The tail at the last `publish`, which told the caller about the items before it.
     told: u64,

@@ -50,7 +50,6 @@ impl<T> Block<T> {
             .0
     }
 
-    /// The address of the first slot.
     #[inline(always)]
     pub(super) fn slots(block: NonNull<Self>) -> NonNull<Slot<T>> {
         // SAFETY: a block is its header and then its slots, in one allocation; the header's size
@@ -294,7 +293,6 @@ impl<T, A> Handle<T, A> {
         handles & PRODUCER == 0
     }
 
-    /// How many consumers there are.
     #[inline]
     pub(super) fn consumers(&self) -> usize {
         // Relaxed: a snapshot; nothing is accessed through it. [SQ13]
@@ -499,8 +497,6 @@ impl<T, A: Allocator> Handle<T, A> {
         }
     }
 
-    /// Frees a block.
-    ///
     /// # Safety
     ///
     /// The block came from this queue, holds no item, and nothing else has it.
@@ -648,7 +644,6 @@ struct Rest<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<'_, T, A> {
-    /// Moves the next item out.
     fn next(&mut self) -> Option<T> {
         if self.head == self.tail {
             return None;

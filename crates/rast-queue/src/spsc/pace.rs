@@ -45,7 +45,6 @@ const PAYS: usize = 16;
 pub(super) struct Pace(u32);
 
 impl Pace {
-    /// That of a new consumer.
     pub(super) fn new() -> Self {
         Self::of(GAP, PAUSES)
     }
@@ -60,7 +59,6 @@ impl Pace {
         1 << (self.0 >> 8)
     }
 
-    /// Pauses.
     pub(super) fn wait(self) {
         for _ in 0..1 << (self.0 & 0xff) {
             spin_loop();

@@ -117,8 +117,6 @@ impl<T> Span<T> {
         }
     }
 
-    /// Borrows the items.
-    ///
     /// # Safety
     ///
     /// 1. All slots hold items.
@@ -245,7 +243,6 @@ impl<T, A> Block<T, A> {
         unsafe { self.slots().add(index & self.mask) }
     }
 
-    /// Where the slot of `index` is.
     #[inline(always)]
     pub(super) fn address(&self, index: usize) -> *const T {
         self.slot(index).as_ptr()
@@ -485,7 +482,6 @@ struct Rest<T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<T, A> {
-    /// Moves the next item out.
     fn next(&mut self) -> Option<T> {
         if self.head == self.tail {
             return None;

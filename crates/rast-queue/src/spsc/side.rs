@@ -2,7 +2,6 @@
 
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 
-/// Which half.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Side {

@@ -83,7 +83,6 @@ pub(super) struct Shared<T, A> {
 }
 
 impl<T, A> Shared<T, A> {
-    /// How many slots a segment has.
     #[inline(always)]
     pub(super) fn slots(&self) -> usize {
         self.slots
@@ -105,7 +104,6 @@ impl<T, A> Shared<T, A> {
         unsafe { self.header.as_ref() }
     }
 
-    /// Calls the handler for lack of memory.
     #[cold]
     pub(super) fn no_memory(slots: usize) -> ! {
         std_alloc::alloc::handle_alloc_error(Self::layout(slots).0)
@@ -316,8 +314,6 @@ impl<T, A: Allocator> Shared<T, A> {
         Ok(Segment(node))
     }
 
-    /// Frees the memory of a segment.
-    ///
     /// # Safety
     ///
     /// 1. The segment came from `allocate` with the allocator of this queue, and no half reaches it
@@ -444,7 +440,6 @@ struct Rest<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<'_, T, A> {
-    /// Moves the next item out.
     fn next(&mut self) -> Option<T> {
         if self.left == 0 {
             return None;
