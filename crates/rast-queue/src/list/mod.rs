@@ -5,10 +5,10 @@
 //! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node of
 //! the list has no item. A push stores its item in the last node and then links a new last node
 //! behind it. Another push that arrives between these two steps links its own node instead. The
-//! head and the tail are words with two parts: the address of a node, and the number of references
-//! to the node that threads have taken through this word. A thread that moves a word to the next
-//! node adds this number to the node that the word leaves. The design calls the numbers
-//! multi-counters.
+//! head and the tail are words with two parts. One is the address of a node. The other is the
+//! number of references to the node that threads have taken through this word. A thread that moves
+//! a word to the next node adds this number to the node that the word leaves. The design calls the
+//! numbers multi-counters.
 //!
 //! What we changed:
 //! - The pointer to an item is written once per node and never cleared.
@@ -42,8 +42,8 @@
 //! Rules:
 //!
 //! 1. `data` and `next` change once, from null. `next` is written only in a node with an item.
-//! 2. The head and the tail move only along links, one node at a time, and only by a thread that
-//!    holds a reference to the node they leave.
+//! 2. The head and the tail move only along links, one node at a time. The thread that moves one of
+//!    them holds a reference to the node that it leaves.
 //! 3. Head and tail each leave each node once. The thread that moved the head or the tail off a
 //!    node adds the count of that word to the node at once. This addition is called a promise.
 //! 4. A thread accesses a node only while it has a reference to the node. The release of the last

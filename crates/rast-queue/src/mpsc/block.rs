@@ -481,7 +481,7 @@ impl<T> Spares<T> {
         if rest.word.is_null() {
             return;
         }
-        // Relaxed: we accessed none of these blocks since we took them, and the compare-exchange
+        // Relaxed: we accessed none of these blocks since we took them. The compare-exchange
         // continues the release sequences of the threads that added them, so the next take
         // synchronizes with those threads. [MQ15]
         let given = self.word.compare_exchange(

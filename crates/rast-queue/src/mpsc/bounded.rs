@@ -16,10 +16,10 @@
 //! | state | the producer that claimed the slot | the consumer | once per round of the ring |
 //! | item | the producer that claimed the slot | the consumer, which moves it out | between claim and release |
 //!
-//! The word `state` has three fields: the parity of the round (the number of times that the indices
-//! have passed all slots), a bit VOID for a slot without an item, and a tag of 30 bits that the
-//! producer passes with the item. One parity bit is enough, because a slot is claimed again only
-//! after the consumer has published a head past it.
+//! A round is one pass of the indices over all slots. The word `state` has three fields: the parity
+//! of the round, a bit VOID for a slot without an item, and a tag of 30 bits that the producer
+//! passes with the item. One parity bit is enough, because a slot is claimed again only after the
+//! consumer has published a head past it.
 //!
 //! Rules:
 //!

@@ -288,10 +288,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes a node and then gets `None` may leave the node to the thread that has
-    /// the right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has
-    /// dropped its `Consumer`. That check finds the node: see the example. A `Consumer` that is
-    /// leaked with `mem::forget` keeps the right for ever.
+    /// Suppose that every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
+    /// its `Consumer`. Then a thread that pushes a node and gets `None` may leave the node to the
+    /// thread that has the right, because that check finds the node: see the example. A `Consumer`
+    /// that is leaked with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};

@@ -190,8 +190,8 @@ impl<T> Queue<T> {
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
     /// Maximum number of claims past the end of one segment that `head` or `tail` can count. A
-    /// thread makes at most two such claims, so another thread waits at the end of a segment only
-    /// if at least half this number of threads are there at once.
+    /// thread makes at most two such claims. So a thread waits at the end of a segment only if at
+    /// least half this number of threads are there at once.
     pub const MOST_PINS: usize = MOST_PINS;
 
     /// Returns whether the operations are lock-free on this machine.

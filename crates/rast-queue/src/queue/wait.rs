@@ -24,8 +24,8 @@
 //! - CLEARING is set and subtracted first. Then the flag is cleared before the waiter sets it.
 //! - The waiter is added while CLEARING is set. Then the flag may be cleared after the waiter sets
 //!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If the clearing
-//!   thread is suspended, the waiter does not rely on the flag: a thread sleeps for at most [`NAP`]
-//!   and enters again, and a task wakes itself.
+//!   thread is suspended, the waiter does not rely on the flag. A waiting thread sleeps for at most
+//!   [`NAP`] and enters the list again; a waiting task wakes itself.
 //!
 //! # Which check consumes a wake-up
 //!

@@ -22,8 +22,8 @@
 //! has passed it. If two threads allocate the same chunk, the loser searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
-//! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken
-//! last. So a waiter is overtaken by at most one round of other waiters.
+//! that was taken last. A wake-up goes to the first waiter behind the waiter that was woken last.
+//! So a waiter is overtaken by at most one round of other waiters.
 //!
 //! Both searches check a group of 64 places with one load. A search takes one or two loads unless
 //! the places are nearly all taken or nearly all free. With 10,000 waiters it checks at most 255
@@ -237,8 +237,9 @@ impl WaitList {
                 }
                 let bit = lowest(waiting);
                 step!("wake: found");
-                // AcqRel: pairs with the Release in `enter`, for the cell; and with the Acquire in
-                // `leave`: the item that the caller pushed is visible to the woken waiter. [QW9]
+                // AcqRel: pairs with the Release in `enter`, which publishes the cell, and with the
+                // Acquire in `leave`. The item that the caller pushed is visible to the woken
+                // waiter. [QW9]
                 if group.waiting.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
                     return Some(bit);
                 }

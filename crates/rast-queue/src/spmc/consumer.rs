@@ -260,8 +260,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.handle.allocator()
     }
 
-    /// Claims up to `max` items, at least one, and returns the offset of the first one in the block
-    /// and their number; `None` if the queue is empty.
+    /// Claims one to `max` items. Returns the offset of the first one in the block and their
+    /// number, or `None` if the queue is empty.
     #[inline(always)]
     fn claim(&mut self, max: usize) -> Option<(usize, usize)> {
         let mut pause = PAUSE_FIRST;

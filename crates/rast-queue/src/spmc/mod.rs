@@ -8,9 +8,9 @@
 //! producer.
 //!
 //! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
-//! consumer locks a mutex at the end of each block, and blocks are never freed. Here the pointer to
-//! the oldest block with unclaimed items contains a count of the consumers attached there, as in
-//! the multi-counters of the original RAST design, 2.3, and no thread waits.
+//! consumer locks a mutex at the end of each block, and blocks are never freed. Here no thread
+//! waits: the pointer to the oldest block with unclaimed items counts the consumers attached there,
+//! as the multi-counters of the original RAST design (2.3) do.
 //!
 //! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the
@@ -31,8 +31,8 @@ use crate::alloc::{AllocError, Allocator, Global};
 /// Minimum and maximum number of slots per block.
 const SLOTS: core::ops::RangeInclusive<usize> = 1..=1 << 20;
 
-/// Number of slots per block in [`queue`] for items of type `T`: 1024, but fewer for large items,
-/// so that a block is at most about 32 KiB, and at least 32.
+/// Number of slots per block in [`queue`] for items of type `T`: 1024, or fewer for large items, so
+/// that a block is at most about 32 KiB. The number is at least 32.
 #[must_use]
 pub const fn default_block_slots<T>() -> usize {
     let size = size_of::<T>();

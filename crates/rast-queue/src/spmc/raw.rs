@@ -394,7 +394,7 @@ impl<T, A: Allocator> Handle<T, A> {
                 return self.attach();
             }
             // AcqRel: the release pairs with the Acquire in attach, and publishes the base of
-            // `next` and a head at or past it; the acquire pairs with the Release in detach, so the
+            // `next` and a head at or past it. The acquire pairs with the Release in detach, so the
             // consumers that have detached are done with the block. [SQ18]
             let moved = self.shared().front.compare_exchange(
                 front,
@@ -559,9 +559,9 @@ impl<T, A: Allocator> Handle<T, A> {
     ///
     /// As for `leave_producer` and `leave_consumer`.
     unsafe fn leave(&self, part: usize) {
-        // AcqRel: pairs with itself and with SQ12; all accesses of the other handles happen before
-        // the last one frees the memory, and a consumer that finds the producer dropped loads its
-        // last tail. [SQ26]
+        // AcqRel: pairs with itself and with SQ12. All accesses of the other handles happen before
+        // the last one frees the memory. A consumer that finds the producer dropped loads its last
+        // tail. [SQ26]
         if self.shared().cold.handles.fetch_sub(part, Ordering::AcqRel) != part {
             return;
         }

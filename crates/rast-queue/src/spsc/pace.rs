@@ -3,9 +3,9 @@
 //! The module `wait` does the same for pops of batches.
 //!
 //! A consumer that is faster than its producer catches up with it. From then on each of its checks
-//! moves the cache line of the tail away from the producer, and each transfer of a line brings only
-//! an item or two. A pause at the empty ring lets the producer get ahead, and both then use
-//! different lines.
+//! moves the cache line of the tail away from the producer. Each transfer of a line brings only an
+//! item or two. A pause at the empty ring lets the producer get ahead, and both then use different
+//! lines.
 //!
 //! The number of items that are queued after a pause determines the next pause, because reading the
 //! clock would cost more:
