@@ -301,8 +301,8 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
     }
 }
 
-/// Borrowed slots of a ring with initialised values, to be changed: the safe form of a
-/// [`WriteChunk`].
+/// Borrowed slots of a ring that hold initialised values, which the caller can change: the safe
+/// form of a [`WriteChunk`].
 ///
 /// Values that are not committed are dropped with the chunk. A chunk that is leaked leaks its
 /// values and pushes nothing.
