@@ -8,10 +8,10 @@
 //! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free except for the allocator |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free except for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free except for the allocator |
-//! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; a suspended producer hides later items |
+//! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; while a producer is suspended in a push, `take` returns no later item |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free except for the allocator |
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
-//! | the same, if each node must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | lock-free |
+//! | the same, if the memory of each item must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | as [`Queue`] |
 //!
 //! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
 //! wait for an item. To wait on another queue, use a [`primitive::EventCount`] or another parking
@@ -42,10 +42,10 @@
 //!
 //! | call | argument | returns |
 //! | --- | --- | --- |
-//! | `push` | one item | on failure the item, in [`Full`] or [`Closed`]; aborts on lack of memory |
+//! | `push` | one item | on failure the item, in [`Full`] or [`Closed`]; in [`mpsc::queue`] and [`mpsc::intrusive`] on success whether the queue was empty. Aborts on lack of memory |
 //! | `try_push` | one item | on failure the item, in [`TryPushError`]; never aborts. A ring has none, because its `push` never allocates |
-//! | `push_batch` | an iterator | how many were pushed; a batch costs a few stores or compare-exchanges, not one per item |
-//! | `push_slice` | a slice of `Copy` items | as `push_batch` |
+//! | `push_batch` | an iterator | how many were pushed, or what `push` returns in these two; a batch costs a few stores or compare-exchanges, not one per item |
+//! | `push_slice` | a slice of `Copy` items | as `push_batch`; no number where success means that all were pushed |
 //! | `pop` | | one item, or `None` |
 //! | `pop_batch(max, each)` | a closure | how many items were popped |
 //! | `pop_into(out, max)` | a collection | how many were added |
@@ -61,15 +61,16 @@
 //!
 //! - No pushed item is lost, whichever side closes first and whichever user code panics, and a
 //!   failed push returns its item. The exceptions are under "Panics" at each method.
-//! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. If two threads
-//!   each push to one queue and then check whether the queue of the other thread is empty, each
-//!   needs a `fence(SeqCst)` between its push and its check, as with any atomics.
+//! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. As with any
+//!   atomics, two queues have no common order. Suppose that one thread pushes to A and then checks
+//!   whether B is empty, while another pushes to B and checks A. Both may find the other queue
+//!   empty, unless each has a `fence(SeqCst)` between its push and its check.
 //! - A queue that is dropped drops every item, even if destructors panic. The panics are caught,
 //!   and after the last item the first panic is resumed. Without `std` panics cannot be caught, so
 //!   a second panic aborts the process. If the thread is already unwinding, any such panic aborts
 //!   the process.
-//! - A panic of `A::deallocate` aborts the process, since memory is freed in the middle of an
-//!   operation.
+//! - A panic of `A::deallocate` aborts the process, since it would lose the item or the wake-up of
+//!   the operation that frees the memory.
 //! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
 //!   `pop` allocates. The wait list of a [`Queue`], and the lists in which rejected batches are
 //!   returned, use the global allocator.

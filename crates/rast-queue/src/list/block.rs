@@ -18,7 +18,6 @@ pub(super) struct Block<'a, V, A: Allocator> {
 }
 
 impl<'a, V, A: Allocator> Block<'a, V, A> {
-    /// The layout of a block.
     pub(super) const LAYOUT: Layout = Layout::new::<V>();
 
     /// Moves `value` into new memory.

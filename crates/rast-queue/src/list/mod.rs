@@ -5,15 +5,15 @@
 //! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node of
 //! the list has no item. A push stores its item in the last node and then links a new last node
 //! behind it. Another push that arrives between these two steps links its own node instead. The
-//! head and the tail are words with two parts: the address of a node, and the number of references
-//! to the node that threads have taken through this word. A thread that moves a word to the next
-//! node adds this number to the node that the word leaves. The design calls the numbers
-//! multi-counters.
+//! head and the tail are words with two parts. One is the address of a node. The other is the
+//! number of references to the node that threads have taken through this word. A thread that moves
+//! a word to the next node adds this number to the node that the word leaves. The design calls the
+//! numbers multi-counters.
 //!
 //! What we changed:
 //! - The pointer to an item is written once per node and never cleared.
-//! - A thread that moves the tail repeats its compare-exchange if it failed only because the count
-//!   in the tail changed.
+//! - If the compare-exchange that moves the tail failed only because the count in the tail changed,
+//!   the thread repeats it.
 //! - A pop checks the link and not the tail to find out whether there is an item.
 //! - The link is a plain pointer, written once; no references are taken through it.
 //! - All counts wrap at a power of two.
@@ -42,14 +42,14 @@
 //! Rules:
 //!
 //! 1. `data` and `next` change once, from null. `next` is written only in a node with an item.
-//! 2. The head and the tail move only along links, one node at a time, and only by a thread that
-//!    holds a reference to the node they leave.
+//! 2. The head and the tail move only along links, one node at a time. The thread that moves one of
+//!    them holds a reference to the node that it leaves.
 //! 3. Head and tail each leave each node once. The thread that moved the head or the tail off a
 //!    node adds the count of that word to the node at once. This addition is called a promise.
 //! 4. A thread accesses a node only while it has a reference to the node. The release of the last
 //!    reference frees the node.
 //! 5. The item of a node belongs to the pop that moved the head off the node.
-//! 6. An operation has one reference at a time. Nothing that can panic runs between storing an item
+//! 6. An operation has one reference at a time. No code that can panic runs between storing an item
 //!    and moving the tail past it.
 
 mod block;
@@ -81,7 +81,7 @@ use source::{Place, Source};
 ///
 /// This is the queue of the original RAST design, kept as a test oracle and as the baseline of
 /// measurements. Each item costs two allocations and about ten atomic read-modify-writes, so
-/// [`Queue`](crate::Queue) is several times faster. Use this one for comparison, or where memory
+/// [`Queue`](crate::Queue) is several times faster. Use `ListQueue` for comparison, or where memory
 /// must be freed item by item.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first

@@ -42,7 +42,6 @@ const CLOSED: usize = 1;
 
 const _: () = assert!(!CLOSED.is_multiple_of(align_of::<Item<()>>()));
 
-/// A node of the list.
 pub(super) struct Node<T> {
     data: AtomicPtr<Item<T>>,
     next: AtomicPtr<Node<T>>,
@@ -75,7 +74,6 @@ impl<T> Node<T> {
     /// One reference in the state; the bits below are the sources.
     const REFERENCE: usize = 1 << (usize::BITS - Self::INTERNAL_BITS);
 
-    /// One source in the state.
     const SOURCE: usize = 1;
 
     /// Number of sources of an allocated node: the head and the tail of the queue.

@@ -16,7 +16,6 @@ pub(super) struct Nodes<T, A> {
 }
 
 impl<T, A> Nodes<T, A> {
-    /// Returns the node at `place`.
     #[inline]
     pub(super) fn resolve(&self, place: Place<T>) -> NonNull<Node<T>> {
         match place {

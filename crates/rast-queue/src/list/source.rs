@@ -54,7 +54,6 @@ impl<T> Place<T> {
         NonNull::from(&LAST).cast()
     }
 
-    /// The place of a linked node.
     #[inline]
     pub(super) fn of_link(node: NonNull<Node<T>>) -> Self {
         if node == Self::last_mark() {
@@ -64,7 +63,6 @@ impl<T> Place<T> {
         }
     }
 
-    /// Returns the place that a word names.
     #[inline]
     fn of_word(word: WideTaggedPtr<Node<T>>) -> Self {
         match NonNull::new(word.ptr()) {
@@ -116,10 +114,10 @@ impl<T> Source<T> {
     /// node, so meanwhile that node is not freed and its address is not reused.
     ///
     /// Liveness: apart from spurious failures and a wrong first guess, the compare-exchange fails
-    /// only if another thread has moved the word, which ends the loop, or has acquired a reference.
-    /// A thread that acquires a second reference to the same node has completed an operation since
-    /// the first, such as `is_empty`. So while the loop repeats, other threads complete operations:
-    /// this is lock-free.
+    /// for two reasons. Either another thread has moved the word, which ends the loop, or another
+    /// thread has acquired a reference. A thread that acquires a second reference to the same node
+    /// has completed an operation since the first, such as `is_empty`. So while the loop repeats,
+    /// other threads complete operations: this is lock-free.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);

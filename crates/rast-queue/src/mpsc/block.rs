@@ -16,16 +16,16 @@
 //!
 //! Rules:
 //!
-//! 1. A block is in one of three states. It belongs to a producer, as its current block or with a
-//!    batch that is not pushed yet. Or it is in the spares. Or all of its nodes were pushed, and no
-//!    thread owns it until the consumer has consumed them.
-//! 2. A producer uses each node once. When it is dropped, it adds its blocks to the spares with
-//!    `used` written, so that the next producer continues after the used nodes.
-//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), no producer uses the
-//!    block, by rule 2. So the consumer owns it. It resets the block and adds it to the spares, or
-//!    frees it if there are many spares.
-//! 4. When the last producer or consumer is dropped, every item is consumed. All blocks are in the
-//!    spares then, and are freed.
+//! 1. A block is in one of three states. Either it belongs to a producer, as its current block or
+//!    as a block of a batch that is not pushed yet. Or it is in the spares. Or all of its nodes
+//!    were pushed; then no thread owns it until the consumer has consumed them.
+//! 2. A producer uses each node once. A producer that is dropped writes `used` of its block and
+//!    adds the block to the spares, so that the next producer continues after the used nodes.
+//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), all were used, so by
+//!    rule 2 no producer uses the block again. So the consumer owns it. It resets the block and
+//!    adds it to the spares, or frees it if there are many spares.
+//! 4. When the consumer and all producers are dropped, every item is consumed. Then all blocks are
+//!    in the spares, and are freed.
 //!
 //! There is no atomic count of items. The producer counts the nodes that it filled, the consumer
 //! counts the nodes that it emptied, and each compares its count with the size of the block.
@@ -48,7 +48,6 @@ pub(super) struct BoxedNode<T> {
     item: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// What is at the start of a block.
 #[repr(C)]
 pub(super) struct Header {
     consumed: UnsafeCell<usize>,
@@ -112,7 +111,6 @@ impl<T> Block<T> {
         count
     };
 
-    /// How many nodes.
     pub(super) const NODES: usize = if cfg!(rast_loom) {
         NODES_MIN
     } else {
@@ -220,8 +218,6 @@ impl<T> Block<T> {
         unsafe { self.header.as_ref() }
     }
 
-    /// How many nodes are used.
-    ///
     /// # Safety
     ///
     /// The caller has the block.
@@ -233,8 +229,6 @@ impl<T> Block<T> {
         })
     }
 
-    /// Sets the number of used nodes.
-    ///
     /// # Safety
     ///
     /// The caller has the block.
@@ -267,8 +261,6 @@ impl<T> Block<T> {
         })
     }
 
-    /// Resets the block.
-    ///
     /// # Safety
     ///
     /// The caller is the block's only owner, and its items are moved out.
@@ -360,7 +352,7 @@ impl<T> Reserve<T> {
         block.header.as_ptr().map_addr(|address| address | count)
     }
 
-    /// Takes one out.
+    /// Removes the first block.
     ///
     /// # Safety
     ///
@@ -381,7 +373,7 @@ impl<T> Reserve<T> {
         Some(block)
     }
 
-    /// Puts one in.
+    /// Adds a block at the front.
     ///
     /// # Safety
     ///
@@ -489,7 +481,7 @@ impl<T> Spares<T> {
         if rest.word.is_null() {
             return;
         }
-        // Relaxed: we accessed none of these blocks since we took them, and the compare-exchange
+        // Relaxed: we accessed none of these blocks since we took them. The compare-exchange
         // continues the release sequences of the threads that added them, so the next take
         // synchronizes with those threads. [MQ15]
         let given = self.word.compare_exchange(

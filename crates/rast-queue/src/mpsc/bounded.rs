@@ -16,9 +16,10 @@
 //! | state | the producer that claimed the slot | the consumer | once per round of the ring |
 //! | item | the producer that claimed the slot | the consumer, which moves it out | between claim and release |
 //!
-//! The word `state` has three fields: the parity of the round, a bit VOID for a slot without an
-//! item, and a tag of 30 bits that the producer passes with the item. One parity bit is enough,
-//! because a slot is claimed again only after the consumer has published a head past it.
+//! A round is one pass of the indices over all slots. The word `state` has three fields: the parity
+//! of the round, a bit VOID for a slot without an item, and a tag of 30 bits that the producer
+//! passes with the item. One parity bit is enough, because a slot is claimed again only after the
+//! consumer has published a head past it.
 //!
 //! Rules:
 //!
@@ -375,8 +376,8 @@ impl<T> Producer<T> {
     /// Returns how many slots producers have claimed so far, wrapping. This is also the index of
     /// the next slot. Other producers may claim more meanwhile.
     ///
-    /// If it equals [`Consumer::index`], the consumer has taken each item whose push happens before
-    /// this call. It takes one load.
+    /// If the number equals [`Consumer::index`], the consumer has taken each item whose push
+    /// happens before this call. One load.
     ///
     /// ```
     /// let (producer, mut consumer) = rast_queue::mpsc::bounded::queue(2);

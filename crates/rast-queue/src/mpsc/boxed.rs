@@ -35,7 +35,6 @@ pub(super) struct Shared<T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Shared<T, A> {
-    /// Layout of the part that the halves share.
     pub(super) const LAYOUT: Layout = Layout::new::<Inside<T, A>>();
 
     /// Makes the shared part, and returns the handles of a producer and of the consumer.

@@ -60,8 +60,9 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the taken items. One swap per take, and
-    /// none per item. Never allocates; frees or recycles one block per block of items.
+    /// If no item is left from the last take, it takes all queued items by one swap, and reverses
+    /// their list. Otherwise it executes no swap. Wait-free, except for the walk over the list.
+    /// Never allocates. After the last item of a block it recycles or frees the block.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a
@@ -146,10 +147,10 @@ impl<T, A: Allocator> Consumer<T, A> {
         })
     }
 
-    /// Returns how many items are queued. It takes the pushed items from the stack and counts them.
+    /// Returns how many items are queued. It takes all pushed items and counts them.
     ///
     /// Producers can only add items, so this many pops will succeed. One swap, and a walk over the
-    /// items that it takes. The next push finds the stack empty and returns `true`.
+    /// items that it takes. The next push is then the first since a take, and returns `true`.
     pub fn len(&mut self) -> usize {
         self.queued(usize::MAX)
     }
@@ -218,7 +219,6 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.inbox.len().min(max)
     }
 
-    /// Pops what the inbox holds.
     #[inline(always)]
     fn pop_taken(&mut self) -> Option<T> {
         // SAFETY: the links in the inbox are alive, by the rules of the blocks.

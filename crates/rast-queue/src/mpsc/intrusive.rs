@@ -103,7 +103,7 @@ pub struct Queue<P: Pointer> {
 struct Claim {
     /// Whether there is a [`Consumer`].
     taken: AtomicBool,
-    /// Nodes that consumers have taken and not popped. The consumer has it while there is one.
+    /// Nodes that consumers have taken and not popped. While there is a consumer, it has this list.
     inbox: UnsafeCell<Inbox>,
 }
 
@@ -288,10 +288,10 @@ impl<P: Pointer> Queue<P> {
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
     /// not pop to the next consumer, in order.
     ///
-    /// A thread that pushes a node and then gets `None` may leave the node to the thread that has
-    /// the right, if every consuming thread checks [`is_empty`](Self::is_empty) after it has
-    /// dropped its `Consumer`. That check finds the node: see the example. A `Consumer` that is
-    /// leaked with `mem::forget` keeps the right for ever.
+    /// Suppose that every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
+    /// its `Consumer`. Then a thread that pushes a node and gets `None` may leave the node to the
+    /// thread that has the right, because that check finds the node: see the example. A `Consumer`
+    /// that is leaked with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -315,9 +315,9 @@ impl<P: Pointer> Queue<P> {
     /// ```
     pub fn consumer(&self) -> Option<Consumer<'_, P>> {
         if !self.claim.take() {
-            // SeqCst: store-buffer argument: either the consumer, which fences after it returned
-            // the right, finds our earlier push in its next check, or our second try finds the
-            // right free. [MQ19]
+            // SeqCst: store-buffer argument. The consumer fences after it returned the right.
+            // Either its next check finds our earlier push, or our second try finds the right free.
+            // [MQ19]
             fence(Ordering::SeqCst);
             if !self.claim.take() {
                 return None;
@@ -453,8 +453,8 @@ impl<P: Pointer> RefUnwindSafe for Consumer<'_, P> {}
 impl<P: Pointer> Consumer<'_, P> {
     /// Pops the oldest node, or returns `None` if the queue is empty.
     ///
-    /// Wait-free, except that a take reverses the list of the taken nodes. One swap per take, and
-    /// none per node.
+    /// If no node is left from the last take, it takes all queued nodes by one swap, and reverses
+    /// their list. Otherwise it executes no swap. Wait-free, except for the walk over the list.
     #[inline]
     pub fn pop(&mut self) -> Option<P> {
         // SAFETY: (1) the claim makes this the consumer, and this is its inbox; (2) pushed nodes

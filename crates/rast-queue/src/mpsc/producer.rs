@@ -12,10 +12,10 @@ use crate::{Closed, TryPushError};
 
 /// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
 ///
-/// It owns one block of nodes (4 KiB for small items, from its first push on), so pushes take `&mut
-/// self` and one thread at a time uses it. When it is dropped, the next producer reuses the block.
-/// Producers also reuse the blocks that the consumer has emptied. At most 1 MiB of emptied blocks
-/// is kept; further ones are freed.
+/// From its first push on it owns one block of nodes, of 4 KiB for small items. So pushes take
+/// `&mut self`, and one thread at a time uses it. When it is dropped, the next producer reuses the
+/// block. Producers also reuse the blocks that the consumer has emptied. At most 1 MiB of emptied
+/// blocks is kept; further ones are freed.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();

@@ -90,7 +90,6 @@ unsafe impl Linked for RawLink {
     }
 }
 
-/// The shared stack.
 pub(super) type Stack = LinkStack<RawLink, true>;
 
 /// A list of links that belong to one thread, oldest first.
@@ -159,13 +158,11 @@ impl Fifo {
         self.tail = tail;
     }
 
-    /// Returns the number of links.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Takes all out.
     pub(super) fn take(&mut self) -> Self {
         core::mem::replace(self, Self::new())
     }
@@ -236,13 +233,11 @@ impl Inbox {
         self.fifo.is_empty() && stack.is_empty()
     }
 
-    /// Returns the number of links in the inbox.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.fifo.len()
     }
 
-    /// What the inbox holds.
     pub(super) fn fifo(&mut self) -> &mut Fifo {
         &mut self.fifo
     }

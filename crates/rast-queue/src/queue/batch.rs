@@ -129,7 +129,7 @@ impl<T, A: Allocator> Queue<T, A> {
 struct Gathered<'a, T, A: Allocator> {
     queue: &'a Queue<T, A>,
     items: [MaybeUninit<T>; GATHERED],
-    /// Those that are here.
+    /// The collected items are `items[from..to]`.
     from: usize,
     to: usize,
     /// Set while a push is under way, and after a panic in one.
@@ -176,7 +176,6 @@ impl<'a, T, A: Allocator> Gathered<'a, T, A> {
         refusal
     }
 
-    /// Moves the collected items into a `Vec`.
     #[cold]
     fn take(&mut self) -> Vec<T> {
         let mut items = Vec::with_capacity(self.len());

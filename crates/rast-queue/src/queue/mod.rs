@@ -1,5 +1,5 @@
-//! An unbounded, lock-free, first-in first-out queue for any number of producers and consumers,
-//! which stores its items inline in segments.
+//! An unbounded, lock-free, first-in first-out queue for any number of producers and consumers. It
+//! stores its items in segments: blocks of slots for one item each.
 //!
 //! Two words, `head` and `tail`, each hold the address of a segment and an index. A thread claims a
 //! ticket, which is one slot, by a compare-exchange that increments the index. A producer claims on
@@ -8,10 +8,10 @@
 //! the slot. The producer notices this when it fills the slot. It then keeps its item and claims
 //! again. So no thread waits for a suspended thread.
 //!
-//! A segment is reclaimed by reference counts. A claim with an index past the last slot is no
-//! ticket but a reference, called a pin, and the index counts the pins. Once both words have moved
-//! to other segments, the thread that releases the last pin clears the slots (the sweep). The
-//! argument is in `docs/algorithms/queue.md`.
+//! A segment is reclaimed by reference counts. If the index is past the last slot, the claim is not
+//! a ticket but a reference to the segment, called a pin. The index counts the pins. Once both
+//! words have moved to other segments, the thread that releases the last pin clears the slots (the
+//! sweep). The argument is in `docs/algorithms/queue.md`.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
@@ -86,18 +86,18 @@ pub use wait_model::{Waiter, Waiters};
 ///
 /// Lock-free: no thread waits for a suspended thread, except a waiter that the suspended thread was
 /// about to wake. But if [`MOST_PINS`](Self::MOST_PINS) / 2 threads are at the end of one segment
-/// at once, further threads may wait there until one of them has continued.
+/// at once, further threads may wait there until one of these threads has continued.
 /// [`is_lock_free`](Self::is_lock_free) lists the targets on which the queue is lock-free.
 ///
 /// Linearizable. `new` is `const`, so a queue can be a static; it allocates nothing until the first
 /// push. Memory comes from `A`, in segments of
 /// [`DEFAULT_SEGMENT_SLOTS`](Self::DEFAULT_SEGMENT_SLOTS) items or of the number given to
 /// [`with_segment_slots`](Self::with_segment_slots). A segment is freed as soon as it is used up,
-/// except that one empty segment is kept for reuse. A thread that is suspended for ever keeps at
-/// most one segment from being freed.
+/// except that one empty segment is kept for reuse. A thread that is suspended for ever usually
+/// keeps at most one segment from being freed (`docs/algorithms/queue.md` has the exceptions).
 ///
-/// While no consumer waits, a push pays nothing for waiting consumers: the flag for them is in the
-/// word that each push changes anyway.
+/// While no consumer waits, a push has no extra cost: the flag for waiting consumers is in the word
+/// that each push changes anyway.
 ///
 /// ```
 /// use rast_queue::Queue;
@@ -190,8 +190,8 @@ impl<T> Queue<T> {
     pub const MOST_SEGMENT_SLOTS: usize = MOST_SLOTS;
 
     /// Maximum number of claims past the end of one segment that `head` or `tail` can count. A
-    /// thread makes at most two such claims, so another thread waits at the end of a segment only
-    /// if at least half this number of threads are there at once.
+    /// thread makes at most two such claims. So a thread waits at the end of a segment only if at
+    /// least half this number of threads are there at once.
     pub const MOST_PINS: usize = MOST_PINS;
 
     /// Returns whether the operations are lock-free on this machine.

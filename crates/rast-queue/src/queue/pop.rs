@@ -295,7 +295,8 @@ impl<T, A: Allocator> Queue<T, A> {
         let segment = claimed.ptr();
         step!("move head: pinned");
         // Acquire: pairs with the Release of move_tail; a pinned segment is not reused, so if
-        // `tail` leads to it, then in this use, all of whose tickets are claimed. [QU47]
+        // `tail` leads to it, it is still in the pinned use, all of whose tickets are claimed.
+        // [QU47]
         let is_last = core::ptr::eq(self.tail.load(Ordering::Acquire).ptr(), segment);
         if !is_last {
             // SAFETY: the claim pinned the segment, or it is null.

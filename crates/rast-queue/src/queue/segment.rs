@@ -10,7 +10,7 @@
 //!
 //! | state of a slot | set by | meaning |
 //! | --- | --- | --- |
-//! | 0 | the sweep of the segment | neither side has changed the state |
+//! | 0 | the sweep, which clears the slots of a retired segment | neither side has changed the state |
 //! | WRITTEN | the producer, by a swap, after it copied the value | the consumer may move the value out |
 //! | GIVEN_UP | the consumer, by a compare-exchange | the consumer has left; the producer keeps its value |
 //! | DONE | the side that finishes last | neither side accesses the slot again |
@@ -262,8 +262,6 @@ impl<T> Segment<T> {
         Ok(segment)
     }
 
-    /// Frees the memory.
-    ///
     /// # Safety
     ///
     /// 1. `segment` is from `allocate` with this allocator and number of slots, and only the caller

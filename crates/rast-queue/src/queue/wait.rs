@@ -16,16 +16,16 @@
 //! # Clearing the flag
 //!
 //! The flag stays set when the last waiter leaves. The next push that finds the flag but no waiter
-//! clears it. It changes `live` of the wait list from 0 to CLEARING, clears the flag, and subtracts
-//! CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are three
-//! cases:
+//! clears it. It changes `live`, the count of waiters, from 0 to CLEARING, clears the flag, and
+//! subtracts CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are
+//! three cases:
 //!
 //! - The waiter is added first. Then `live` is not 0, so no thread clears the flag while it waits.
 //! - CLEARING is set and subtracted first. Then the flag is cleared before the waiter sets it.
 //! - The waiter is added while CLEARING is set. Then the flag may be cleared after the waiter sets
 //!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If the clearing
-//!   thread is suspended, the waiter does not rely on the flag: a thread sleeps for at most [`NAP`]
-//!   and enters again, and a task wakes itself.
+//!   thread is suspended, the waiter does not rely on the flag. A waiting thread sleeps for at most
+//!   [`NAP`] and enters the list again; a waiting task wakes itself.
 //!
 //! # Which check consumes a wake-up
 //!
@@ -36,9 +36,9 @@
 //!
 //! # Suspended threads
 //!
-//! No operation of the wait list waits for another thread. A thread that is suspended in one delays
-//! only the wake-up that it was about to give. A waiter that finds the queue closed wakes the
-//! waiters that the closing thread has not woken yet.
+//! No operation of the wait list waits for another thread. A thread that is suspended in such an
+//! operation delays only the wake-up that it was about to give. A waiter that finds the queue
+//! closed wakes the waiters that the closing thread has not woken yet.
 
 use core::error::Error;
 use core::fmt;
@@ -101,8 +101,8 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// A push removes a waiter from the list and then wakes it. A pushing thread that is suspended
     /// in between delays that waiter until it resumes. If no other thread waits or pops, items that
-    /// are pushed meanwhile stay queued until then. [`pop_timeout`](Self::pop_timeout) bounds this
-    /// delay.
+    /// are pushed meanwhile stay queued until it resumes. [`pop_timeout`](Self::pop_timeout) bounds
+    /// this delay.
     ///
     /// Entering the list, leaving it and waking a waiter are lock-free, and cost a few
     /// read-modify-writes each. Entering and waking also cost at worst one load for every 64 places
@@ -251,7 +251,6 @@ impl<T, A: Allocator> Queue<T, A> {
         held
     }
 
-    /// Wakes all waiters.
     #[cold]
     pub(super) fn wake_all(&self) {
         self.wake_holding(usize::MAX).go_up();

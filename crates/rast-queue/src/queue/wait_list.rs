@@ -1,10 +1,10 @@
 //! The wait list: a lock-free table with an entry, here called a place, for each waiter.
 //!
-//! A place has two bits. The waiter sets TAKEN; the last thread that uses the place, either the
-//! waiter or its waker, clears it. WAITING is set until another thread wakes the waiter or the
-//! waiter leaves. The read-modify-write that clears WAITING decides which of the two happened, so a
-//! waiter that times out leaves with one read-modify-write. A thread that is suspended at any step
-//! delays only its own place and, if it is waking a waiter, that wake-up.
+//! A place has two bits. The waiter sets TAKEN. The last thread that uses the place, either the
+//! waiter or the thread that wakes it, clears TAKEN. WAITING is set until another thread wakes the
+//! waiter or the waiter leaves. The first thread that clears WAITING, by a read-modify-write,
+//! decides which of the two happened. A thread that is suspended at any step delays only the reuse
+//! of its place and, if it is waking a waiter, that wake-up.
 //!
 //! ```text
 //!   chunks      groups                     entries
@@ -17,16 +17,17 @@
 //!
 //! A search that finds each place taken allocates a chunk, which is freed with the queue. So the
 //! memory grows with the greatest number of waiters at one time, not with how often they come and
-//! go. There are fewer places than twice that number plus 64, unless a search misses a place that
-//! is freed behind it. If two threads allocate the same chunk, the loser searches again.
+//! go. As each chunk is twice as large as the one before, there are fewer places than twice that
+//! number plus 64. There can be more only if a search misses a place that is freed after the search
+//! has passed it. If two threads allocate the same chunk, the loser searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
-//! that was taken last, and a wake-up goes to the first waiter behind the waiter that was woken
-//! last. So a waiter is overtaken by at most one round of other waiters.
+//! that was taken last. A wake-up goes to the first waiter behind the waiter that was woken last.
+//! So a waiter is overtaken by at most one round of other waiters.
 //!
 //! Both searches check a group of 64 places with one load. A search takes one or two loads unless
-//! the places are nearly all taken or nearly all free. With 10,000 waiters it takes at most 255
-//! loads.
+//! the places are nearly all taken or nearly all free. With 10,000 waiters it checks at most 255
+//! groups.
 //!
 //! `live` counts the waiters whose bit WAITING is set or about to be set. Its lowest bit, CLEARING,
 //! is set while a thread clears the flag in `tail`.
@@ -34,11 +35,11 @@
 //! | field | written by | read by |
 //! | --- | --- | --- |
 //! | `live` | threads that enter, wake, cancel, or clear the flag | the same |
-//! | `enter_at`, `wake_at` (hints) | entering threads; waking threads | the same |
-//! | `chunks` | entering threads, once each | all |
-//! | TAKEN | the waiter; its waker, if the waiter has left before | entering threads |
+//! | `enter_at`, `wake_at`: where the next search begins (hints) | entering threads; waking threads | the same |
+//! | `chunks` | entering threads, each entry once | all |
+//! | TAKEN | the waiter; the waking thread, if the waiter has left before | entering threads |
 //! | WAITING | the waiter; the waking thread | the same |
-//! | `wake`: how to wake the waiter | the waiter before it sets WAITING, then the thread that clears WAITING | - |
+//! | `wake`: how to wake the waiter | the waiter, before it sets WAITING | the thread that clears WAITING, which moves it out |
 //! | `done` | the waking thread, and the waiter after a wake-up; the later of them frees the place | the same threads |
 
 use core::ptr;
@@ -82,7 +83,6 @@ pub(super) enum Wake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
-/// The result of entering the list.
 pub(super) struct Entered {
     pub(super) place: Place,
     /// `false` if a thread is clearing the flag in `tail`, and may clear it after the caller sets
@@ -96,7 +96,6 @@ pub(super) struct Entered {
 pub(super) enum Left {
     /// It was not woken and will not be.
     Cancelled,
-    /// It was woken.
     Woken,
 }
 
@@ -238,8 +237,9 @@ impl WaitList {
                 }
                 let bit = lowest(waiting);
                 step!("wake: found");
-                // AcqRel: pairs with the Release in `enter`, for the cell; and with the Acquire in
-                // `leave`: the item that the caller pushed is visible to the woken waiter. [QW9]
+                // AcqRel: pairs with the Release in `enter`, which publishes the cell, and with the
+                // Acquire in `leave`. The item that the caller pushed is visible to the woken
+                // waiter. [QW9]
                 if group.waiting.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
                     return Some(bit);
                 }
@@ -286,8 +286,9 @@ impl WaitList {
     }
 
     fn count_down(&self) {
-        // Relaxed: a thread that then clears the flag needs nothing of this waiter; as a
-        // read-modify-write it continues the release sequences of the entries before it. [QW15]
+        // Relaxed: a thread that then clears the flag needs nothing of this waiter. As a
+        // read-modify-write, the subtraction continues the release sequences of the entries before
+        // it. [QW15]
         let before = self.live.fetch_sub(LIVE, Ordering::Relaxed);
         debug_assert!(before >= LIVE, "each waiter is counted down once");
     }
@@ -340,7 +341,6 @@ impl WaitList {
         }
     }
 
-    /// Returns the number of chunks.
     fn chunks(&self) -> usize {
         let is_made = |at: &usize| self.chunk(*at).is_some();
         (0..CHUNKS).take_while(is_made).count()

@@ -38,7 +38,6 @@ pub(super) const MOST_SLOTS: usize = (INDEX as usize).div_ceil(4);
 /// "Progress" in `docs/algorithms/queue.md`.
 pub(super) const MOST_PINS: usize = INDEX as usize - MOST_SLOTS;
 
-/// Returns the index of a word.
 #[inline]
 pub(super) fn index<T>(word: Word<T>) -> usize {
     (word.count() & INDEX) as usize
@@ -67,7 +66,6 @@ pub(super) fn guess<T>(word: &AtomicTaggedPtr<Segment<T>>) -> Word<T> {
     }
 }
 
-/// Returns whether both words name the same segment.
 #[inline]
 pub(super) fn same_segment<T>(one: Word<T>, other: Word<T>) -> bool {
     core::ptr::eq(one.ptr(), other.ptr())

@@ -18,12 +18,12 @@ const PAUSE_LAST: u32 = 256;
 /// and `clone` make more.
 ///
 /// Pops take `&mut self`, so each thread needs its own consumer. All methods are lock-free: a
-/// suspended thread delays no other thread. None allocates, except that
+/// suspended thread delays no other thread. No method allocates, except that
 /// [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer pops items in the order
 /// of the pushes.
 ///
-/// A consumer keeps the block from which it popped last. It releases the block when it reaches
-/// another one, when it finds the queue empty after the end of the block, or when it is dropped.
+/// A consumer keeps the block from which it popped last. It releases the block when it reaches the
+/// next one, when it finds the queue empty after the end of the block, or when it is dropped.
 ///
 /// ```
 /// use std::thread;
@@ -260,8 +260,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         self.handle.allocator()
     }
 
-    /// Claims up to `max` items, at least one, and returns the offset of the first one in the block
-    /// and their number; `None` if the queue is empty.
+    /// Claims one to `max` items. Returns the offset of the first one in the block and their
+    /// number, or `None` if the queue is empty.
     #[inline(always)]
     fn claim(&mut self, max: usize) -> Option<(usize, usize)> {
         let mut pause = PAUSE_FIRST;
@@ -328,7 +328,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         }
     }
 
-    /// Attaches to the front block, or from a block that is used up to a later one.
+    /// Attaches to the front block. If the consumer is attached to a block, which is used up, it
+    /// attaches to a later block instead.
     ///
     /// The head is at or past `end`, and before `tail`.
     fn advance(&mut self) {
@@ -379,7 +380,8 @@ impl<T, A: Allocator> Clone for Consumer<T, A> {
     ///
     /// # Panics
     ///
-    /// If there are 65,535 already, or fewer on targets whose pointers leave fewer bits.
+    /// If there are 65,535 consumers already, or fewer on targets whose pointers leave fewer bits
+    /// for the count.
     fn clone(&self) -> Self {
         Self::enter(&self.handle)
     }

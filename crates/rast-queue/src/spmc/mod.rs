@@ -1,16 +1,16 @@
 //! An unbounded queue for one producer and many consumers, in blocks, for instance a scheduler's
 //! ready queue.
 //!
-//! The producer writes items into the slots of a block and publishes them, one or many, by one
+//! The producer writes items into the slots of a block, and publishes one or many of them by one
 //! store of its index. A consumer claims items by a compare-exchange on the consumers' index, and
 //! moves them out of the block that it is attached to. There is no state per slot, no lock and no
 //! wait. Blocks have reference counts: as soon as a block is used up, it is freed or kept for the
 //! producer.
 //!
 //! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
-//! consumer locks a mutex at the end of each block, and blocks are never freed. Here the pointer to
-//! the front block contains a count of the consumers attached there, as in the multi-counters of
-//! the original RAST design, 2.3, and no thread waits.
+//! consumer locks a mutex at the end of each block, and blocks are never freed. Here no thread
+//! waits: the pointer to the oldest block with unclaimed items counts the consumers attached there,
+//! as the multi-counters of the original RAST design (2.3) do.
 //!
 //! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the
@@ -31,8 +31,8 @@ use crate::alloc::{AllocError, Allocator, Global};
 /// Minimum and maximum number of slots per block.
 const SLOTS: core::ops::RangeInclusive<usize> = 1..=1 << 20;
 
-/// Number of slots per block in [`queue`] for items of type `T`: 1024, but fewer for large items,
-/// so that a block is at most about 32 KiB, and at least 32.
+/// Number of slots per block in [`queue`] for items of type `T`: 1024, or fewer for large items, so
+/// that a block is at most about 32 KiB. The number is at least 32.
 #[must_use]
 pub const fn default_block_slots<T>() -> usize {
     let size = size_of::<T>();
@@ -68,8 +68,8 @@ pub fn queue<T>() -> (Producer<T>, Consumer<T>) {
 /// Aborts on lack of memory. Consumers free blocks on their threads, so the halves are `Send` only
 /// if `alloc` is `Send` and `Sync`.
 ///
-/// If the address of a block does not fit beside a count in one word, its allocation panics and
-/// names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
+/// If the address of a block does not fit beside a count in one word, the call that allocates the
+/// block panics. The message names the layout; see [`TaggedPtr`](crate::primitive::TaggedPtr).
 #[must_use]
 pub fn queue_in<T, A: Allocator>(alloc: A) -> (Producer<T, A>, Consumer<T, A>) {
     with_block_slots_in(default_block_slots::<T>(), alloc)

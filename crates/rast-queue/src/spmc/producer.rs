@@ -67,7 +67,6 @@ pub struct Producer<T, A: Allocator = Global> {
     capacity: usize,
     /// The true tail; the published one lags behind it by the number of pending items.
     tail: u64,
-    /// The published tail.
     published: u64,
     /// The tail at the last `publish`, which told the caller about the items before it.
     told: u64,
@@ -104,7 +103,7 @@ impl<T, A: Allocator> Producer<T, A> {
         }
     }
 
-    /// Pushes one item, and publishes it with all that is pending.
+    /// Pushes one item, and publishes it with all pending items.
     ///
     /// Wait-free, except for the allocator; one atomic store. Aborts on lack of memory; see
     /// [`try_push`](Self::try_push).
@@ -114,12 +113,12 @@ impl<T, A: Allocator> Producer<T, A> {
         self.publish_quietly();
     }
 
-    /// Pushes one item, and publishes it with all that is pending.
+    /// Pushes one item, and publishes it with all pending items.
     ///
     /// # Errors
     ///
-    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing
-    /// closes the queue.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it. `Closed` is
+    /// never returned.
     #[inline]
     pub fn try_push(&mut self, item: T) -> Result<(), TryPushError<T>> {
         self.try_push_pending(item)?;
@@ -144,8 +143,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it; nothing
-    /// closes the queue.
+    /// [`TryPushError::NoMemory`] with the item if the allocator gave no block for it. `Closed` is
+    /// never returned.
     #[inline]
     pub fn try_push_pending(&mut self, item: T) -> Result<(), TryPushError<T>> {
         if self.written == self.capacity && self.grow().is_err() {
@@ -160,15 +159,15 @@ impl<T, A: Allocator> Producer<T, A> {
     /// and returns whether consumers may be waiting for items.
     ///
     /// It returns `true` if items were pushed since the last `publish` and, right after the store,
-    /// all older items were claimed: the queue was empty before. Items that pushes and batches
-    /// published count as well, because those calls return no such hint. After `false` there are no
-    /// new items, or an older item was still queued, and the consumer that pops the older item will
-    /// also find the new ones.
+    /// all older items were claimed: the queue was empty before. Items that `push` and the batches
+    /// have published count as well, because those calls return no such hint. After `false` there
+    /// are no new items, or an older item was still queued. The consumer that pops the older item
+    /// will also find the new ones.
     ///
-    /// So consumers need to be woken only on `true`, if the producer calls `publish` between its
-    /// last push or batch and its own sleep. This misses no consumer whose pop or `is_empty` found
-    /// nothing before the publication. Dropping the producer publishes and closes without a hint,
-    /// so wake all consumers then.
+    /// So wake consumers only on `true`, and call `publish` after the last push or batch before the
+    /// producer sleeps. Then each consumer whose pop or `is_empty` found nothing before the
+    /// publication is woken. Dropping the producer publishes and closes without a hint, so wake all
+    /// consumers then.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///
@@ -272,7 +271,8 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Panics
     ///
-    /// If there are 65,535 already, or fewer on targets whose pointers leave fewer bits.
+    /// If there are 65,535 consumers already, or fewer on targets whose pointers leave fewer bits
+    /// for the count.
     #[must_use]
     pub fn consumer(&self) -> Consumer<T, A> {
         Consumer::enter(&self.handle)

@@ -26,8 +26,8 @@ const CONSUMER: usize = 2;
 pub(super) type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
 /// The head of a block; its slots follow it.
-// The alignment keeps the header off the lines of the slots; in the low-bits layout of `TaggedPtr`
-// it makes the count.
+// The alignment keeps the header off the cache lines of the slots. In the low-bits layout of
+// `TaggedPtr` it frees the low bits of the address for the count.
 #[cfg_attr(not(rast_tagged_low), repr(C, align(128)))]
 #[cfg_attr(rast_tagged_low, repr(C, align(4096)))]
 pub(super) struct Block<T> {
@@ -35,7 +35,8 @@ pub(super) struct Block<T> {
     base: UnsafeCell<u64>,
     /// The block after this one; set once, before an item in that one is published.
     next: AtomicPtr<Block<T>>,
-    /// `AHEAD`, or, once the front has passed, the consumers still attached; 0 ends the block.
+    /// `AHEAD` until the front has passed the block, then the number of consumers still attached.
+    /// At 0 the block is retired.
     refs: AtomicUsize,
     /// The size of the header is a multiple of the slots' alignment.
     slots: [Slot<T>; 0],
@@ -49,7 +50,6 @@ impl<T> Block<T> {
             .0
     }
 
-    /// The address of the first slot.
     #[inline(always)]
     pub(super) fn slots(block: NonNull<Self>) -> NonNull<Slot<T>> {
         // SAFETY: a block is its header and then its slots, in one allocation; the header's size
@@ -72,7 +72,7 @@ struct Shared<T, A> {
 struct Cold<T, A> {
     /// One block kept for the producer, or null.
     spare: AtomicPtr<Block<T>>,
-    /// `PRODUCER` if it lives, and `CONSUMER` for each consumer.
+    /// The sum of `PRODUCER`, unless the producer was dropped, and `CONSUMER` for each consumer.
     handles: AtomicUsize,
     /// Slots per block.
     slots: usize,
@@ -153,9 +153,9 @@ impl<T, A> Handle<T, A> {
     /// The consumer's side of the store-buffer argument with `was_drained_before`.
     #[inline]
     pub(super) fn fence_before_empty(&self) {
-        // SeqCst: either the producer, which fences between its publication and its load of the
-        // head, loads at least the head with which this consumer found nothing, or this consumer's
-        // next load of the tail returns the publication. [SQ5]
+        // SeqCst: store-buffer argument. The producer fences between its publication and its load
+        // of the head. Either this load returns at least the head with which this consumer found
+        // nothing, or this consumer's next load of the tail returns the publication. [SQ5]
         fence(Ordering::SeqCst);
     }
 
@@ -293,7 +293,6 @@ impl<T, A> Handle<T, A> {
         handles & PRODUCER == 0
     }
 
-    /// How many consumers there are.
     #[inline]
     pub(super) fn consumers(&self) -> usize {
         // Relaxed: a snapshot; nothing is accessed through it. [SQ13]
@@ -395,8 +394,8 @@ impl<T, A: Allocator> Handle<T, A> {
                 return self.attach();
             }
             // AcqRel: the release pairs with the Acquire in attach, and publishes the base of
-            // `next` and a head at or past it; the acquire pairs with the Release in detach, whose
-            // consumers are thereby done with the block. [SQ18]
+            // `next` and a head at or past it. The acquire pairs with the Release in detach, so the
+            // consumers that have detached are done with the block. [SQ18]
             let moved = self.shared().front.compare_exchange(
                 front,
                 TaggedPtr::new(next, 1),
@@ -498,8 +497,6 @@ impl<T, A: Allocator> Handle<T, A> {
         }
     }
 
-    /// Frees a block.
-    ///
     /// # Safety
     ///
     /// The block came from this queue, holds no item, and nothing else has it.
@@ -510,7 +507,8 @@ impl<T, A: Allocator> Handle<T, A> {
         unsafe { free_block(block, cold.slots, &cold.alloc) };
     }
 
-    /// Chains a block of the producer's own before `rest`, which may be null; for its stock.
+    /// Puts a block of the producer's own at the front of the list `rest` of reserved blocks, which
+    /// may be null.
     ///
     /// # Safety
     ///
@@ -522,7 +520,7 @@ impl<T, A: Allocator> Handle<T, A> {
         block.next.store(rest, Ordering::Relaxed);
     }
 
-    /// The block that a `chain` put after this one, or null.
+    /// The next block of the list that `chain` made, or null.
     ///
     /// # Safety
     ///
@@ -561,9 +559,9 @@ impl<T, A: Allocator> Handle<T, A> {
     ///
     /// As for `leave_producer` and `leave_consumer`.
     unsafe fn leave(&self, part: usize) {
-        // AcqRel: pairs with itself and with SQ12; all accesses of the other handles happen before
-        // the last one frees, and a consumer that finds the producer dropped loads its last tail.
-        // [SQ26]
+        // AcqRel: pairs with itself and with SQ12. All accesses of the other handles happen before
+        // the last one frees the memory. A consumer that finds the producer dropped loads its last
+        // tail. [SQ26]
         if self.shared().cold.handles.fetch_sub(part, Ordering::AcqRel) != part {
             return;
         }
@@ -576,7 +574,8 @@ impl<T, A: Allocator> Handle<T, A> {
         };
         let mut rest = Rest {
             handle: self,
-            // SAFETY: nothing else has the block; this is as good as attached.
+            // SAFETY: this is the last handle, so the block stays as if the caller were attached to
+            // it.
             base: unsafe { self.base(front) },
             block: front,
             head: self.load_head(),
@@ -645,7 +644,6 @@ struct Rest<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<'_, T, A> {
-    /// Moves the next item out.
     fn next(&mut self) -> Option<T> {
         if self.head == self.tail {
             return None;

@@ -141,8 +141,8 @@ impl<T, A: Allocator> Consumer<T, A> {
         Some(unsafe { self.read_next() })
     }
 
-    /// Pops up to `max` of the queued items, passes each to `each`, returns the slots to the
-    /// producer by one store, and returns how many items it popped.
+    /// Pops up to `max` of the queued items, passes each to `each`, and returns how many. One store
+    /// returns the slots to the producer.
     ///
     /// A call pops at most the items that were queued at its start. If `each` panics, the items
     /// that it was called with are popped, and the others stay queued.

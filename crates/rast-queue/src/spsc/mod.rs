@@ -5,11 +5,11 @@
 //! batches, or in place as slices of the ring's memory: [`Producer::write_chunk`],
 //! [`Consumer::read_chunk`].
 //!
-//! The ring is Lamport's, with the two refinements that measured best. Each half caches the index
-//! that the other half publishes, and reloads it only when the cached value says "full" or "empty".
-//! A batch publishes its index once. Indices use all values of `usize` and wrap; the low bits of an
-//! index select its slot, so capacities are powers of two. A half executes no read-modify-write
-//! except when it is dropped.
+//! The ring is Lamport's, with the two refinements that were fastest in measurements. Each half
+//! caches the index that the other half publishes, and reloads it only when the cached value says
+//! "full" or "empty". A batch publishes the index of its half once. Indices use all values of
+//! `usize` and wrap; the low bits of an index select its slot, so capacities are powers of two. A
+//! half executes no read-modify-write except when it is dropped.
 //!
 //! ```text
 //!            one allocation from A
@@ -27,7 +27,7 @@
 //! | header `head` | consumer | producer | after the slots before it are moved out |
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | `Producer::tail`, `Consumer::head` | its half | its half | the true index; it is ahead of the published one inside a batch or chunk |
-//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the other's header word; `limit` is that value plus the capacity |
+//! | `Producer::limit`, `Consumer::tail` | its half | its half | a past value of the index that the other half publishes; `limit` is that value plus the capacity |
 //! | `Consumer::pause_due`, `pace` | consumer | consumer | when a `pop` finds the ring empty |
 //! | `Consumer::wait_due`, `wait` | consumer | consumer | when a batch must load the header's `tail` |
 //! | slot `i & mask` | producer while `i - head < capacity` and `i >= tail`; consumer while `head <= i < tail` | | |
@@ -39,8 +39,8 @@
 //! 2. The slots of `head..tail` hold items; the others hold nothing.
 //! 3. Only the producer moves `tail`, only the consumer moves `head`, and a published index only
 //!    moves forward.
-//! 4. A batch counts an item before user code runs again. It updates and publishes the index when
-//!    it ends, even by a panic.
+//! 4. A batch counts an item that it has written or moved out before user code runs again. It
+//!    updates and publishes the index of its half when it ends, even by a panic.
 //! 5. The half that is dropped second drops the queued items and frees the block.
 //!
 //! The argument for each rule, and what each ordering is for, is in

@@ -3,19 +3,19 @@
 //! The module `wait` does the same for pops of batches.
 //!
 //! A consumer that is faster than its producer catches up with it. From then on each of its checks
-//! moves the cache line of the tail away from the producer, and each transfer of a line brings only
-//! an item or two. A pause at the empty ring lets the producer get ahead, and both then use
-//! different lines.
+//! moves the cache line of the tail away from the producer. Each transfer of a line brings only an
+//! item or two. A pause at the empty ring lets the producer get ahead, and both then use different
+//! lines.
 //!
 //! The number of items that are queued after a pause determines the next pause, because reading the
 //! clock would cost more:
 //!
-//! | queued after the pause | length of the next pause | items popped before it |
+//! | queued after the pause | length of the next pause | items popped before the next pause |
 //! | --- | --- | --- |
 //! | fewer than 16: the producer is slow, gone, or on this thread | 16 spin hints | twice as many as last time, 65,536 at most |
 //! | less than an eighth of the capacity | twice this one, 64 hints at most | 64 |
-//! | up to a half | as this one | 64 |
-//! | more than a half | half of this one, 4 hints at least | 64 |
+//! | up to half of the capacity | the same | 64 |
+//! | more than half of the capacity | half of this one, 4 hints at least | 64 |
 //!
 //! So if no pause brings items, there are ten pauses, and then one in 65,536 items. The
 //! measurements are in `docs/performance.md`.
@@ -45,7 +45,6 @@ const PAYS: usize = 16;
 pub(super) struct Pace(u32);
 
 impl Pace {
-    /// That of a new consumer.
     pub(super) fn new() -> Self {
         Self::of(GAP, PAUSES)
     }
@@ -60,7 +59,6 @@ impl Pace {
         1 << (self.0 >> 8)
     }
 
-    /// Pauses.
     pub(super) fn wait(self) {
         for _ in 0..1 << (self.0 & 0xff) {
             spin_loop();

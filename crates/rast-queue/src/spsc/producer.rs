@@ -12,9 +12,9 @@ use crate::primitive::hint::prefetch_write;
 
 /// Number of cache lines ahead of the tail that the producer prefetches for later writes.
 ///
-/// The consumer has just read these lines, so without it each first write to a line waits for the
-/// transfer of the line. Single pushes and batches of 64 become faster, and at this distance
-/// batches of 8 do not become slower (`docs/algorithms/queue-spsc.md`).
+/// The consumer has just read these lines, so without the prefetch each first write to a line waits
+/// for the transfer of the line. Single pushes and batches of 64 become faster, and at this
+/// distance batches of 8 do not become slower (`docs/algorithms/queue-spsc.md`).
 const AHEAD: usize = 8;
 
 /// Maximum number of lines that a chunk prefetches.

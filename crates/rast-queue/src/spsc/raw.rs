@@ -20,7 +20,8 @@ use crate::primitive::hint::opaque;
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
+/// One is beside each slot. A model uses it to track accesses to the slot; otherwise its size is
+/// zero.
 ///
 /// The slots themselves are plain memory, so that a range of them is a slice.
 type Mark = UnsafeCell<()>;
@@ -116,8 +117,6 @@ impl<T> Span<T> {
         }
     }
 
-    /// Borrows the items.
-    ///
     /// # Safety
     ///
     /// 1. All slots hold items.
@@ -244,7 +243,6 @@ impl<T, A> Block<T, A> {
         unsafe { self.slots().add(index & self.mask) }
     }
 
-    /// Where the slot of `index` is.
     #[inline(always)]
     pub(super) fn address(&self, index: usize) -> *const T {
         self.slot(index).as_ptr()
@@ -484,7 +482,6 @@ struct Rest<T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<T, A> {
-    /// Moves the next item out.
     fn next(&mut self) -> Option<T> {
         if self.head == self.tail {
             return None;

@@ -231,7 +231,6 @@ impl<'a, T, A: Allocator> ReadChunkIter<'a, T, A> {
         }
     }
 
-    /// Returns the number of items yielded.
     #[inline(always)]
     pub(super) fn given(&self) -> usize {
         self.given

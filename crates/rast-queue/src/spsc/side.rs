@@ -2,7 +2,6 @@
 
 use crate::primitive::sync::atomic::{AtomicU8, Ordering};
 
-/// Which half.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Side {
@@ -40,8 +39,9 @@ impl Gone {
     /// caller then owns the memory.
     #[inline(always)]
     pub(super) fn leave(&self, side: Side) -> bool {
-        // AcqRel: pairs with itself in the other half; all accesses of the first half happen before
-        // the second half frees the memory, and the second finds what the first wrote last. [RG6]
+        // AcqRel: pairs with itself in the other half. All accesses of the first half happen before
+        // the second half frees the memory, and the second half finds what the first wrote last.
+        // [RG6]
         let gone = self.0.fetch_add(side as u8, Ordering::AcqRel);
         debug_assert!(gone & side as u8 == 0, "spsc: a half leaves once");
         gone & side.other() as u8 != 0

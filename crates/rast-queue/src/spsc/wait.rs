@@ -44,7 +44,6 @@ const PAYS: usize = 16;
 pub(super) struct Wait(u32);
 
 impl Wait {
-    /// That of a new consumer.
     pub(super) fn new() -> Self {
         Self(GAP)
     }

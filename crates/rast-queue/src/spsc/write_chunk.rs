@@ -120,9 +120,9 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     ///
     /// The iterator yields at most as many items as there are slots; pass it by `&mut` to use it
     /// afterwards. If it panics, the items that it had yielded are pushed. An iterator that is
-    /// passed by value is dropped after the push. For an iterator whose length the standard library
-    /// trusts, such as a range, a vector, or a `map` over these, the loop does not check for the
-    /// end at each item, and can be vectorised.
+    /// passed by value is dropped after the push. If the standard library trusts the length of the
+    /// iterator (a range, a vector, or a `map` over these), the loop does not check for the end at
+    /// each item. So it can be vectorised.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -301,8 +301,8 @@ impl<T, A: Allocator> Drop for Written<'_, T, A> {
     }
 }
 
-/// Borrowed slots of a ring with initialised values, to be changed: the safe form of a
-/// [`WriteChunk`].
+/// Borrowed slots of a ring that hold initialised values, which the caller can change: the safe
+/// form of a [`WriteChunk`].
 ///
 /// Values that are not committed are dropped with the chunk. A chunk that is leaked leaks its
 /// values and pushes nothing.

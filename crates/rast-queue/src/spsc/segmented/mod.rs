@@ -42,9 +42,9 @@
 //! 3. The producer links a segment only when it has an item to write, and the consumer leaves a
 //!    segment only for an item in the next one. So between two calls an empty queue has at most two
 //!    segments: the one that both halves use, and the spare.
-//! 4. A half adds each item to its own count before user code runs again. A batch stores the half's
-//!    place and publishes the half's count at the end of each segment and at the end of the batch,
-//!    even if a panic ends the batch. `push_batch` also publishes the first item of a new segment.
+//! 4. A half adds each item to its own count before user code runs again. At the end of each
+//!    segment, a batch stores the half's place and publishes the half's count. It does so again
+//!    when it ends, even by a panic. `push_batch` also publishes the first item of a new segment.
 //!
 //! The argument for each rule, and what each ordering is for, is in
 //! `docs/algorithms/queue-spsc.md`.

@@ -17,7 +17,8 @@ use crate::primitive::cell::UnsafeCell;
 use crate::primitive::panics::drop_each;
 use crate::primitive::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// One beside each slot, by which a model tracks accesses to the slot; otherwise of size zero.
+/// One is beside each slot. A model uses it to track accesses to the slot; otherwise its size is
+/// zero.
 type Mark = UnsafeCell<()>;
 
 struct Header<T, A> {
@@ -82,7 +83,6 @@ pub(super) struct Shared<T, A> {
 }
 
 impl<T, A> Shared<T, A> {
-    /// How many slots a segment has.
     #[inline(always)]
     pub(super) fn slots(&self) -> usize {
         self.slots
@@ -104,7 +104,6 @@ impl<T, A> Shared<T, A> {
         unsafe { self.header.as_ref() }
     }
 
-    /// Calls the handler for lack of memory.
     #[cold]
     pub(super) fn no_memory(slots: usize) -> ! {
         std_alloc::alloc::handle_alloc_error(Self::layout(slots).0)
@@ -169,8 +168,9 @@ impl<T, A> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. `segment` is one of this queue's, and the caller is its producer, or its consumer and an
-    ///    item past `segment` is before a tail that `load_tail` returned, or both halves are gone.
+    /// 1. `segment` is one of this queue's. The caller is the producer, or both halves are gone, or
+    ///    the caller is the consumer and an item past `segment` is before a tail that `load_tail`
+    ///    returned.
     #[inline(always)]
     pub(super) unsafe fn next(&self, segment: Segment<T>) -> Option<Segment<T>> {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
@@ -185,7 +185,8 @@ impl<T, A> Shared<T, A> {
     ///
     /// # Safety
     ///
-    /// 1. `segment` is one of this queue's, the last; the caller is its producer, or has it alone.
+    /// 1. `segment` is the last one of this queue. The caller is the producer, or only the caller
+    ///    can reach the segment.
     /// 2. No item past `segment` is published.
     unsafe fn set_next(&self, segment: Segment<T>, next: Option<Segment<T>>) {
         // SAFETY: by (1) the segment lives; its node was initialised by `allocate`.
@@ -313,8 +314,6 @@ impl<T, A: Allocator> Shared<T, A> {
         Ok(Segment(node))
     }
 
-    /// Frees the memory of a segment.
-    ///
     /// # Safety
     ///
     /// 1. The segment came from `allocate` with the allocator of this queue, and no half reaches it
@@ -441,7 +440,6 @@ struct Rest<'a, T, A: Allocator> {
 }
 
 impl<T, A: Allocator> Rest<'_, T, A> {
-    /// Moves the next item out.
     fn next(&mut self) -> Option<T> {
         if self.left == 0 {
             return None;
