@@ -46,10 +46,12 @@ pub enum PanicPolicy {
 ///
 /// All calls for one shard run one after the other. Each sees what the earlier calls wrote, also on
 /// another thread. A worker catches and records every panic of these calls. Then
-/// [`on_panic`](Self::on_panic) decides what follows, with three exceptions. After a panic of
-/// [`before_turn`](Self::before_turn) its worker never calls it again. After a panic of
-/// [`report`](Self::report) the shard has no figures in that epoch. After a panic of `on_panic` the
-/// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
+/// [`on_panic`](Self::on_panic) decides what happens to the shard, with these exceptions:
+///
+/// - After a panic of [`before_turn`](Self::before_turn) its worker never calls it again.
+/// - After a panic of [`report`](Self::report) the shard has no figures in that epoch.
+/// - After a panic of `on_panic` the shard retires: it gets no more turns.
+/// - A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
 /// A call that takes long delays the shards of its own worker and no others. While it lasts no
 /// resharding can complete, unless its worker is [dedicated](crate::Builder::dedicate).

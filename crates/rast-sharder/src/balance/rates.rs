@@ -1,33 +1,32 @@
 //! Loads and traffic, smoothed over epochs.
 //!
-//! The load of recent windows predicts the next one, but a single window is noisy. Each rate is an
-//! exponentially weighted mean with weight 1/2 for the newest window. The noise of a rate is the
-//! difference between a window and the one before, both as shares of the total. So a change of all
-//! loads at once does not count.
+//! The load of recent windows predicts the next one, but a single window is noisy. So each rate (a
+//! load, or messages per second) is an exponentially weighted mean with weight 1/2 for the newest
+//! window. The noise of a load is a mean of the differences between one window and the next, both
+//! as shares of the total load. So a change of all loads at once does not count as noise.
 //!
-//! A load has a second mean: the share of the total over about 16 windows, times the total over the
-//! newest ones.
-//! It is the load that counts while the two means differ by at most the noise of the first. If all
-//! windows are independent, its noise is less than half. Else the two means differ by more, so
-//! their difference counts as noise too. So the load of a shard whose windows are noisy is known
-//! well after some of them. After a step the means soon differ by more, and then the first one
-//! counts.
+//! Each load has a second mean: the shard's share of the total over about 16 windows, times the
+//! total over the newest ones. `Greedy` uses this second mean while the two means differ by at most
+//! the noise. If all windows are independent, the second mean has less than half of the noise of
+//! the first. If they are not, the two means differ by more, so their difference also counts as
+//! noise. So the load of a shard whose windows are noisy is known well after some windows. After a
+//! lasting step of the load the means soon differ by more than the noise, and then the first mean
+//! is used.
 //!
-//! The distance of a window to the mean would be a worse measure, because the mean lags behind a
-//! step of the load. The step would count as noise until the mean has caught up, and no shard would
-//! move meanwhile. The difference of two windows contains the step once (von Neumann 1941,
-//! "Distribution of the ratio of the mean square successive difference").
+//! The distance of a window to the mean would be a worse measure of noise, because the mean lags
+//! behind a step of the load. The step would count as noise until the mean has caught up, and no
+//! shard would move meanwhile. The differences between windows contain the step only once (von
+//! Neumann 1941, "Distribution of the ratio of the mean square successive difference").
 //!
-//! Such a difference may be small by chance, and then the mean of the newest differences is small
-//! too, although the load varies as before. So the noise is the greater of two means. The first is
-//! over the newest windows, and detects a load that has begun to vary. The second is over about 16
-//! windows. In it a very large difference counts as a small multiple of the usual one (Huber 1964,
-//! "Robust estimation of a location parameter"), so that a step of the load hardly changes this
-//! mean.
+//! Several differences in a row may be small by chance, although the load varies as before. So the
+//! noise is the greater of two means of the differences. The first is over the newest windows, and
+//! detects a load that has begun to vary. The second is over about 16 windows. In it a very large
+//! difference counts as a small multiple of the usual one (Huber 1964, "Robust estimation of a
+//! location parameter"), so that a step of the load hardly changes this mean.
 //!
 //! # What a window costs
 //!
-//! An idle shard's load halves with each window, but is not written each time:
+//! The load of an idle shard halves with each window. This is not written each time:
 //!
 //! ```text
 //!   used in the window ──→ active ──────────────→ resting
@@ -38,8 +37,8 @@
 //!
 //! So the cost of a window grows with the number of shards that were used in it or shortly before.
 //! A shard that used a whole worker rests after at most 20 idle windows. The entry of a resting
-//! shard stores the number of windows that its load includes. The sum of the loads of all resting
-//! shards is stored separately, because it halves like each of them.
+//! shard stores how many windows its load already includes. The sum of the loads of all resting
+//! shards is stored separately, because it halves as each of them does.
 
 use std::vec::Vec;
 

@@ -1,7 +1,8 @@
-//! The private half of the protocol: the state of one worker, and what only it may do.
+//! The private half of the protocol: the state of one worker, and the operations that only this
+//! worker may do.
 //!
-//! A member is made with the shared words and moves to its worker's thread. The caller runs user
-//! code between its calls. The order of a round is
+//! A [`Member`] is made together with the shared words, and then moves to its worker's thread. The
+//! caller runs user code between the calls of its methods. The order of a round is
 //!
 //! ```text
 //! is_stopping ─ yes → leave, release each
