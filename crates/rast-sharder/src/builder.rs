@@ -226,10 +226,10 @@ impl<C: Controller> Builder<C> {
     /// Sets a function that is called on the thread of each worker before its first turn, for
     /// example to set the thread's priority. A panic in it is recorded, and the worker continues.
     ///
-    /// After it the worker is placed once more, as [`run`](Sharder::run) says, because a thread
-    /// that sleeps in the hook may wake up on another processor. If the hook has limited the thread
-    /// to some processors, it is placed among these or, if there are more of them than workers or
-    /// only one, where the system chooses.
+    /// After the call the worker is placed once more, as [`run`](Sharder::run) says, because a
+    /// thread that sleeps in the hook may wake up on another processor. If the hook has limited the
+    /// thread to some processors, the thread is placed among these. If only one is left, or more
+    /// than there are workers, the system chooses.
     #[must_use]
     pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
         self.on_worker_start = Some(Box::new(hook));

@@ -2,10 +2,10 @@
 //!
 //! A controller updates figures of its own type per shard (`Controller::Load`) until the worker
 //! promises to stop. At the end of a window it reports the figures of the used shards here. The
-//! sharder divides them by the time in which the shard was measured. This is from the start of its
-//! worker's window, or the turn that acquired it, to the turn in which its worker promised. The
-//! original RAST design adds up durations of windows that differ from thread to thread (fault H11
-//! of `docs/algorithms/sharder.md`).
+//! sharder divides them by the time in which the shard was measured. This time begins when the
+//! window of its worker begins, or when the worker acquires the shard. It ends when the worker
+//! promises. The original RAST design adds up durations of windows that differ from thread to
+//! thread (fault H11 of `docs/algorithms/sharder.md`).
 
 use std::vec::Vec;
 

@@ -601,10 +601,12 @@ impl Plan {
         }
     }
 
-    /// Counts the next shard of a group, and stays at the group until all are counted.
+    /// Counts the next shard of a group for its owner, and stays at the group until all its shards
+    /// are counted.
     ///
-    /// All pairs of a group come one after the other, so a table by owner finds them. A hash table
-    /// of all pairs would cost a page fault for nearly each new pair in the first decision.
+    /// All counts of one group are made one after the other, so a table by owner finds them. A hash
+    /// table by pairs of group and owner would cost a page fault for nearly each new pair in the
+    /// first decision.
     fn overlap_one(&mut self, group: usize, current: &Assignment) {
         let shard = self.members[group] as usize;
         if shard == NONE as usize {

@@ -112,9 +112,9 @@ impl Baton {
         Self::with_dedicated(first, dedicated, true, |_| Box::new(ThreadPark::new()))
     }
 
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps in what `park`
-    /// returns for it, or never. All shards are free at first; each worker takes its own in its
-    /// first turn.
+    /// Makes the shared words for `first`, and a [`Member`] for each worker. A worker sleeps in the
+    /// [`Park`] that `park` returns for it; if `sleeps` is `false`, it never sleeps. All shards are
+    /// free at first; each worker takes its own in its first round.
     ///
     /// Workers that are dedicated keep their shards of `first`, promise in no epoch, and never
     /// lead. No epoch waits for them.
@@ -471,9 +471,9 @@ impl Member {
             let holder = &self.baton.holders[shard.index()];
             // Relaxed: the swap below acquires. [HO4]
             if holder.word.load(Ordering::Relaxed) == FREE {
-                // The word is free, and no other worker takes the shard. Of two epochs' owners the
-                // older one held it before the newer epoch was published (rule 3), and in one epoch
-                // the page names one owner.
+                // The word is free, and no other worker takes the shard now. In this epoch the page
+                // names one owner. The owner in the epoch before took the shard before this epoch
+                // was published (rule 3).
                 //
                 // AcqRel: Acquire pairs with the Release in release_next, for the shard's state.
                 // The swap also pairs with the read-modify-write in settle: either that one returns
@@ -651,8 +651,8 @@ impl Member {
         self.seat().park.poll(ready);
     }
 
-    /// Calls `sleep`, unless there is something to do. Returns its result and whether a waker ended
-    /// it, or `None` if it was not called.
+    /// Calls `sleep`, unless there is something to do. Returns the result of `sleep` and whether a
+    /// waker ended the sleep, or `None` if `sleep` was not called.
     ///
     /// Blocking: the only place where a worker blocks.
     pub fn park<R>(&mut self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {
