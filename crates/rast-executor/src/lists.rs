@@ -16,9 +16,9 @@ pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
 /// Which one of `LOW_EVERY` turns begins at the low list: not one that begins at the normal list.
 const LOW_AT: u32 = NORMAL_EVERY / 2;
-/// Maximum number of consecutive turns for tasks from outside. So many short tasks take as long as
-/// one poll of 10 us. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it took
-/// 670, with 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
+/// Maximum number of consecutive turns for tasks from outside: 128 short tasks take about as long
+/// as one poll of 10 us. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it
+/// took 670, with 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
 const OUTSIDE_MAX: u32 = 128;
 
 /// Number of lists: one per priority, and one for tasks from outside.
