@@ -15,7 +15,7 @@ use crate::primitive::{Counter, Histogram, LiveHistogram, Random};
 const SKIP_MIN: u64 = 32;
 const SKIP_SPAN: u64 = 64;
 
-/// Of the buckets per doubling, as a power of two.
+/// Number of buckets per doubling, as the exponent of a power of two.
 const PART_BITS: u32 = 2;
 
 /// Chooses the wake-ups that are measured. Threads that share it may lose counts, which only shifts

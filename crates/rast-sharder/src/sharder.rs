@@ -100,9 +100,10 @@ impl<C: Controller> Sharder<C> {
             }
         }
         if cause.is_none() && !threads.is_empty() {
-            // The system may put the last thread on the processor of this one, and move it after
-            // some milliseconds only. So this thread sleeps until that one is on its own processor.
-            // It cannot wake up there, because it may use only its own one meanwhile.
+            // The system may put the last thread on the processor of this thread, and move it only
+            // after some milliseconds. So this thread sleeps until the last thread is on its own
+            // processor. This thread does not wake up there, because until then it may use only its
+            // own processor.
             let stays = places.is_some_and(|places| places.stay_on(0));
             last_runs.receive_blocking();
             if stays && let Some(places) = places {

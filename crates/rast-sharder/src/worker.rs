@@ -85,7 +85,7 @@ pub(crate) struct Shared<C: Controller> {
     /// Zero: reshard on request only.
     pub(crate) period: Nanos,
     pub(crate) wait: WaitStrategy,
-    /// Whether the program gave what workers sleep in, which then looks for I/O.
+    /// Whether the program has supplied the `Park` of the workers, which is then polled for I/O.
     pub(crate) polls: bool,
     pub(crate) on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]

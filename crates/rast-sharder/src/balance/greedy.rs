@@ -165,8 +165,8 @@ impl Greedy {
         } = verdict;
         let share = moved as f64 / current.shards() as f64;
         let gain = (now.0 - then.0) / average;
-        // Both sides of the comparison are noisy, and the plan was picked as the
-        // best of many, so the lucky side of its noise is in it.
+        // Both sides of the comparison are noisy. The plan was chosen as the best of many, so it
+        // probably looks better than it is.
         let noise = NOISE * (now.1 + then.1).sqrt() / average;
         moved > 0 && gain > self.margin + self.charge * share + noise
     }

@@ -53,8 +53,8 @@ const NEWEST: f64 = 0.5;
 /// The assumed noise of a shard while only one window is known, as a share of its load.
 const FIRST_NOISE: f64 = 0.05;
 
-/// The distance of a window to the mean of those before, over its difference to the last one,
-/// where windows are independent: the root of 4/3 variances over 2 variances.
+/// Ratio of two distances, if windows are independent: that of a window to the mean of the windows
+/// before, and that to the last window. It is the root of 4/3 variances over 2 variances.
 const TO_MEAN: f64 = 0.816;
 
 /// The minimum noise of a shard, as a share of its load. So the noise of a load that never changes
@@ -68,12 +68,12 @@ const USUAL: f64 = 0.125;
 /// Number of windows after which a steady share is used. It is the mean of all windows until then.
 const STEADY: u8 = 8;
 
-/// The noise of a steady share, over that of the newest windows: where windows are independent, a
-/// mean with weight w has the root of w / (2 − w) of their noise.
+/// Ratio of the noise of a steady share to that of the newest windows, if windows are independent:
+/// a mean with weight w has the root of w / (2 − w) of the noise of one window.
 const STEADY_NOISE: f64 = 0.447;
 
-/// A window with at most this share of the loads so far says nothing about shares. Its few loads
-/// would otherwise count as the shares of all that is used later.
+/// A window with at most this share of the loads so far changes no share of the total. Its few
+/// loads would otherwise count as the shares of all that is used later.
 const QUIET: f64 = 0.125;
 
 /// A difference counts as at most this multiple of the usual one.
@@ -90,8 +90,8 @@ const LEAST_TRAFFIC: f64 = 1.0;
 /// Maximum number of messages per second that counts, so that sums are finite.
 const MOST_TRAFFIC: f64 = 1e30;
 
-/// The messages per second between a shard and another one. There is one for each pair that has
-/// talked in the last windows, in both of its shards, so it is small.
+/// The messages per second between a shard and another one. Both shards of a pair that exchanged
+/// messages in the last windows have one, so it is small.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Tie {
     /// The other shard.
@@ -113,7 +113,7 @@ const LEAST_LOAD: f64 = 1e-6;
 /// After this number of halvings any load is zero: the least positive `f64` is 2⁻¹⁰⁷⁴.
 const MOST_HALVINGS: u64 = 2_200;
 
-/// How many windows were taken in.
+/// How many windows the figures of a shard, or of all shards, include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     /// The windows in which idle shards were measured.
@@ -153,9 +153,9 @@ fn weight(known: bool) -> f64 {
 /// The load of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figure {
-    /// Share of a worker that the shard asks for.
+    /// Share of a worker that the shard would use on its own (its demand).
     pub(super) load: f64,
-    /// How far it strays.
+    /// Noise of the load: how much it changes from window to window.
     pub(super) noise: f64,
 }
 
@@ -164,20 +164,21 @@ pub(super) struct Figure {
 pub(super) struct Rates {
     /// By shard: the load that counts; zero for resting shards.
     pub(super) figures: Vec<Figure>,
-    /// Share of a worker that each shard asks for, over the newest windows.
+    /// By shard: mean of its demand over the newest windows.
     loads: Vec<f64>,
     /// The shard's share of the total over about 16 windows.
     steady: Vec<f64>,
-    /// How far the shard's share of the total strayed in the newest windows, as a load.
+    /// By shard: noise of its share of the total in the newest windows, as a load.
     recent: Vec<f64>,
-    /// How far it strays as a rule, as a share of the shard's load.
+    /// By shard: the usual noise, over about 16 windows, as a share of its load.
     usual: Vec<f64>,
     /// The shard's share of the total in its last window.
     last: Vec<f64>,
     /// By shard: its ties, in the order of the other shards. Both shards of a pair have the tie.
     pub(super) ties: Vec<Vec<Tie>>,
-    /// Zero if no window of the shard was ever long enough, up to what the shard has seen. Else one
-    /// more than the number of those that were not [`QUIET`], which counts up to [`STEADY`].
+    /// By shard: zero as long as none of its windows was long enough. Otherwise one more than the
+    /// number of its windows that were not [`QUIET`], which counts up to [`STEADY`]. Windows after
+    /// `seen` are not included.
     known: Vec<u8>,
     /// Number of shards of which no window was ever long enough.
     unknown: usize,
@@ -189,7 +190,7 @@ pub(super) struct Rates {
     places: Vec<u32>,
     /// Sum of the loads of the resting shards.
     resting: f64,
-    /// What all have taken in before this window, and with it.
+    /// The windows before this one, and those with it.
     passed: Seen,
     passing: Seen,
     /// Number of active shards that are still unknown after this window. All others are known:
@@ -199,12 +200,13 @@ pub(super) struct Rates {
     windows: u32,
     stage: Stage,
     at: usize,
-    /// Sums of the loads: smoothed ones at the start, the view's, smoothed ones.
+    /// Sums of the loads: the smoothed loads before this window, those of the window, and the
+    /// smoothed loads after it.
     totals: [f64; 3],
 }
 
 impl Rates {
-    /// Begins to take a view in.
+    /// Begins to add the figures of a window.
     pub(super) fn begin(&mut self, shards: usize) {
         if self.known.len() != shards || self.loads.len() != shards {
             *self = Self::default();
@@ -239,9 +241,9 @@ impl Rates {
         self.active.get(self.places[shard] as usize) == Some(&(shard as u32))
     }
 
-    /// Takes a view in, for about `budget` units. Windows shorter than `least` say nothing and
-    /// leave the old rates. Returns `None` until it is done, and then whether every shard is
-    /// known by now, or was waited for long enough.
+    /// Adds the figures of a window, for about `budget` units. Windows shorter than `least` leave
+    /// the old rates. Returns `None` until it is done. Then it returns whether every shard was
+    /// measured by now, or was waited for long enough.
     pub(super) fn update(
         &mut self,
         view: &LoadView,
@@ -253,7 +255,7 @@ impl Rates {
         let is_long = |window: Nanos| window >= least && window > Nanos::ZERO;
         let has_dedicated = !view.dedicated().is_empty();
         // The demand of a shard, if it was measured for long enough. A shard of a dedicated worker
-        // stays there, so its load says nothing: it is taken as none.
+        // stays there, so its load does not matter and counts as zero.
         let measured = |shard: usize| {
             let shard = ShardId::from_index(shard);
             let (demand, window) = match view.load(shard) {
@@ -373,7 +375,7 @@ impl Rates {
         self.totals[1] > self.totals[0] * QUIET
     }
 
-    /// Makes a shard active, and takes in the windows in which it rested.
+    /// Makes a shard active, and adds the windows in which it rested.
     fn activate(&mut self, shard: usize) {
         if self.is_active(shard) {
             return;
@@ -410,8 +412,8 @@ impl Rates {
         self.seen[shard] = passed;
     }
 
-    /// Takes in the window of the active shard before `at`. The shard rests if it is idle and has
-    /// about no load and no ties.
+    /// Adds the window of the active shard before `at`. The shard rests if it is idle and has about
+    /// no load and no ties.
     fn take_in(&mut self, shard: usize, measured: Option<f64>, is_idle: bool) {
         if let Some(demand) = measured {
             self.take_load(shard, demand);
@@ -490,15 +492,14 @@ impl Rates {
         *load += (fresh - *load) * NEWEST;
     }
 
-    /// Returns the load of a shard that counts, and how far the shard's share of the total strays,
-    /// as a load.
+    /// Returns the load of a shard that counts, and its noise.
     fn figure(&self, shard: usize) -> Figure {
         let [old_total, new_total, _] = self.totals;
         let total = old_total + (new_total - old_total) * NEWEST;
         let (load, steady) = (self.loads[shard], self.steady[shard] * total);
         let noise = self.recent[shard].max(self.usual[shard] * load);
         match self.known[shard] > STEADY && (load - steady).abs() <= noise {
-            // Windows that are alike one after the other hide how far this mean strays.
+            // If successive windows are alike, their differences hide how far this mean is off.
             true => Figure {
                 load: steady,
                 noise: (noise * STEADY_NOISE).hypot(load - steady),

@@ -59,7 +59,7 @@ enum Phase {
     Open,
     /// Figures are frozen until the next epoch.
     Promised,
-    /// As `Promised`, and this member holds the leader.
+    /// As `Promised`, and this member has the [`Leader`].
     Leading,
 }
 
@@ -97,8 +97,8 @@ pub struct Member {
 }
 
 impl Baton {
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps on a condition
-    /// variable.
+    /// Makes the shared words for `first`, and a [`Member`] for each worker, which sleeps on a
+    /// condition variable.
     pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
         Self::new_with_dedicated(first, &[])
     }

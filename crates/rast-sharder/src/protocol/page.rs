@@ -43,7 +43,8 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Makes the page of the first epoch, and of the epoch that never was before it.
+    /// Makes both pages: that of the first epoch, and that of an epoch before it with the same
+    /// owners.
     pub(super) fn first(owners: &Assignment) -> Self {
         Self {
             owners: owners.clone(),
