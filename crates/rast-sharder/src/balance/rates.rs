@@ -90,8 +90,8 @@ const LEAST_TRAFFIC: f64 = 1.0;
 /// Maximum number of messages per second that counts, so that sums are finite.
 const MOST_TRAFFIC: f64 = 1e30;
 
-/// The messages per second between a shard and another one. Both shards of a pair that exchanged
-/// messages in the last windows have one, so it is small.
+/// The messages per second between a shard and another one. Both shards of each pair that exchanged
+/// messages in the last windows have a tie, so its size is kept small.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Tie {
     /// The other shard.
@@ -122,7 +122,7 @@ struct Seen {
     loaded: u64,
 }
 
-/// What is taken in next, up to `Rates::at`.
+/// What `update` does next, from the item `Rates::at` on.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
     /// Memory is taken for the figures of a shard, in the first decision.
