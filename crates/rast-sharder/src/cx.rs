@@ -101,7 +101,8 @@ impl WorkerCx<'_> {
     /// the current turn if that is longer.
     ///
     /// If the calling worker is [dedicated](crate::Builder::dedicate), its turn may block. So it
-    /// wakes a worker that is falling asleep at once, at the cost of one more fence.
+    /// also wakes a worker that is just falling asleep without delay, at the cost of one more
+    /// fence.
     ///
     /// Returns `true` if the calling worker holds the shard, as [`is_local`](Self::is_local).
     ///

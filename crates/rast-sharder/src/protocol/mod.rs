@@ -15,8 +15,9 @@
 //!   stop, requests, notices                 one line each
 //! ```
 //!
-//! A *worker* runs shards. All workers except dedicated ones (rule 7) are *members*. In each epoch a
-//! member *promises* to update no load figures until the next epoch.
+//! An *epoch* is the time in which one assignment of shards to workers is valid. A *page* is a
+//! table of the owners in an epoch. All workers except dedicated ones (rule 7) are *members*. Once
+//! per epoch a member *promises* to update no load figures until the next epoch.
 //!
 //! | field | written by | read by |
 //! | --- | --- | --- |
