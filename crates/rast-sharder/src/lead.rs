@@ -1,8 +1,7 @@
 //! How the leader of an epoch makes the next assignment from the load figures, in slices.
 //!
 //! The worker that promised last (`protocol/mod.rs`) is the leader, and goes through the stages
-//! below. All members have promised, so no figure changes meanwhile. A dedicated worker never
-//! promises or leads, and its figures are left out.
+//! below. All members have promised, so no figure changes meanwhile.
 //!
 //! ```text
 //! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish

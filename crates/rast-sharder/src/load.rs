@@ -4,8 +4,7 @@
 //! promises to stop. At the end of a window it reports the figures of the used shards here. The
 //! sharder divides them by the time in which the shard was measured. This time begins when the
 //! window of its worker begins, or when the worker acquires the shard. It ends when the worker
-//! promises. The original RAST design adds up durations of windows that differ from thread to
-//! thread (fault H11 of `docs/algorithms/sharder.md`).
+//! promises.
 
 use std::vec::Vec;
 
