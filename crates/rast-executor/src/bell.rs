@@ -10,8 +10,8 @@
 //! Rules:
 //!
 //! 1. All changes are atomic operations on one word. If the bell rings before a sleep begins, the
-//!    thread finds RUNG when it begins to sleep, and does not sleep. The word tells a later ring
-//!    where the thread sleeps, and the ring ends the sleep.
+//!    thread finds RUNG when it begins to sleep, and does not sleep. If the bell rings later, the
+//!    word says where the thread sleeps, and the ring ends that sleep.
 //! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring after the
 //!    change to PARKED or POLLING, but before the call that sleeps, is not lost.
 //! 3. A ring publishes what was written before it, because the end of the sleep reads the word that

@@ -12,7 +12,7 @@ use crate::task::{Header, Task};
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     head: Option<NonNull<Header>>,
-    /// Means something if there is a head.
+    /// Valid only if there is a head.
     tail: Option<NonNull<Header>>,
     len: usize,
 }

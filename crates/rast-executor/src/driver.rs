@@ -7,9 +7,9 @@ use core::time::Duration;
 use crate::primitive::Parker;
 use crate::wakers::waker_of;
 
-/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, either in a poll of the
-/// system or until another thread wakes it, and submits the requests of its tasks to the system
-/// once per turn.
+/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, in a poll of the system
+/// or until another thread wakes it. Once per turn it submits to the system what the tasks have
+/// requested.
 ///
 /// A turn ends when no task is ready, or after 64 polls of tasks. At most 128 deadlines fire in a
 /// turn.

@@ -15,7 +15,7 @@ use crate::primitive::{Counter, Histogram, LiveHistogram, Random};
 const SKIP_MIN: u64 = 32;
 const SKIP_SPAN: u64 = 64;
 
-/// Of the buckets per doubling, as a power of two.
+/// Base-2 logarithm of the number of buckets per doubling.
 const PART_BITS: u32 = 2;
 
 /// Chooses the wake-ups that are measured. Threads that share it may lose counts, which only shifts

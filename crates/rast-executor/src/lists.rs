@@ -1,10 +1,10 @@
 //! Ready tasks of one worker, by priority.
 //!
-//! Each list is first in, first out. A turn is one call of `pop`. Normal tasks from other threads
-//! have their own list, which precedes the others, at most 128 turns in a row. Of the other turns
-//! every eighth begins at the normal list, and another one of 64 at the low one. So if k tasks are
-//! ahead in its list, a task from outside is taken within 2 (k + 1) turns, whatever else is pushed.
-//! A normal task of the normal list is taken within 1032 (k + 1) turns, and a low task within
+//! Each list is first in, first out. A turn is one call of `pop`. Normal tasks from threads outside
+//! have their own list, which precedes the others, at most 128 turns in a row. Of the other turns,
+//! every eighth begins at the normal list, and another one of 64 at the low list. So if k tasks are
+//! ahead of a task in its list, a task from outside is taken within 2 (k + 1) turns, whatever else
+//! is pushed. A task of the normal list is taken within 1032 (k + 1) turns, and a low task within
 //! 8256 (k + 1).
 
 use crate::chain::Chain;
@@ -16,9 +16,9 @@ pub(crate) const NORMAL_EVERY: u32 = 8;
 pub(crate) const LOW_EVERY: u32 = 64;
 /// Which one of `LOW_EVERY` turns begins at the low list: not one that begins at the normal list.
 const LOW_AT: u32 = NORMAL_EVERY / 2;
-/// Maximum number of consecutive turns for tasks from outside: short ones take as long as one poll
-/// of 10 us then. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it took
-/// 670, with 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
+/// Maximum number of consecutive turns for tasks from outside: 128 short tasks take about as long
+/// as one poll of 10 us. With 8, a burst of them beside such polls took 1,900 ns each, with 32 it
+/// took 670, with 128 it takes 170 (`spawn_many_remote_busy1`, two processors, 2026-11-23).
 const OUTSIDE_MAX: u32 = 128;
 
 /// Number of lists: one per priority, and one for tasks from outside.

@@ -9,16 +9,17 @@
 //! | `keeper` | the index, plus one, of the worker that sleeps until the next deadline; 0 if none does | that worker |
 //!
 //! 1. A worker that finds no task sets its bit in `asleep` (the announcement), executes a barrier
-//!    (`primitive::asymmetric`), checks all queues once more, and sleeps if they are empty.
+//!    (`primitive::asymmetric`, or a fence if the system has none), checks all queues once more,
+//!    and sleeps if they are empty.
 //! 2. A pushing thread loads `asleep` after the push. By the barrier, either this load finds the
 //!    worker's bit, or the worker's check finds the pushed task.
 //! 3. If the pushing thread finds sleepers, it wakes one that is not notified or, if all are
 //!    notified, one of them again. So a thread that is suspended between its change of `notified`
 //!    and its wake-up delays no other thread.
-//! 4. A worker takes no task while its bit is set.
+//! 4. A worker takes no task while its bit in `asleep` is set.
 //!
-//! Without `notified` a burst of posts would wake the same sleeper many times. It is a hint: a bit
-//! that is set late, when its worker is awake again, costs one useless wake-up.
+//! Without `notified` a burst of posts would wake the same sleeper many times. A bit of `notified`
+//! is a hint: if it is set late, when its worker is awake again, it costs one useless wake-up.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -33,7 +34,7 @@ pub(crate) const STOP: u64 = 1 << 63;
 /// Maximum number of workers of one scheduler, including threads of the user.
 pub const MAX_WORKERS: usize = 63;
 
-/// Maximum sleep of a worker if the system has no barrier.
+/// Maximum sleep of a worker whose call of the barrier has failed.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The words.
@@ -139,7 +140,7 @@ impl Idle {
     }
 
     /// Announces that `worker` is about to sleep; the worker must check for work after this.
-    /// Returns `false` if its loads may be stale for lack of the barrier.
+    /// Returns `false` if the barrier failed, so that the worker's loads may be stale.
     pub fn announce(&self, worker: usize) -> bool {
         // Relaxed: a late mark is harmless. [SI9]
         self.notified.fetch_and(!(1 << worker), Ordering::Relaxed);

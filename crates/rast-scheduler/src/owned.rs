@@ -176,7 +176,7 @@ impl Owned {
         ManuallyDrop::new(Reference(self.0))
     }
 
-    /// Passes the task to its status word; returns the `Owned` if a flag asks for a step.
+    /// Gives up the `Owned`, so that the task waits; returns the `Owned` if a flag requires a step.
     ///
     /// # Safety
     ///

@@ -7,7 +7,8 @@ use rast_timers::primitive::sync::Arc;
 
 use crate::shared::Shared;
 
-/// A handle of a scheduler, for any thread. It posts tasks; by its `work` a thread runs tasks.
+/// A handle of a scheduler, for any thread. It posts tasks; a thread that calls its `work` runs
+/// tasks.
 ///
 /// It is cloneable, and does not keep the scheduler alive: after the scheduler was dropped, a post
 /// returns [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all its methods too.

@@ -1,8 +1,7 @@
 //! Which worker owns which shard.
 //!
 //! An assignment is a list of owners, one per shard, so no shard can be lost or assigned twice. The
-//! original RAST design keeps a list of shards per thread, and its balancer loses shards that fit
-//! nowhere. The constructor checks that every owner exists.
+//! constructor checks that every owner exists.
 
 use core::fmt;
 use std::vec::Vec;

@@ -173,18 +173,19 @@ impl<C: Controller> Builder<C> {
     }
 
     /// Dedicates `worker` to the shards that it has at first, for turns that may block: on a file,
-    /// a lock or a channel. It keeps these shards, gets no others, and takes part in no resharding,
-    /// so no resharding waits for its turns. A balancer's assignment that moves a shard from or to
-    /// it is refused; [`Greedy`] makes none.
+    /// a lock or a channel. The worker keeps these shards, gets no others, and takes part in no
+    /// resharding, so no resharding waits for its turns. If a balancer's assignment moves a shard
+    /// from or to it, the sharder refuses the assignment; [`Greedy`] makes no such assignment.
     ///
-    /// A wake-up by one of its turns is sent at once, not at the end of the turn. So a turn may
-    /// block until the shards of other workers that it has [woken](crate::WorkerCx::wake) have run.
-    /// Meanwhile its other shards have no turns. Each wake-up costs a fence. If the receiving
-    /// worker has not taken the last 64 of them, further ones arrive without their note.
+    /// A wake-up by one of its turns is sent at once, not at the end of the round. So a turn may
+    /// block until shards of other workers that it has [woken](crate::WorkerCx::wake) have run.
+    /// Meanwhile the other shards of this worker have no turns. Each wake-up costs a fence. If the
+    /// receiving worker has not taken the last 64 wake-ups, further ones arrive without their note.
     ///
-    /// It gets its shards by [`assignment`](Self::assignment) or [`pin`](Self::pin). They are not
-    /// in the [`LoadView`](crate::LoadView), and [`WorkerCx::epoch`](crate::WorkerCx::epoch) stays
-    /// 0 there. If all workers are dedicated, requests for a resharding have no effect.
+    /// The worker gets its shards by [`assignment`](Self::assignment) or [`pin`](Self::pin). They
+    /// are not in the [`LoadView`](crate::LoadView), and
+    /// [`WorkerCx::epoch`](crate::WorkerCx::epoch) is always 0 on this worker. If all workers are
+    /// dedicated, requests for a resharding have no effect.
     ///
     /// ```
     /// # use rast_sharder::{Controller, Progress, ShardId, WorkerCx};
@@ -225,10 +226,10 @@ impl<C: Controller> Builder<C> {
     /// Sets a function that is called on the thread of each worker before its first turn, for
     /// example to set the thread's priority. A panic in it is recorded, and the worker continues.
     ///
-    /// After it the worker is placed once more, as [`run`](Sharder::run) says, because a thread
-    /// that sleeps in the hook may wake up on another processor. If the hook has limited the thread
-    /// to some processors, it is placed among these or, if there are more of them than workers or
-    /// only one, where the system chooses.
+    /// After the call the worker is placed once more, as [`run`](Sharder::run) says, because a
+    /// thread that sleeps in the hook may wake up on another processor. If the hook has limited the
+    /// thread to some processors, the thread is placed among these. If only one is left, or more
+    /// than there are workers, the system chooses.
     #[must_use]
     pub fn on_worker_start(mut self, hook: impl Fn(WorkerId) + Send + Sync + 'static) -> Self {
         self.on_worker_start = Some(Box::new(hook));

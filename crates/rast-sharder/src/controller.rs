@@ -1,9 +1,10 @@
 //! The user's code: the type of a shard, and its turn.
 //!
 //! The original RAST design gives the controller a shard's number and a `bool` that says whether
-//! load figures may be touched, and trusts it to keep to both. Here the sharder owns the state of
-//! each shard and the figures, and hands both out as exclusive borrows while the permission lasts.
-//! So a controller cannot touch what is not its own, nor update figures that the leader reads.
+//! load figures may be touched, and trusts the controller to respect both. Here the sharder owns
+//! the state of each shard and the figures, and lends both to the controller as exclusive borrows
+//! for one call. So a controller cannot touch other shards, nor update figures that the leader
+//! reads.
 
 use std::any::Any;
 use std::boxed::Box;
@@ -46,10 +47,12 @@ pub enum PanicPolicy {
 ///
 /// All calls for one shard run one after the other. Each sees what the earlier calls wrote, also on
 /// another thread. A worker catches and records every panic of these calls. Then
-/// [`on_panic`](Self::on_panic) decides what follows, with three exceptions. After a panic of
-/// [`before_turn`](Self::before_turn) its worker never calls it again. After a panic of
-/// [`report`](Self::report) the shard has no figures in that epoch. After a panic of `on_panic` the
-/// shard retires. A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
+/// [`on_panic`](Self::on_panic) decides what happens to the shard, with these exceptions:
+///
+/// - After a panic of [`before_turn`](Self::before_turn) its worker never calls it again.
+/// - After a panic of [`report`](Self::report) the shard has no figures in that epoch.
+/// - After a panic of `on_panic` the shard retires: it gets no more turns.
+/// - A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
 /// A call that takes long delays the shards of its own worker and no others. While it lasts no
 /// resharding can complete, unless its worker is [dedicated](crate::Builder::dedicate).
@@ -90,8 +93,8 @@ pub trait Controller: Send + Sync + 'static {
     /// The figures of a shard in one window.
     type Load: Send + 'static;
 
-    /// Gives `shard` a turn. It gets one after it was acquired, when its last turn asked for it,
-    /// and after one or more wake-ups.
+    /// Gives `shard` a turn. A shard gets a turn after its worker has acquired it, when its last
+    /// turn asked for one, at its deadline, and after one or more wake-ups.
     ///
     /// `load` is `Some` while figures may be updated: from the start of an epoch until the worker
     /// has promised.
@@ -106,15 +109,16 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, once in each window in which it is [used]. The call comes
-    /// before its first turn, when it comes to a worker, or at the end if it is ready and had no
-    /// turn. A shard that is idle through a window keeps its old figures, which are not read. After
-    /// a panic of this call the figures of this window are not reported. Override it if the figures
+    /// Empties the figures of a shard, once in each window in which the shard is [used]. The call
+    /// comes before the first turn of the shard in the window, or when the shard comes to the
+    /// worker. If the shard is ready at the end of the window and had no turn, the call comes then.
+    /// A shard that is idle through a window keeps its old figures, which are not read. After a
+    /// panic of this call the figures of this window are not reported. Override it if the figures
     /// own memory that is worth keeping.
     ///
-    /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end as those of
-    /// the others, after the [period](crate::Builder::period) or on request. So its figures are
-    /// emptied too, although they are not reported.
+    /// A [dedicated](crate::Builder::dedicate) worker has windows of its own. They also end after
+    /// the [period](crate::Builder::period) or on request. So its figures are emptied too, although
+    /// they are not reported.
     ///
     /// [used]: crate::LoadView::used
     fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {
@@ -134,10 +138,10 @@ pub trait Controller: Send + Sync + 'static {
     /// wake-up causes, once for each [`WorkerCx::wake`]. Notes of one worker come in the order of
     /// its calls, while the shard stays with its holder.
     ///
-    /// `None` means any number of notes: the wake-up came by [`Handle::wake`], or more wake-ups
-    /// were on their way to the worker than there is room for. Then the turn must check everything.
-    /// So must the turn after [`on_acquire`](Self::on_acquire), because notes are lost when a shard
-    /// moves; `on_wake` is not called for that turn.
+    /// `None` means any number of wake-ups: one came by [`Handle::wake`], or more wake-ups were on
+    /// their way to the worker than there is room for. Then the turn must check all inputs of the
+    /// shard. So must the turn after [`on_acquire`](Self::on_acquire), because notes are lost when
+    /// a shard moves; `on_wake` is not called for that turn.
     ///
     /// [`Handle::wake`]: crate::Handle::wake
     fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {

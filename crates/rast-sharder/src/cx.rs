@@ -90,20 +90,21 @@ impl WorkerCx<'_> {
         self.local.core.baton.holder(shard)
     }
 
-    /// Makes `shard` ready: after this call it gets a turn, which sees what the caller wrote
-    /// before, whichever worker holds the shard by then. Before that turn
+    /// Makes `shard` ready: after this call it gets a turn, on the worker that holds it by then.
+    /// The turn sees what the caller wrote before this call. Before that turn
     /// [`on_wake`](crate::Controller::on_wake) gets `note`.
     ///
-    /// For a shard of this worker it is a push to a vector, without an atomic operation. For a
-    /// shard of another worker it is two loads and a store, plus a read-modify-write if the shard
-    /// is about to move, plus a system call if that worker is asleep. A worker that is just falling
-    /// asleep is woken at the end of this worker's round. That is after at most 16 turns or about
-    /// 20 µs, or after the current turn if that is longer.
+    /// Cost: for a shard of this worker, a push to a vector without an atomic operation. For a
+    /// shard of another worker, two loads and a store, a read-modify-write if the shard is about to
+    /// move, and a system call if that worker is asleep. If that worker is just falling asleep, it
+    /// is woken at the end of this worker's round: after at most 16 turns or about 20 µs, or after
+    /// the current turn if that is longer.
     ///
     /// If the calling worker is [dedicated](crate::Builder::dedicate), its turn may block. So it
-    /// wakes a worker that is falling asleep at once, at the cost of one more fence.
+    /// also wakes a worker that is just falling asleep without delay, at the cost of one more
+    /// fence.
     ///
-    /// Returns `true` if this worker holds the shard, as [`is_local`](Self::is_local).
+    /// Returns `true` if the calling worker holds the shard, as [`is_local`](Self::is_local).
     ///
     /// # Panics
     ///
@@ -141,8 +142,8 @@ impl WorkerCx<'_> {
     /// these cache lines each time that it checks for wake-ups. So the lines are in the cache when
     /// the wake-up arrives. Otherwise the turn after the wake-up would wait for them.
     ///
-    /// A hint: any address is allowed, and nothing is read. The last call of the worker counts. It
-    /// costs two stores.
+    /// A hint: any address is allowed, and nothing is read. Only the last call on each worker
+    /// counts. A call costs two stores.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

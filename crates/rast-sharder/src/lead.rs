@@ -1,7 +1,7 @@
-//! Leading an epoch: from frozen figures to the next assignment, in slices.
+//! How the leader of an epoch makes the next assignment from the load figures, in slices.
 //!
-//! The worker that promised last (`protocol/mod.rs`) goes through the stages below. A dedicated
-//! worker never promises or leads, and its figures are left out.
+//! The worker that promised last (`protocol/mod.rs`) is the leader, and goes through the stages
+//! below. All members have promised, so no figure changes meanwhile.
 //!
 //! ```text
 //! Collect ───→ Weigh ─────→ Begin ──→ Step ──→ Step … ──→ Check ───→ Copy ──────→ publish
@@ -10,14 +10,14 @@
 //!    └ the balancer needs no figures ────────────────────────────────────────────────┘
 //! ```
 //!
-//! The leader runs one slice per round, between the turns of its own shards. A stop may come at any
-//! point and drops the work. A panic of the balancer ends the decision and keeps the assignment. A
-//! panic of `report` leaves out the figures of its shard.
+//! The leader runs one slice per round, between the turns of its own shards. If the sharder stops,
+//! the work is dropped. If the balancer panics, the decision ends and the assignment stays. If
+//! `report` panics for a shard, the figures of this shard are left out.
 //!
 //! The cost of the first four stages grows with the number of used shards, and includes the
-//! balancer's own time. A balancer that keeps the assignment whatever the figures are, as on one
-//! worker, skips all stages. Check and Copy are for decisions that move shards; Copy makes the
-//! table for readers outside.
+//! balancer's own time. All stages are skipped for a balancer that would keep the assignment
+//! whatever the figures are, for example if there is one worker. Check and Copy are for decisions
+//! that move shards; Copy makes the table for readers outside the sharder.
 
 mod changes;
 

@@ -1,20 +1,23 @@
 //! Runs shards on workers, and moves shards between workers by measured load.
 //!
-//! A [`Sharder`] runs the code of a [`Controller`] for each of a fixed number
-//! of shards on a fixed number of threads. Each shard belongs to one worker at
-//! a time, so its state is plain `&mut`. In each epoch the measured loads
-//! decide which worker has which shard; most shards stay where they are.
+//! A [`Sharder`] runs the code of a [`Controller`] for each of a fixed number of shards (units of
+//! work, each with its own state) on a fixed number of threads. Each shard belongs to one worker at
+//! a time, so its state is plain `&mut`. An epoch is the time in which one assignment of shards to
+//! workers is valid. At its end the measured loads decide which worker has which shard; most shards
+//! stay where they are.
 //!
 //! # When to use
 //!
-//! Work that splits into more parts than threads, where each part has its own state and needs many
-//! short turns, and where loads differ and shift. A turn costs no atomic read-modify-write and no
-//! lock, and a shard that has nothing to do costs nothing until it is woken.
+//! For work that splits into more parts than threads, where each part has its own state and needs
+//! many short turns, and the loads of the parts differ and shift. A turn costs no atomic
+//! read-modify-write and no lock, and a shard that has nothing to do costs nothing until it is
+//! woken.
 //!
 //! # When not
 //!
 //! - One-off tasks: use a work-stealing pool.
-//! - Turns that block: they delay their worker's other shards, and resharding.
+//! - Turns that block: they delay the other shards of their worker, and resharding, unless the
+//!   worker is [dedicated](Builder::dedicate).
 //! - Fewer parts than threads.
 //!
 //! For typed messages between the parts use the graph of `rast-msgpass`, which is a controller of
@@ -97,7 +100,7 @@
 //! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.
 //!   A call that wakes a sleeping worker takes that worker's parking lock for some
 //!   instructions and makes a system call; everything else is lock-free.
-//! - No lost wake-up: see `docs/algorithms/sharder.md` and its loom models.
+//! - No wake-up is lost: see `docs/algorithms/sharder.md` and the loom models.
 //!
 //! # Features
 //!

@@ -2,10 +2,9 @@
 //!
 //! A controller updates figures of its own type per shard (`Controller::Load`) until the worker
 //! promises to stop. At the end of a window it reports the figures of the used shards here. The
-//! sharder divides them by the time in which the shard was measured. This is from the start of its
-//! worker's window, or the turn that acquired it, to the turn in which its worker promised. The
-//! original RAST design adds up durations of windows that differ from thread to thread (fault H11
-//! of `docs/algorithms/sharder.md`).
+//! sharder divides them by the time in which the shard was measured. This time begins when the
+//! window of its worker begins, or when the worker acquires the shard. It ends when the worker
+//! promises.
 
 use std::vec::Vec;
 
@@ -40,10 +39,10 @@ pub struct ShardLoad {
     pub window: Nanos,
 }
 
-/// The frozen figures of one epoch, given to the balancer.
+/// The load figures of one epoch, which the balancer gets.
 ///
-/// Only shards that were used in their window have figures; the load of every other shard is zero.
-/// So the cost of making and of reading a view grows with the number of used shards:
+/// Only shards that were used in the window of their worker have figures; the load of every other
+/// shard is zero. So the cost of making and of reading a view grows with the number of used shards:
 ///
 /// ```text
 ///   used     (shard 7, load) (shard 2, load)          one entry per used shard
@@ -51,8 +50,8 @@ pub struct ShardLoad {
 /// ```
 ///
 /// An entry of `places` that is left from an earlier window names an entry of another shard, or
-/// none. So a new window begins with `used` emptied, and `places` as it is (Briggs and Torczon
-/// 1993, "An efficient representation for sparse sets").
+/// none. So before a new window only `used` is emptied, and `places` stays as it is (Briggs and
+/// Torczon 1993, "An efficient representation for sparse sets").
 ///
 /// ```
 /// use rast_sharder::{LoadView, ShardId, timers::Nanos};

@@ -3,8 +3,8 @@
 //!
 //! The time that a shard used shows its demand only if its worker had time left. On a full worker
 //! the shards share the time, so the used time does not show how much more each of them could use.
-//! There a shard counts with the time in which it was ready or in a turn, which is what it would
-//! use of a worker of its own.
+//! On such a worker a shard's demand is the time in which it was ready or in a turn, because it
+//! would use this time on a worker of its own.
 //!
 //! ```text
 //!   worked  = time of its turns × share (see below)
@@ -25,9 +25,9 @@
 //!   share = min(1, processor time of the thread / time of all turns of the worker)
 //! ```
 //!
-//! Controllers report the time of turns, mostly from timers that sample few turns, so a sampled
-//! turn during which the OS ran another thread counts for many. The share removes this error from
-//! the sum: the loads of a busy worker add up to the time for which its thread ran.
+//! Most controllers measure only a sample of their turns. So a sampled turn during which the OS ran
+//! another thread counts for many turns. The share removes this error from the sum: the loads of a
+//! busy worker add up to the time for which its thread ran.
 
 use crate::timers::{Instant, Nanos};
 

@@ -3,14 +3,15 @@
 //! Only its worker uses these queues, so a push needs no atomic operation. An idle shard costs
 //! nothing.
 //!
-//! 1. A shard is in the queues at most once; a flag shows whether it is. A second wake-up before
-//!    its turn adds its note but no second turn.
+//! 1. A shard is in the queues at most once; a flag per shard shows whether it is. A second wake-up
+//!    before its turn adds its note (the number that the waker passes) but no second turn.
 //! 2. A queue is first in, first out: a ready shard runs within one pass over those that were ready
 //!    before it. Shards that another worker woke have a second queue, and pops alternate between
-//!    the two. So a shard that answers a message does not wait for all busy shards, and delays each
-//!    of them by one turn.
-//! 3. The flag of a shard that leaves the worker is cleared. Its old entry is skipped, or purged
-//!    once more than half of the entries are old. `entries = shards with a flag + old entries`.
+//!    the two queues. So a woken shard does not wait for all busy shards. It delays each of them by
+//!    one turn.
+//! 3. When a shard leaves the worker, its flag is cleared, but its entry stays in the queue as an
+//!    *old entry*. A pop skips old entries. They are purged once they are more than half of all
+//!    entries. `entries = shards with a flag + old entries`.
 
 use std::collections::VecDeque;
 use std::vec::Vec;

@@ -42,18 +42,18 @@ impl<C: Controller> Sharder<C> {
         self.members.len()
     }
 
-    /// Runs until some thread stops it; blocking. The calling thread is worker 0; the others are
-    /// started and joined here.
+    /// Runs until some thread stops the sharder; blocking. The calling thread is worker 0; the
+    /// others are started and joined here.
     ///
-    /// If there are as many workers as processors that the calling thread may use, or more, each
-    /// worker begins on the next one of these processors. After that the system may move it among
-    /// all of them, as any other thread. If the system does not report these processors, or refuses
-    /// the placement, it chooses where a worker begins.
+    /// If there are at least as many workers as processors that the calling thread may use, the
+    /// workers are placed on these processors in turn when they begin. After that the system may
+    /// move a worker to any of these processors, as any other thread. If the system does not report
+    /// these processors, or refuses the placement, it chooses where a worker begins.
     ///
     /// # Errors
     ///
-    /// [`RunError`], which contains the same [`Outcome`]: if a thread could not be started, or if
-    /// this crate's own code or the clock panicked. Either stops all workers first.
+    /// [`RunError`], which also contains the [`Outcome`], if a thread could not be started, or if
+    /// this crate's own code or the clock panicked. In both cases all workers are stopped first.
     pub fn run(self) -> Result<Outcome<C>, RunError<C>> {
         self.run_on(thread::spawn_named)
     }
@@ -100,9 +100,10 @@ impl<C: Controller> Sharder<C> {
             }
         }
         if cause.is_none() && !threads.is_empty() {
-            // The system may put the last thread on the processor of this one, and move it after
-            // some milliseconds only. So this thread sleeps until that one is on its own processor.
-            // It cannot wake up there, because it may use only its own one meanwhile.
+            // The system may put the last thread on the processor of this thread, and move it only
+            // after some milliseconds. So this thread sleeps until the last thread is on its own
+            // processor. This thread does not wake up there, because until then it may use only its
+            // own processor.
             let stays = places.is_some_and(|places| places.stay_on(0));
             last_runs.receive_blocking();
             if stays && let Some(places) = places {

@@ -1,17 +1,20 @@
-//! Stores the states and figures of the shards and the windows of the workers. A worker that is not
-//! dedicated *promises* once per epoch to change no figures until the next epoch. The table says
-//! which thread may access which cell, and when:
+//! Stores the states and load figures of the shards, and the windows (periods of measuring) of the
+//! workers.
+//!
+//! A worker that is not dedicated *promises* once per epoch to change no figures until the next
+//! epoch. The table says which thread may access which cell, and when:
 //!
 //! | cell | accessed by | while |
 //! | --- | --- | --- |
 //! | slot | the holder of the shard | it holds the shard |
 //! | measure | the holder | it holds the shard and has not promised in the epoch |
-//! | measure | the leader, reading | all that promise have promised |
+//! | measure | the leader, reading | all workers that promise have promised in the epoch |
 //! | window | its worker | it has not promised in the epoch |
-//! | window | the leader, reading | all that promise have promised |
+//! | window | the leader, reading | all workers that promise have promised in the epoch |
 //!
-//! Each shard has a holder word, which names the holder. It orders the accesses in rows 1 and 2.
-//! The epoch word, which all workers share, orders the accesses in rows 3 to 5.
+//! The slot has the state of a shard, the measure its figures. Each shard has a holder word, which
+//! names the holder; it orders the accesses in rows 1 and 2. The epoch word, which all workers
+//! share, orders the accesses in rows 3 to 5.
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -1,6 +1,6 @@
-//! What a worker records about its window (the period in which loads are measured): its begin and
-//! end, how the worker spent it, and which shards were used in it. The cost of an epoch depends on
-//! the used shards only.
+//! What a worker records about its window (the period in which loads are measured): when it began
+//! and ended, how the worker spent it, and which shards were used in it. So the cost of an epoch
+//! depends on the used shards only.
 //!
 //! ```text
 //!   worker 0   window   since │ until │ spent │ used: 7, 2
@@ -13,18 +13,19 @@
 //!                                                    are old, and no thread reads them
 //! ```
 //!
-//! 1. A shard enters the window of its worker at its first turn in the window, which the worker
-//!    detects because the shard's number differs from the window's. Then its figures are emptied,
-//!    and it is added to the list. All further turns cost one comparison.
+//! 1. A shard enters the window of its worker at its first turn in the window. The worker detects
+//!    this turn because the number stored with the shard differs from that of the window. Then the
+//!    shard's figures are emptied, and the shard is added to the list. Each further turn costs one
+//!    comparison.
 //! 2. A shard that comes to a worker enters the window at once, and is measured from then on. So an
 //!    unused shard was at its worker for the whole window, and its load is zero.
 //! 3. A shard that is ready at the end of the window, and had no turn in it, enters at the end.
 //! 4. The number of a window is the count of epochs that the worker has seen. All workers in one
 //!    epoch have the same number, and numbers do not repeat. So a shard has the number of the
 //!    current window only if it entered that window.
-//! 5. A dedicated worker takes part in no epoch. It ends its window when an epoch of the others is
-//!    requested, or when the window's time is over and a shard was used in it. It numbers its
-//!    windows itself. Its shards stay, so rule 4 holds for them.
+//! 5. A dedicated worker takes part in no epoch, and numbers its windows itself. Its window ends
+//!    when an epoch of the others is requested. It also ends when its time is over and a shard was
+//!    used in it. The shards of a dedicated worker stay, so rule 4 holds for them.
 //!
 //! A worker *promises* once per epoch: after that it changes no figure of the window
 //! (`protocol/mod.rs`, rule 3).

@@ -5,16 +5,17 @@
 //! 1. Check for a stop and for a new epoch; release and take shards.
 //! 2. Collect wake-ups, and run ready shards.
 //! 3. If a new epoch is due, promise to update no load figure until it begins. The last worker to
-//!    promise leads: it decides which shards move, a part of the work per round. If nothing
-//!    happened, wait.
+//!    promise leads: in this and the next rounds it decides which shards move, a part of the work
+//!    per round.
+//! 4. If nothing happened in this round, wait.
 //!
 //! The order of these steps is that of `protocol/member.rs`. This file and the files in `worker/`
 //! add calls of user code (`turn.rs`), wake-ups and deadlines (`wakes.rs`), windows (`window.rs`),
 //! and waiting (`rest.rs`).
 //!
 //! A round has at most [`TURNS`] turns. If turns are long it has fewer, so that a round takes at
-//! most about [`ROUND`], or one turn if that is longer. Thus many short turns share the fixed cost
-//! of a round, and step 1 is done at least about every [`ROUND`], or after each long turn.
+//! most about [`ROUND`], or one turn if that is longer. So many short turns share the fixed cost of
+//! a round, and step 1 is repeated about every [`ROUND`], or after each long turn.
 
 mod rest;
 mod step;
@@ -84,7 +85,7 @@ pub(crate) struct Shared<C: Controller> {
     /// Zero: reshard on request only.
     pub(crate) period: Nanos,
     pub(crate) wait: WaitStrategy,
-    /// Whether the program gave what workers sleep in, which then looks for I/O.
+    /// Whether the program has supplied the `Park` of the workers, which is then polled for I/O.
     pub(crate) polls: bool,
     pub(crate) on_worker_start: Option<OnWorkerStart>,
     #[cfg(feature = "affinity")]

@@ -43,7 +43,7 @@ pub struct PollDriver {
     parker: Parker,
     bell: StdArc<Bell<Interrupt>>,
     wakers: Vec<Waker>,
-    /// Nothing was submitted since the last sleep, which looked at the poll.
+    /// Set if the last sleep has checked the poll and nothing was submitted since then.
     has_looked: bool,
 }
 

@@ -2,13 +2,15 @@
 //!
 //! One turn:
 //!
-//! 1. Move the tasks from other threads to this worker's lists. Those of normal priority go to a
-//!    list for such tasks, the others to the lists of their priorities.
+//! 1. Move the tasks in the injector, which come from threads outside the runtime, to this worker's
+//!    lists. Those of normal priority go to a list for such tasks, the others to the lists of their
+//!    priorities.
 //! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
 //!    worker. If the other worker is in the same poll as at the last check, take queued tasks and
 //!    the newest task from it.
-//! 3. Take the newest task, at most 3 times in a row and then not for 32 turns. If it is not taken,
-//!    take the next task of the lists. If there is none, search the other queues.
+//! 3. Take the newest task (the one that this worker woke last), at most 3 times in a row and then
+//!    not for 32 turns. If it is not taken, take the next task of the lists. If the lists are
+//!    empty, search the queues of other workers.
 //! 4. Run it.
 //!
 //! So of 35 turns at least 32 serve the lists. The bounds in `lists.rs` count only these turns.

@@ -25,12 +25,13 @@
 //!    one read-modify-write of this word, and a yield none.
 //! 3. `wakes` saturates. A runner that finds it saturated first sets it to one, because otherwise
 //!    it could not see a further wake-up.
-//! 4. Only the runner accesses the future and writes the output. After C the output belongs to the
-//!    handle if I was set when C was set, else to the runner. If I is set and W is clear, one
-//!    compare-exchange sets C and drops the two references of the runner.
-//! 5. The join waker belongs to the handle while W and C are clear. It belongs to the runner once C
-//!    is set while W is set. So the handle checks W and C again, by a compare-exchange, before it
-//!    writes.
+//! 4. Only the runner accesses the future and writes the output. After C is set, the output belongs
+//!    to the handle if I was set when C was set, else to the runner. If I is set and W is clear,
+//!    one compare-exchange sets C and drops the two references of the runner: that of the right to
+//!    run, and that of the list of owned tasks.
+//! 5. The join waker (that of the task that awaits the handle) belongs to the handle while W and C
+//!    are clear. If W is set when C is set, it belongs to the runner from then on. So the handle
+//!    checks W and C again, by a compare-exchange, before it writes.
 //!
 //! The runtime of Q. Fu ("Build an Async Runtime for Rust from Scratch") has flags and reference
 //! count in two words. If a task wakes itself, that runtime polls it again at once, which starves

@@ -11,15 +11,17 @@
 //!    of three equal shards on two workers it loses one.
 //! 2. The strength of a tie is the number of messages × the penalty of a message between workers.
 //!    This is the time saved if both shards are on one worker. The original uses the time for which
-//!    the receiver handles the messages; that time is spent on either worker.
-//! 3. The current owners matter. Group w (the shards taken for worker w) is filled first as if
-//!    worker w got it: a shard that worker w already has gets an addition to the strength of its
-//!    ties, the charge of a move. A finished group then goes to the old owner with which it has
-//!    most shards in common. Shards without load stay. The original assigns groups anew each time,
-//!    and moves half of all shards.
+//!    the receiver handles the messages. But that time is spent whether or not both shards are on
+//!    one worker.
+//! 3. The current owners matter. A *group* is the set of shards chosen for one future worker. While
+//!    the group of worker w is filled, a shard that worker w already has gets an addition to the
+//!    strength of its ties, the charge of a move. A finished group goes to the old owner with which
+//!    it has most shards in common. Shards without load keep their owner. The original assigns
+//!    groups anew each time, and moves half of all shards.
 //! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
 //!    its moves, and the noise of the loads.
-//! 5. Loads are rates over each shard's own window, smoothed (`rates.rs`).
+//! 5. Each load is a rate: the figures of a shard over its own window, smoothed over windows
+//!    (`rates.rs`).
 
 use super::plan::{Plan, Planned, Verdict, shared_workers};
 use super::rates::Rates;
@@ -45,13 +47,12 @@ const NOISE: f64 = 1.75;
 /// The default minimum length of a window whose figures count.
 const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 
-/// Fills one worker after the other up to the average load: the default
-/// balancer.
+/// The default balancer: fills one worker after the other up to the average load.
 ///
 /// A decision costs O((s + p) × log s) for s active shards and p pairs of them that exchange
 /// messages, and is made in slices. A shard is active in the windows in which it is used, and in
 /// some windows after that: at most 20 if it used a whole worker. Memory is proportional to the
-/// number of shards, workers and such pairs, and is kept for the next decision.
+/// number of shards, workers and pairs, and is kept for the next decision.
 ///
 /// If fewer than two workers take part, no shard can move, and a decision costs nothing.
 ///
@@ -164,8 +165,8 @@ impl Greedy {
         } = verdict;
         let share = moved as f64 / current.shards() as f64;
         let gain = (now.0 - then.0) / average;
-        // Both sides of the comparison are noisy, and the plan was picked as the
-        // best of many, so the lucky side of its noise is in it.
+        // Both sides of the comparison are noisy. The plan was chosen as the best of many, so it
+        // probably looks better than it is.
         let noise = NOISE * (now.1 + then.1).sqrt() / average;
         moved > 0 && gain > self.margin + self.charge * share + noise
     }

@@ -64,12 +64,12 @@ impl Decision {
     }
 }
 
-/// Decides on a new assignment.
+/// Decides which worker gets which shards.
 ///
-/// All calls run on the thread of the epoch's leader.
-/// A panic leaves the current assignment in force and is reported.
+/// All calls run on the thread of the epoch's leader (the worker that ended the epoch). A panic
+/// leaves the current assignment in force and is reported.
 ///
-/// The cost of a decision that goes through [`LoadView::used`] and returns [`Decision::Move`] grows
+/// If a decision goes through [`LoadView::used`] and returns [`Decision::Move`], its cost grows
 /// only with the number of used shards. A balancer that stores figures per shard must treat each
 /// shard that is not in the list as a shard without load in the [window of its
 /// worker](LoadView::worker_window).
@@ -91,13 +91,14 @@ impl Decision {
 /// }
 /// ```
 pub trait Balancer: Send + 'static {
-    /// Returns `false` if this balancer keeps the assignment whatever the figures are. Then the
-    /// sharder keeps it, collects no figures, and calls neither [`begin`](Self::begin) nor
+    /// Returns `false` if this balancer would keep the assignment whatever the figures are. Then
+    /// the sharder keeps it, collects no figures, and calls neither [`begin`](Self::begin) nor
     /// [`step`](Self::step) in this epoch. Default: `true`.
     ///
     /// `view` has the workers, the shards and the pins, and no loads. Called once per epoch; it
-    /// should cost the same for any number of shards. If the answer changes to `true`, the loads of
-    /// that epoch include time in which the system ran other threads
+    /// should cost the same for any number of shards. While the answer is `false`, workers do not
+    /// read their thread's processor time. So in the first epoch after it changes to `true`, loads
+    /// include time in which the system ran other threads
     /// ([`thread_clock`](crate::Builder::thread_clock)).
     ///
     /// ```

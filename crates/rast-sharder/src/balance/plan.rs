@@ -8,20 +8,21 @@
 //! ```
 //!
 //! All stages except the first visit only the active shards (those used recently). A shard that is
-//! not active keeps its owner, and has no ties to an active one. Its entries in the lists by shard
-//! are old, and are not read.
+//! not active keeps its owner, and has no tie (traffic with another shard) to an active one. Its
+//! entries in the lists by shard are old, and are not read.
 //!
-//! Each placement chooses among three candidates instead of all unplaced shards, so it costs
-//! O(log shards) and a step per tie:
+//! A *group* is the set of shards planned for one worker. Each placement of a shard chooses among
+//! three candidates instead of all unplaced shards, so it costs O(log shards) and a step per tie:
 //!
 //! 1. the shard with the strongest tie to the group, from a heap. A shard that does not fit is
 //!    removed from the heap, because the room of a group only shrinks;
-//! 2. the heaviest shard that fits and is now at the group's worker, from a list that is traversed
-//!    once;
-//! 3. the heaviest shard that fits, by a binary search and links past those that are placed.
+//! 2. the heaviest shard that fits and whose current owner is the group's worker, from a list that
+//!    is traversed once;
+//! 3. the heaviest shard that fits, found by a binary search, and by links that skip the shards
+//!    already placed.
 //!
 //! The lists keep their memory between decisions. Fresh memory costs a page fault for every 4 KiB,
-//! and a list of all shards has many pages, so a step writes only a bounded part of it.
+//! and a list of all shards takes many pages. So a step writes only a bounded part of such a list.
 
 use core::ops::Range;
 use std::cmp::{Ordering, Reverse};
@@ -600,10 +601,12 @@ impl Plan {
         }
     }
 
-    /// Counts the next shard of a group, and stays at the group until all are counted.
+    /// Counts the next shard of a group for its owner, and stays at the group until all its shards
+    /// are counted.
     ///
-    /// All pairs of a group come one after the other, so a table by owner finds them. A hash table
-    /// of all pairs would cost a page fault for nearly each new pair in the first decision.
+    /// All counts of one group are made one after the other, so a table by owner finds them. A hash
+    /// table by pairs of group and owner would cost a page fault for nearly each new pair in the
+    /// first decision.
     fn overlap_one(&mut self, group: usize, current: &Assignment) {
         let shard = self.members[group] as usize;
         if shard == NONE as usize {

@@ -1,33 +1,32 @@
 //! Loads and traffic, smoothed over epochs.
 //!
-//! The load of recent windows predicts the next one, but a single window is noisy. Each rate is an
-//! exponentially weighted mean with weight 1/2 for the newest window. The noise of a rate is the
-//! difference between a window and the one before, both as shares of the total. So a change of all
-//! loads at once does not count.
+//! The load of recent windows predicts the next one, but a single window is noisy. So each rate (a
+//! load, or messages per second) is an exponentially weighted mean with weight 1/2 for the newest
+//! window. The noise of a load is a mean of the differences between one window and the next, both
+//! as shares of the total load. So a change of all loads at once does not count as noise.
 //!
-//! A load has a second mean: the share of the total over about 16 windows, times the total over the
-//! newest ones.
-//! It is the load that counts while the two means differ by at most the noise of the first. If all
-//! windows are independent, its noise is less than half. Else the two means differ by more, so
-//! their difference counts as noise too. So the load of a shard whose windows are noisy is known
-//! well after some of them. After a step the means soon differ by more, and then the first one
-//! counts.
+//! Each load has a second mean: the shard's share of the total over about 16 windows, times the
+//! total over the newest ones. `Greedy` uses this second mean while the two means differ by at most
+//! the noise. If all windows are independent, the second mean has less than half of the noise of
+//! the first. If they are not, the two means differ by more, so their difference also counts as
+//! noise. So the load of a shard whose windows are noisy is known well after some windows. After a
+//! lasting step of the load the means soon differ by more than the noise, and then the first mean
+//! is used.
 //!
-//! The distance of a window to the mean would be a worse measure, because the mean lags behind a
-//! step of the load. The step would count as noise until the mean has caught up, and no shard would
-//! move meanwhile. The difference of two windows contains the step once (von Neumann 1941,
-//! "Distribution of the ratio of the mean square successive difference").
+//! The distance of a window to the mean would be a worse measure of noise, because the mean lags
+//! behind a step of the load. The step would count as noise until the mean has caught up, and no
+//! shard would move meanwhile. The differences between windows contain the step only once (von
+//! Neumann 1941, "Distribution of the ratio of the mean square successive difference").
 //!
-//! Such a difference may be small by chance, and then the mean of the newest differences is small
-//! too, although the load varies as before. So the noise is the greater of two means. The first is
-//! over the newest windows, and detects a load that has begun to vary. The second is over about 16
-//! windows. In it a very large difference counts as a small multiple of the usual one (Huber 1964,
-//! "Robust estimation of a location parameter"), so that a step of the load hardly changes this
-//! mean.
+//! Several differences in a row may be small by chance, although the load varies as before. So the
+//! noise is the greater of two means of the differences. The first is over the newest windows, and
+//! detects a load that has begun to vary. The second is over about 16 windows. In it a very large
+//! difference counts as a small multiple of the usual one (Huber 1964, "Robust estimation of a
+//! location parameter"), so that a step of the load hardly changes this mean.
 //!
 //! # What a window costs
 //!
-//! An idle shard's load halves with each window, but is not written each time:
+//! The load of an idle shard halves with each window. This is not written each time:
 //!
 //! ```text
 //!   used in the window ──→ active ──────────────→ resting
@@ -38,8 +37,8 @@
 //!
 //! So the cost of a window grows with the number of shards that were used in it or shortly before.
 //! A shard that used a whole worker rests after at most 20 idle windows. The entry of a resting
-//! shard stores the number of windows that its load includes. The sum of the loads of all resting
-//! shards is stored separately, because it halves like each of them.
+//! shard stores how many windows its load already includes. The sum of the loads of all resting
+//! shards is stored separately, because it halves as each of them does.
 
 use std::vec::Vec;
 
@@ -54,8 +53,8 @@ const NEWEST: f64 = 0.5;
 /// The assumed noise of a shard while only one window is known, as a share of its load.
 const FIRST_NOISE: f64 = 0.05;
 
-/// The distance of a window to the mean of those before, over its difference to the last one,
-/// where windows are independent: the root of 4/3 variances over 2 variances.
+/// Ratio of two distances, if windows are independent: that of a window to the mean of the windows
+/// before, and that to the last window. It is the root of 4/3 variances over 2 variances.
 const TO_MEAN: f64 = 0.816;
 
 /// The minimum noise of a shard, as a share of its load. So the noise of a load that never changes
@@ -69,12 +68,12 @@ const USUAL: f64 = 0.125;
 /// Number of windows after which a steady share is used. It is the mean of all windows until then.
 const STEADY: u8 = 8;
 
-/// The noise of a steady share, over that of the newest windows: where windows are independent, a
-/// mean with weight w has the root of w / (2 − w) of their noise.
+/// Ratio of the noise of a steady share to that of the newest windows, if windows are independent:
+/// a mean with weight w has the root of w / (2 − w) of the noise of one window.
 const STEADY_NOISE: f64 = 0.447;
 
-/// A window with at most this share of the loads so far says nothing about shares. Its few loads
-/// would otherwise count as the shares of all that is used later.
+/// A window with at most this share of the loads so far changes no share of the total. Its few
+/// loads would otherwise count as the shares of all that is used later.
 const QUIET: f64 = 0.125;
 
 /// A difference counts as at most this multiple of the usual one.
@@ -91,8 +90,8 @@ const LEAST_TRAFFIC: f64 = 1.0;
 /// Maximum number of messages per second that counts, so that sums are finite.
 const MOST_TRAFFIC: f64 = 1e30;
 
-/// The messages per second between a shard and another one. There is one for each pair that has
-/// talked in the last windows, in both of its shards, so it is small.
+/// The messages per second between a shard and another one. Both shards of each pair that exchanged
+/// messages in the last windows have a tie, so its size is kept small.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Tie {
     /// The other shard.
@@ -114,7 +113,7 @@ const LEAST_LOAD: f64 = 1e-6;
 /// After this number of halvings any load is zero: the least positive `f64` is 2⁻¹⁰⁷⁴.
 const MOST_HALVINGS: u64 = 2_200;
 
-/// How many windows were taken in.
+/// How many windows the figures of a shard, or of all shards, include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     /// The windows in which idle shards were measured.
@@ -123,7 +122,7 @@ struct Seen {
     loaded: u64,
 }
 
-/// What is taken in next, up to `Rates::at`.
+/// What `update` does next, from the item `Rates::at` on.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
     /// Memory is taken for the figures of a shard, in the first decision.
@@ -154,9 +153,9 @@ fn weight(known: bool) -> f64 {
 /// The load of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figure {
-    /// Share of a worker that the shard asks for.
+    /// Share of a worker that the shard would use on its own (its demand).
     pub(super) load: f64,
-    /// How far it strays.
+    /// Noise of the load: how much it changes from window to window.
     pub(super) noise: f64,
 }
 
@@ -165,20 +164,21 @@ pub(super) struct Figure {
 pub(super) struct Rates {
     /// By shard: the load that counts; zero for resting shards.
     pub(super) figures: Vec<Figure>,
-    /// Share of a worker that each shard asks for, over the newest windows.
+    /// By shard: mean of its demand over the newest windows.
     loads: Vec<f64>,
     /// The shard's share of the total over about 16 windows.
     steady: Vec<f64>,
-    /// How far the shard's share of the total strayed in the newest windows, as a load.
+    /// By shard: noise of its share of the total in the newest windows, as a load.
     recent: Vec<f64>,
-    /// How far it strays as a rule, as a share of the shard's load.
+    /// By shard: the usual noise, over about 16 windows, as a share of its load.
     usual: Vec<f64>,
     /// The shard's share of the total in its last window.
     last: Vec<f64>,
     /// By shard: its ties, in the order of the other shards. Both shards of a pair have the tie.
     pub(super) ties: Vec<Vec<Tie>>,
-    /// Zero if no window of the shard was ever long enough, up to what the shard has seen. Else one
-    /// more than the number of those that were not [`QUIET`], which counts up to [`STEADY`].
+    /// By shard: zero as long as none of its windows was long enough. Otherwise one more than the
+    /// number of its windows that were not [`QUIET`], which counts up to [`STEADY`]. Windows after
+    /// `seen` are not included.
     known: Vec<u8>,
     /// Number of shards of which no window was ever long enough.
     unknown: usize,
@@ -190,7 +190,7 @@ pub(super) struct Rates {
     places: Vec<u32>,
     /// Sum of the loads of the resting shards.
     resting: f64,
-    /// What all have taken in before this window, and with it.
+    /// The windows before this one, and those with it.
     passed: Seen,
     passing: Seen,
     /// Number of active shards that are still unknown after this window. All others are known:
@@ -200,12 +200,13 @@ pub(super) struct Rates {
     windows: u32,
     stage: Stage,
     at: usize,
-    /// Sums of the loads: smoothed ones at the start, the view's, smoothed ones.
+    /// Sums of the loads: the smoothed loads before this window, those of the window, and the
+    /// smoothed loads after it.
     totals: [f64; 3],
 }
 
 impl Rates {
-    /// Begins to take a view in.
+    /// Begins to add the figures of a window.
     pub(super) fn begin(&mut self, shards: usize) {
         if self.known.len() != shards || self.loads.len() != shards {
             *self = Self::default();
@@ -240,9 +241,9 @@ impl Rates {
         self.active.get(self.places[shard] as usize) == Some(&(shard as u32))
     }
 
-    /// Takes a view in, for about `budget` units. Windows shorter than `least` say nothing and
-    /// leave the old rates. Returns `None` until it is done, and then whether every shard is
-    /// known by now, or was waited for long enough.
+    /// Adds the figures of a window, for about `budget` units. Windows shorter than `least` leave
+    /// the old rates. Returns `None` until it is done. Then it returns whether every shard was
+    /// measured by now, or was waited for long enough.
     pub(super) fn update(
         &mut self,
         view: &LoadView,
@@ -254,7 +255,7 @@ impl Rates {
         let is_long = |window: Nanos| window >= least && window > Nanos::ZERO;
         let has_dedicated = !view.dedicated().is_empty();
         // The demand of a shard, if it was measured for long enough. A shard of a dedicated worker
-        // stays there, so its load says nothing: it is taken as none.
+        // stays there, so its load does not matter and counts as zero.
         let measured = |shard: usize| {
             let shard = ShardId::from_index(shard);
             let (demand, window) = match view.load(shard) {
@@ -374,7 +375,7 @@ impl Rates {
         self.totals[1] > self.totals[0] * QUIET
     }
 
-    /// Makes a shard active, and takes in the windows in which it rested.
+    /// Makes a shard active, and adds the windows in which it rested.
     fn activate(&mut self, shard: usize) {
         if self.is_active(shard) {
             return;
@@ -411,8 +412,8 @@ impl Rates {
         self.seen[shard] = passed;
     }
 
-    /// Takes in the window of the active shard before `at`. The shard rests if it is idle and has
-    /// about no load and no ties.
+    /// Adds the window of the active shard before `at`. The shard rests if it is idle and has about
+    /// no load and no ties.
     fn take_in(&mut self, shard: usize, measured: Option<f64>, is_idle: bool) {
         if let Some(demand) = measured {
             self.take_load(shard, demand);
@@ -491,15 +492,14 @@ impl Rates {
         *load += (fresh - *load) * NEWEST;
     }
 
-    /// Returns the load of a shard that counts, and how far the shard's share of the total strays,
-    /// as a load.
+    /// Returns the load of a shard that counts, and its noise.
     fn figure(&self, shard: usize) -> Figure {
         let [old_total, new_total, _] = self.totals;
         let total = old_total + (new_total - old_total) * NEWEST;
         let (load, steady) = (self.loads[shard], self.steady[shard] * total);
         let noise = self.recent[shard].max(self.usual[shard] * load);
         match self.known[shard] > STEADY && (load - steady).abs() <= noise {
-            // Windows that are alike one after the other hide how far this mean strays.
+            // If successive windows are alike, their differences hide how far this mean is off.
             true => Figure {
                 load: steady,
                 noise: (noise * STEADY_NOISE).hypot(load - steady),

@@ -21,7 +21,8 @@ const WINDOW: Nanos = Nanos::from_millis(200);
 /// Windows until other partitions are hot.
 const SHIFT: usize = 5;
 
-/// What a worker of one window ran for its I/O and all partitions for theirs, as shares of it.
+/// Shares of a window: what each worker runs for I/O, and what all hot and all cold partitions run
+/// in total.
 const IO: f64 = 0.3;
 const HOT: f64 = 0.2;
 const COLD: f64 = 0.04;

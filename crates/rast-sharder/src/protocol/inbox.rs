@@ -16,14 +16,15 @@
 //! | --- | --- | --- |
 //! | slot | the sending worker, when `head` shows that it is free | the receiving worker |
 //! | head | the receiving worker | the sending worker, when the ring seems full |
-//! | words | any thread, to set a bit; the receiving worker, to clear all | the receiving worker |
+//! | words | any thread, to set a bit; the receiving worker, to clear all bits | the receiving worker |
 //! | flag | set by any thread after it set a bit; cleared by the receiving worker before it clears the words, and set again if it finds a bit before it sleeps | the receiving worker |
 //!
-//! A round checks the flags of all groups, so they are adjacent: 32 are in two cache lines. The
-//! words of a group are touched only if its flag is set, and before a sleep.
+//! A round of the worker's loop checks the flags of all groups, so they are adjacent: 32 flags are
+//! in two cache lines. The words of a group are touched only if its flag is set, and before a
+//! sleep.
 //!
-//! The lap bit of a slot changes with each write, so one load shows whether the slot is new, and
-//! sending a mark is one store.
+//! The lap bit of a slot changes with each write. So the receiver finds out by one load whether the
+//! slot has a new mark, and sending a mark is one store.
 
 use std::boxed::Box;
 use std::collections::VecDeque;

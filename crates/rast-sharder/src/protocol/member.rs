@@ -1,7 +1,8 @@
-//! The private half of the protocol: the state of one worker, and what only it may do.
+//! The private half of the protocol: the state of one worker, and the operations that only this
+//! worker may do.
 //!
-//! A member is made with the shared words and moves to its worker's thread. The caller runs user
-//! code between its calls. The order of a round is
+//! A [`Member`] is made together with the shared words, and then moves to its worker's thread. The
+//! caller runs user code between the calls of its methods. The order of a round is
 //!
 //! ```text
 //! is_stopping ─ yes → leave, release each
@@ -58,7 +59,7 @@ enum Phase {
     Open,
     /// Figures are frozen until the next epoch.
     Promised,
-    /// As `Promised`, and this member holds the leader.
+    /// As `Promised`, and this member has the [`Leader`].
     Leading,
 }
 
@@ -96,8 +97,8 @@ pub struct Member {
 }
 
 impl Baton {
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps on a condition
-    /// variable.
+    /// Makes the shared words for `first`, and a [`Member`] for each worker, which sleeps on a
+    /// condition variable.
     pub fn new(first: Assignment) -> (Arc<Self>, Vec<Member>) {
         Self::new_with_dedicated(first, &[])
     }
@@ -111,9 +112,9 @@ impl Baton {
         Self::with_dedicated(first, dedicated, true, |_| Box::new(ThreadPark::new()))
     }
 
-    /// Makes the shared words for `first`, and the role of each worker, which sleeps in what `park`
-    /// returns for it, or never. All shards are free at first; each worker takes its own in its
-    /// first turn.
+    /// Makes the shared words for `first`, and a [`Member`] for each worker. A worker sleeps in the
+    /// [`Park`] that `park` returns for it; if `sleeps` is `false`, it never sleeps. All shards are
+    /// free at first; each worker takes its own in its first round.
     ///
     /// Workers that are dedicated keep their shards of `first`, promise in no epoch, and never
     /// lead. No epoch waits for them.
@@ -470,9 +471,9 @@ impl Member {
             let holder = &self.baton.holders[shard.index()];
             // Relaxed: the swap below acquires. [HO4]
             if holder.word.load(Ordering::Relaxed) == FREE {
-                // The word is free, and no other worker takes the shard. Of two epochs' owners the
-                // older one held it before the newer epoch was published (rule 3), and in one epoch
-                // the page names one owner.
+                // The word is free, and no other worker takes the shard now. In this epoch the page
+                // names one owner. The owner in the epoch before took the shard before this epoch
+                // was published (rule 3).
                 //
                 // AcqRel: Acquire pairs with the Release in release_next, for the shard's state.
                 // The swap also pairs with the read-modify-write in settle: either that one returns
@@ -650,8 +651,8 @@ impl Member {
         self.seat().park.poll(ready);
     }
 
-    /// Calls `sleep`, unless there is something to do. Returns its result and whether a waker ended
-    /// it, or `None` if it was not called.
+    /// Calls `sleep`, unless there is something to do. Returns the result of `sleep` and whether a
+    /// waker ended the sleep, or `None` if `sleep` was not called.
     ///
     /// Blocking: the only place where a worker blocks.
     pub fn park<R>(&mut self, sleep: impl FnOnce(&dyn Park) -> R) -> Option<(R, bool)> {

@@ -1,7 +1,8 @@
-//! The tables of owners, and what changed from one to the next.
+//! Pages: tables of the owner of each shard, with the changes from the epoch before.
 //!
-//! There are two pages, for even and for odd epochs. A page that is used again is two epochs old.
-//! So the changes of the page in use are applied to it, and then the new ones:
+//! There are two pages, one for even and one for odd epochs. So a page that is used again is two
+//! epochs old. The leader first applies the changes of the current epoch to it, and then those of
+//! the next one:
 //!
 //! ```text
 //!   epoch       e-1               e                  e+1
@@ -42,7 +43,8 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Makes the page of the first epoch, and of the epoch that never was before it.
+    /// Makes both pages: that of the first epoch, and that of an epoch before it with the same
+    /// owners.
     pub(super) fn first(owners: &Assignment) -> Self {
         Self {
             owners: owners.clone(),
