@@ -31,7 +31,7 @@ use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 ///
 /// A timer belongs to one call site, called by one thread at a time. At any call it may move to
 /// another thread, or to another tick of the same clock. A call is wait-free: one relaxed load and
-/// a few integer operations, or, in one call per batch, a clock reading and two divisions.
+/// a few integer operations, or, if it reads the clock, a clock reading and two divisions.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig};

@@ -140,7 +140,7 @@ pub struct Swept {
 ///
 /// `now` need not increase from call to call: each call answers for the time it is given.
 ///
-/// | store | for | insert | cancel | a step |
+/// | store | for | insert | cancel | one [`step`](Self::step) |
 /// | --- | --- | --- | --- | --- |
 /// | [`CalendarStore`] | values that are mostly cancelled, any population | O(1) | O(1) | O(1) |
 /// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1); its entry stays for a while | O(1) |

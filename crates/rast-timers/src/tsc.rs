@@ -3,19 +3,20 @@
 //! The clock is one function of the counter's value, the same for all threads: a chain of linear
 //! segments. The next segment is published before the current one is over. It begins where the
 //! current one ends, and its slope corrects towards the reference, the system's clock. So the clock
-//! never runs backwards, and jumps only as said below. Each segment comes from an *anchor*: a
-//! reading of the reference between two readings of the counter. The reference was read somewhere
-//! between the two, so their distance bounds the error at the anchor. After the anchor the error
-//! grows with time, because the rate is known only within an error.
+//! never runs backwards, and jumps forward only in the case below. Each segment comes from an
+//! *anchor*: a reading of the reference between two readings of the counter. The reference was read
+//! somewhere between the two, so their distance bounds the error at the anchor. After the anchor
+//! the error grows with time, because the rate is known only within an error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. The next segment may not be ready in time,
 //! because no thread has read the clock for long or the anchoring reader was preempted. Then
-//! readers read the reference and set a flag. The next segment then runs along the upper bound of
-//! the reference, at or above every value that the reference has shown, so the clock may jump
-//! forward. Readers also read the
-//! reference for the first microseconds, while the rate is unknown. They do so again while the
-//! clock has *left* the counter, that is, does not use it because it and the reference diverged.
+//! readers read the reference and set a flag. Because of the flag the next segment runs along the
+//! upper bound of the reference, at or above every value that the reference has shown. So the clock
+//! may jump forward.
+//!
+//! Readers also read the reference for the first microseconds, while the rate is unknown, and while
+//! the clock has *left* the counter (does not use it, because it was found unsound).
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -88,8 +89,9 @@ pub enum TscStatus {
 /// The interval contains what the reference showed at some moment during the call. An *anchor*
 /// reads the reference between two readings of the counter. The half width is the sum of three
 /// terms: half the distance of these two readings (some 25 ns), the step of the counter, and the
-/// age of the anchor times the uncertainty of the rate. With the default configuration it is up to
-/// 0.6 µs, 0.3 µs on average, while the clock is read at least some thousand times per second.
+/// age of the anchor times the uncertainty of the rate. With the default configuration the half
+/// width is up to 0.6 µs, 0.3 µs on average, if the clock is read at least some thousand times per
+/// second.
 ///
 /// The bound assumes that the counter, as each thread reads it, has a constant rate, and that the
 /// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
@@ -107,9 +109,10 @@ pub enum TscStatus {
 /// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
 /// what the clock shows. The count determines from where the clock continues:
 ///
-/// - The count is still in the current segment. Then what the clock has shown is known exactly.
-/// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
-///   from the reference plus the error bound of the segment.
+/// - The count is still in the current segment, and shows at least the time of the reference. Then
+///   what the clock has shown is known exactly.
+/// - The count shows less than the reference, has gone back, or has jumped ahead by more than a
+///   segment. Then the clock continues from the reference plus the error bound of the segment.
 /// - The count has jumped over the end of the segment by less than a segment. Then the clock may
 ///   have shown the whole segment, and continues from its end, at most
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
@@ -128,8 +131,8 @@ pub enum TscStatus {
 /// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
 /// the segment's length, seen by a reader, then by more.
 ///
-/// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
-/// unless it is an [`interval`](Self::interval).
+/// Between threads a reading may be off by some tens of nanoseconds, because the processor may read
+/// the counter out of order. An [`interval`](Self::interval) reads it in order.
 ///
 /// # Cost
 ///

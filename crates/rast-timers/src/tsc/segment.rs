@@ -64,7 +64,7 @@ impl Pace {
 /// | field | meaning |
 /// | --- | --- |
 /// | `begin` | first count of the segment |
-/// | `soft` | count from `begin` at which the next segment is requested; `full` once that is ready |
+/// | `soft` | count from `begin` at which a reader prepares the next segment; `full` once the next segment is ready |
 /// | `full` | length in counts; zero in a dead segment |
 /// | `nanos`, `pace` | the clock shows `nanos` + (count − `begin`) × `pace` |
 /// | `anchor` | the last comparison |
@@ -180,11 +180,12 @@ impl Segment {
     ///    exception. If the expected time of `count` is ahead of `shown` by at least the time from
     ///    the anchor's reading to the segment's end, the count has jumped over the end and has not
     ///    returned to the segment.
-    /// 3. Otherwise, and in this exception, the counter is not the limit. While the counter was
-    ///    sound, the clock was ahead of the reference by at most two errors: its own deviation from
-    ///    the expected time, and the error of that time. The bound is `shown` plus both.
+    /// 3. In all other cases, and in this exception, the bound follows from the reference. While
+    ///    the counter was sound, the clock was ahead of the reference by at most two errors: its own
+    ///    deviation from the expected time, and the error of that time. The bound is `shown` plus
+    ///    both.
     ///
-    /// The time of the segment's end bounds all three.
+    /// No bound exceeds the time of the segment's end.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {
         let last = Self::shows(self.nanos, self.pace, full);
         let run = count.wrapping_sub(self.begin);
