@@ -181,9 +181,9 @@ impl Segment {
     ///    the anchor's reading to the segment's end, the count has jumped over the end and has not
     ///    returned to the segment.
     /// 3. In all other cases, and in this exception, the bound follows from the reference. While
-    ///    the counter was sound, the clock was ahead of the reference by at most two errors: its own
-    ///    deviation from the expected time, and the error of that time. The bound is `shown` plus
-    ///    both.
+    ///    the counter was sound, the clock was ahead of the reference by at most two errors: its
+    ///    own deviation from the expected time, and the error of that time. The bound is `shown`
+    ///    plus both.
     ///
     /// No bound exceeds the time of the segment's end.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {
