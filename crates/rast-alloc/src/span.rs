@@ -307,9 +307,11 @@ impl SpanIndex {
 
     /// Makes the `bytes` from `start` to the end of its segment one free span.
     ///
-    /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so
-    ///    until the span is whole again and taken out by [`SpanIndex::take_whole`], and so do the
-    ///    segment's [`Tags`].
+    /// # Safety
+    ///
+    /// 1. The bytes (a multiple of [`GRAIN`]) and the segment's [`Tags`] are zero, writable, and
+    ///    the caller's alone. They stay writable and the caller's alone until the span is whole
+    ///    again and taken out by [`SpanIndex::take_whole`].
     pub(crate) unsafe fn format(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: obligation 1; the tag is written now.
         let span = unsafe { Span::at_start(start) };

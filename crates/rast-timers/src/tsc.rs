@@ -305,12 +305,12 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Compares the counter with the reference now, leaves the counter if it is outside the
-    /// interval, and returns what the clock reads from here on.
+    /// Compares the counter with the reference now, and leaves the counter if the reference is
+    /// outside the interval. Returns what the clock reads from here on.
     ///
     /// Each anchor does the same; this function is for a watchdog that does not want to wait for
-    /// the next one. Only this function and a [`TscGuard`] detect a counter that has stopped,
-    /// because a stopped counter ends no segment. It waits for a thread that is taking an anchor.
+    /// the next anchor. Only this function and a [`TscGuard`] detect a counter that has stopped,
+    /// because a stopped counter ends no segment. Waits for a thread that is taking an anchor.
     pub fn check(&self) -> TscStatus {
         self.shared.check(&mut self.shared.writer.lock());
         self.status()
