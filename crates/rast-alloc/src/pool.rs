@@ -110,8 +110,8 @@ impl Pool {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Makes a decay pass if the last one is the delay ago: returns what was unused since then to
-    /// the system, and the number of bytes to the caller.
+    /// Makes a decay pass if the last one is at least the delay ago: returns what was unused since
+    /// then to the system, and the number of bytes to the caller.
     pub(crate) fn decay(&self) -> usize {
         // Relaxed: a hint; ranges that are stored now wait for the next pass. [AP12]
         if self.bytes.load(Ordering::Relaxed) == 0 {

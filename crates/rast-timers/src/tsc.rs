@@ -44,8 +44,8 @@ use trial::{TRIALS, Trial};
 /// Number of brackets tried for one anchor; the narrowest is used.
 const BRACKETS: u32 = 4;
 
-/// Number of retries before a count before the current segment is treated as a jump: it may have
-/// been read just before the segment began.
+/// Number of times that a count below the current segment is read again, since it may have been
+/// read just before the segment began. After that it is treated as a jump.
 const LOOKS: u32 = 3;
 
 /// Advance of the reference without any advance of the counter from which the counter is stuck.
@@ -601,8 +601,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         Some((rate, u64::try_from(counts).ok()?))
     }
 
-    /// Returns the segment after `current` if readers may have been shown the reference: it lies
-    /// above all of that.
+    /// Returns the segment after `current` if readers may have been shown the reference: it begins
+    /// at or above every value that they were shown.
     fn next_late(current: &Segment, anchor: Anchor, step: u64, rate: Pace, full: u64) -> Segment {
         let unsure = anchor.unsure(anchor.count, step, rate);
         Segment {

@@ -157,8 +157,8 @@ impl Segment {
         }
     }
 
-    /// Returns this segment with the counter left in it. `nonce` must be odd and differ for each
-    /// leave.
+    /// Returns the dead segment for a counter that is left in this segment. `nonce` must be odd and
+    /// differ for each leave.
     pub(super) fn left(self, reason: u64, nonce: u64) -> Self {
         let until = if self.full == 0 { self.until } else { nonce };
         Self {
@@ -233,8 +233,8 @@ impl Segment {
         count.wrapping_sub(self.begin) < self.full
     }
 
-    /// Returns whether a count of the segment before this one may have been read just before this
-    /// one began: it is less than a thousandth of a segment earlier.
+    /// Returns whether a count in the segment `before` may have been read just before this segment
+    /// began: it is earlier by at most a thousandth of a segment.
     pub(super) fn follows(&self, before: &Self, count: u64) -> bool {
         before.covers(count) && self.begin.wrapping_sub(count) <= before.full / 1000
     }
