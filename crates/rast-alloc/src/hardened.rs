@@ -32,9 +32,9 @@
 //!    ([`post`]); with debug assertions it always does. A mark that is "freed", or that was never
 //!    set, is then reported at the call. Without this check it is reported when the block arrives.
 //!    The thread may make a block that it frees twice a batch header. Then it writes to the block,
-//!    even if another thread now uses it. If the segment has been unmapped, this write faults, or a
-//!    read of the owner when the message arrives. Otherwise the owner reports the message, or a
-//!    link that this write damaged, when the message arrives.
+//!    even if another thread now uses it. If the segment has been unmapped, this write faults, or
+//!    the owner's read of the message. Otherwise the owner reports the message, or a link that this
+//!    write damaged, when the message arrives.
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
 //!    owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.

@@ -140,7 +140,6 @@ pub enum TscStatus {
 /// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
 /// three more readings. If the clock is read less often than
 /// [`anchor_every`](TscConfig::anchor_every), each reading pays that; read the reference instead.
-/// Until the rate is known, after some microseconds, the clock reads the reference.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};
