@@ -3,10 +3,13 @@
 //! The clock is one function of the counter's value, the same for all threads: a chain of linear
 //! segments. The next segment is published before the current one is over. It begins where the
 //! current one ends, and its slope corrects towards the reference, the system's clock. So the clock
-//! never runs backwards, and jumps forward only in the case below. Each segment comes from an
-//! *anchor*: a reading of the reference between two readings of the counter. The reference was read
-//! somewhere between the two, so their distance bounds the error at the anchor. After the anchor
-//! the error grows with time, because the rate is known only within an error.
+//! never runs backwards. It jumps forward only if the next segment is late (see below), or if the
+//! clock is behind the reference by more than a sixteenth of a segment.
+//!
+//! Each segment comes from an *anchor*: a reading of the reference between two readings of the
+//! counter. The reference was read somewhere between the two, so their distance bounds the error at
+//! the anchor. After the anchor the error grows with time, because the rate is known only within an
+//! error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. The next segment may not be ready in time,
@@ -109,10 +112,11 @@ pub enum TscStatus {
 /// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
 /// what the clock shows. The count determines from where the clock continues:
 ///
-/// - The count is still in the current segment, and shows at least the time of the reference. Then
-///   what the clock has shown is known exactly.
-/// - The count shows less than the reference, has gone back, or has jumped ahead by more than a
-///   segment. Then the clock continues from the reference plus the error bound of the segment.
+/// - The count is still in the current segment, and its time is not before that of the reference.
+///   Then what the clock has shown is known exactly.
+/// - Its time is before that of the reference, or the count has gone back, or has jumped ahead by
+///   more than a segment. Then the clock continues from the reference plus the error bound of the
+///   segment.
 /// - The count has jumped over the end of the segment by less than a segment. Then the clock may
 ///   have shown the whole segment, and continues from its end, at most
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.

@@ -13,9 +13,9 @@
 //! writer knows the second secret, or flips the same bits in both words. The second word is on the
 //! cache line of the link, so the check costs no further cache miss.
 //!
-//! A block in transit (freed by another thread, and not handled by its owner yet) is not checked,
-//! with two exceptions. A batch header has a seal over its contents ([`crate::remote_batch`]), and
-//! a block that is a message of its own has a seal here.
+//! The contents of a block in transit (freed by another thread, and not handled by its owner yet)
+//! are not checked, with two exceptions. A batch header has a seal over its contents
+//! ([`crate::remote_batch`]), and a block that is a message of its own has a seal here.
 //!
 //! When a block is allocated its second word is cleared. So the check fails if a list leads to an
 //! allocated block. Also, the block's user cannot read the second secret. A thread that reads a
