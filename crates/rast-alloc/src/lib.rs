@@ -65,7 +65,7 @@
 //!   a pointer that is no block or belongs to another heap, a layout of another class, and a write
 //!   to the first 16 bytes of a free block. Links of free blocks are encoded. Guard pages are at
 //!   both ends of a segment's spans and behind each large block. A double free by another thread
-//!   may be detected only when the block arrives at its owner, and is not detected if the block was
+//!   may be detected only when the block arrives at its owner. It is not detected if the block was
 //!   allocated again before that. Cost: a sixteenth of the memory for marks, 16 bytes for the
 //!   smallest blocks, and time; see `docs/algorithms/alloc.md`.
 //!

@@ -179,7 +179,7 @@ impl RastAlloc {
     }
 
     /// Call it before the thread sleeps. Delivers the blocks of other threads that this thread
-    /// freed, takes in its own blocks that others freed, and returns whole segments that were
+    /// freed, and takes in its own blocks that others freed. Returns whole segments that were
     /// unused since the last such call. Until the thread's next call, other threads may purge its
     /// heap and handle the blocks that they free into it.
     ///

@@ -30,8 +30,8 @@ use crate::{
 /// - 72 KiB for each of up to 8 threads whose blocks it frees.
 ///
 /// The peak is never higher than what was in use at once, with one exception. If a thread only
-/// replaces blocks by shorter ones of the same class, it may be too high by the difference, at most
-/// an eighth of these blocks.
+/// replaces blocks by shorter ones of the same class, the peak may be too high by the difference.
+/// This is at most an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

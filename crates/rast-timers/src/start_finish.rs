@@ -6,10 +6,10 @@
 //! pair per batch. For each other pair the running mean of the measured pairs is added, and the
 //! possible error is summed separately.
 //!
-//! Between two readings T1 < T2 the pairs that ended without a reading took between 0 and T2 − T1
-//! together, because pairs of one timer do not overlap. So their estimate, limited to T2 − T1, is
-//! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
-//! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
+//! Pairs of one timer do not overlap. So between two readings T1 < T2, the pairs that ended without
+//! a reading took between 0 and T2 − T1 together. So their estimate, limited to T2 − T1, is wrong
+//! by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the sum of
+//! these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
 //! The measured pair of a batch is chosen at random. With a fixed index a periodic load could
 //! always have the same kind of pair there. The pair at a change of the tick would be a biased

@@ -135,7 +135,7 @@ pub struct Swept {
 /// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled and rescheduled, but
 ///    is not due at any time.
 /// 4. `cancel` and `reschedule` return `None` for a handle whose value has left.
-/// 5. The store runs no code of the caller's while it is being changed, so a panic in a callback or
+/// 5. The store runs no code of the caller's while it is being changed. So a panic in a callback or
 ///    in a destructor loses only the value that was passed or dropped.
 ///
 /// `now` need not increase from call to call: each call answers for the time it is given.

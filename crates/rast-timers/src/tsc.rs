@@ -18,8 +18,9 @@
 //! upper bound of the reference, at or above every value that the reference has shown. So the clock
 //! may jump forward.
 //!
-//! Readers also read the reference for the first microseconds, while the rate is unknown, and while
-//! the clock has *left* the counter (does not use it, because it was found unsound).
+//! Readers also read the reference for the first microseconds, while the rate is unknown. They do
+//! so again while the clock has *left* the counter: it does not use it, because it was found
+//! unsound.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 

@@ -149,11 +149,11 @@ impl Bucket {
 /// | one [`step`](DeadlineStore::step), which is one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
-/// A value moves to another list at most 11 times before it is due, usually up to 4 times, and once
-/// if values of one timeout are inserted one after the other. When the memory is full it doubles,
-/// as that of a `Vec` does, which copies all of it at once; [`with_capacity`](Self::with_capacity)
-/// or [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
-/// shrink.
+/// A value moves to another list at most 11 times before it is due, and usually up to 4 times. It
+/// moves once if values of one timeout are inserted one after the other. When the memory is full it
+/// doubles, as that of a `Vec` does, which copies all of it at once;
+/// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid that. The store holds
+/// up to 2^32 − 1000 values and does not shrink.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here. It is exact if at most
 /// sixteen values are in the earliest list; otherwise it is the time at which to call the store

@@ -54,8 +54,8 @@ impl TscConfig {
         self
     }
 
-    /// Sets by how many parts per million, at most 100 000, the rate of the reference against the
-    /// counter may differ from its mean over about the last second.
+    /// Sets by how many parts per million the rate of the reference against the counter may differ
+    /// from its mean over about the last second; at most 100 000.
     ///
     /// The default (500) is the most that the kernel's own time discipline may do. A program that
     /// sets the time may be allowed more while it corrects a large error. With too small a bound

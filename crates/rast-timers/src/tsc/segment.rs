@@ -175,11 +175,11 @@ impl Segment {
     /// was in use. `count` and `shown` are readings of the counter and of the reference.
     ///
     /// 1. If `count` is in the segment and its time is not before `shown`, the bound is the time of
-    ///    `count`, plus the anchor's error, because `count` may have been read slightly too early.
+    ///    `count`, plus the anchor's error. The error is added because `count` may have been read
+    ///    slightly too early.
     /// 2. If `count` is beyond the end, the bound is the time of the segment's end. There is one
-    ///    exception. If the expected time of `count` is ahead of `shown` by at least the time from
-    ///    the anchor's reading to the segment's end, the count has jumped over the end and has not
-    ///    returned to the segment.
+    ///    exception: the expected time of `count` is ahead of `shown` by at least the time from the
+    ///    anchor's reading to the segment's end. Then the count has jumped over the end.
     /// 3. In all other cases, and in this exception, the bound follows from the reference. While
     ///    the counter was sound, the clock was ahead of the reference by at most two errors: its
     ///    own deviation from the expected time, and the error of that time. The bound is `shown`
