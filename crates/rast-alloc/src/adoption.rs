@@ -9,8 +9,9 @@
 //! change increments the count, so the compare-exchange of the reader then fails.
 //!
 //! A heap on the stack is only an offer: the thread that pops it must claim the heap's
-//! [mailbox](crate::mailbox). So a heap that is in use may be offered too. Each heap that no thread
-//! holds must be offered, except one that its idle thread has parked (rule 3). Rules:
+//! [mailbox](crate::mailbox), and then *holds* the heap. So a heap that is in use may be offered
+//! too. Each heap that no thread holds must be offered, except one that its idle thread has parked
+//! (released for a while, see [`crate::ownership`]). Rules:
 //!
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.
@@ -18,11 +19,10 @@
 //!    flag, then tries to claim the heap. Both threads change the flag by a swap. If the offer's
 //!    swap is first, the popping thread sees that the heap was released. If the offer's swap is
 //!    second, the offering thread finds the flag cleared and pushes the heap.
-//! 3. A heap that is parked for its thread is not offered. A thread that ends the parking first
-//!    records the end, then offers the heap. If the thread that pops the offer finds the heap held
-//!    by another thread, it drops the offer. By the fences in `take` and in the mailbox's
-//!    `release`, that other thread sees that the parking has ended, and offers the heap when it
-//!    releases it.
+//! 3. A parked heap is not offered. A thread that ends the parking first records the end, then
+//!    offers the heap. If the thread that pops the offer finds the heap held by another thread, it
+//!    drops the offer. By the fences in `take` and in the mailbox's `release`, that other thread
+//!    sees that the parking has ended, and offers the heap when it releases it.
 
 use core::ptr;
 

@@ -16,8 +16,8 @@
 //! The length of a list is not stored: it follows from the sums that the statistics need anyway
 //! (see [`Slot`]).
 //!
-//! An arena is not aware of threads: its fields are cells, and only its holder uses them. Other
-//! threads read only the sums ([`Counter`]).
+//! An arena does not synchronise threads: its fields are cells, and one thread at a time uses them.
+//! Other threads read only the sums ([`Counter`]).
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

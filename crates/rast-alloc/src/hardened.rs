@@ -22,26 +22,26 @@
 //! 2. The owner checks the mark of each block that it frees, and of each block that arrives from
 //!    another thread. It sets the mark to "freed" before the block goes into a list, and to "in
 //!    use" when it allocates the block. So a block is in at most one list, once, however often it
-//!    is freed. A double free by the owning thread is reported at the call; one by another thread
-//!    when the block arrives. If the block was allocated again in between, the stale free releases
-//!    the new allocation undetected. The error is then reported at the new user's free, unless the
-//!    block was allocated once more.
+//!    is freed. A double free by the owning thread is reported at the call. One by another thread
+//!    is reported when the block arrives. If the block was allocated again in between, the stale
+//!    free releases the new allocation undetected. The error is then reported at the new user's
+//!    free, unless the block was allocated once more.
 //! 3. Another thread that frees a block of a slab checks the class of the slot in the segment's
 //!    header, and whether a block of that class starts there ([`may_post`]). Those cache lines
 //!    hardly change. On slow paths, as when it opens a remote-free batch, it also checks the mark
-//!    ([`post`]), and with debug assertions always. A mark that is "freed", or that was never set,
-//!    is then reported at the call. Without this check it is reported when the block arrives. A
-//!    block that is freed twice may be a batch header, which the freeing thread writes to even if
-//!    another thread now uses the block. If its segment has been unmapped, the write faults, or the
-//!    owner when the message arrives. Otherwise the message, or a link that this write damaged, is
-//!    reported when the message arrives.
+//!    ([`post`]); with debug assertions it always does. A mark that is "freed", or that was never
+//!    set, is then reported at the call. Without this check it is reported when the block arrives.
+//!    The thread may make a block that it frees twice a batch header. Then it writes to the block,
+//!    even if another thread now uses it. If the segment has been unmapped, this write faults, or
+//!    the owner's read of the message. Otherwise the owner reports the message, or a link that this
+//!    write damaged, when the message arrives.
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
 //!    owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
 //! 6. A heap recognises its own blocks by the addresses of its segments
-//!    ([`page_map::OwnSegments`]), and blocks of others by the segments of its open batches
-//!    ([`page_map::RemoteSegments`]). A block that arrives has its class in its mark. So fast paths
-//!    read no slab.
+//!    ([`page_map::OwnSegments`]), and blocks of other heaps by the segments of its open batches
+//!    ([`page_map::RemoteSegments`]). The mark of a block that arrives has the block's class. So
+//!    fast paths read no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have length zero and the checks are not compiled.

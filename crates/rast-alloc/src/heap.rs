@@ -19,8 +19,7 @@ use crate::{AllocError, Allocator, Layout};
 /// A separate heap. Containers borrow it, and dropping it frees all of its memory.
 ///
 /// A heap may be sent to another thread but not shared. So one thread at a time uses it, without
-/// synchronisation. It is built as the heap of a thread in [`RastAlloc`](crate::RastAlloc), without
-/// the parts for other threads.
+/// synchronisation.
 ///
 /// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 ///

@@ -22,8 +22,8 @@
 //! - To detect misuse at no cost. Without the feature `hardened` a double free is undefined
 //!   behaviour, as in any allocator, and a wrong layout is detected only in debug builds.
 //! - To allocate in a signal handler: calls of one thread must not be nested.
-//! - In a program in which no library may start a thread, unless it disables the background thread
-//!   by [`RastAlloc::set_purge_delay`]`(None)`.
+//! - In a program in which no library may start a thread. Such a program must disable the
+//!   background thread by [`RastAlloc::set_purge_delay`]`(None)`.
 //!
 //! # Example
 //!
@@ -62,18 +62,18 @@
 //! - `std` (default): [`RastAlloc`], [`Heap`], [`SharedHeap`] and [`Stats`]; depends on `libc` on
 //!   unix. Without `std`: the trait, [`Global`], [`Padded`], [`boxed`] and [`vec`](mod@vec).
 //! - `hardened`: ends the process with a message when it detects misuse. It detects a double free,
-//!   a pointer that is no block or belongs to another heap, a layout of another class, a write to
-//!   the first 16 bytes of a free block. Links of free blocks are encoded. Guard pages are at both
-//!   ends of a segment's spans and behind each large block. A double free by another thread may be
-//!   detected only when it arrives at the owner, and is not detected if the block was allocated
-//!   again before that. Cost: a sixteenth of the memory for marks, 16 bytes for the smallest
-//!   blocks, and time; see `docs/algorithms/alloc.md`.
+//!   a pointer that is no block or belongs to another heap, a layout of another class, and a write
+//!   to the first 16 bytes of a free block. Links of free blocks are encoded. Guard pages are at
+//!   both ends of a segment's spans and behind each large block. A double free by another thread
+//!   may be detected only when the block arrives at its owner. It is not detected if the block was
+//!   allocated again before that. Cost: a sixteenth of the memory for marks, 16 bytes for the
+//!   smallest blocks, and time; see `docs/algorithms/alloc.md`.
 //!
 //! # Platforms
 //!
 //! Linux first. Other unix systems use the same calls. Elsewhere segments come from the system's
 //! allocator, only whole segments return to it, and a hardened build has no guard pages. Without
-//! `std`: wherever `alloc` is.
+//! `std` the crate runs wherever `alloc` does.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -15,9 +15,8 @@
 //!    flag, then checks for messages. A fence is between the two steps on both sides. So at least
 //!    one of the two sees what the other did, and claims the mailbox again to empty it.
 //! 2. What a holder did before `release` is visible to the next one after `claim`.
-//! 3. As in rule 1, at least one of two threads sees what the other did if one stores something
-//!    elsewhere before [`Mailbox::claim_anew`], and the holder checks for it in
-//!    [`Mailbox::release_unless`].
+//! 3. The same as rule 1 holds for a value outside the mailbox, if one thread stores it before
+//!    [`Mailbox::claim_anew`], and the holder checks for it in [`Mailbox::release_unless`].
 
 use core::ptr::NonNull;
 

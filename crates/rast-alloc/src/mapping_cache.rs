@@ -15,10 +15,10 @@
 //!    threads ([`crate::pool`]), or to the system if the pool is full. A heap that requested no
 //!    range since the last decay tick puts ranges into the pool first.
 //! 3. In a hardened build a freed block must not be accessible, and the last page of a block's
-//!    range is its guard page. The range is cached without access rights. If it is longer than
-//!    [`MOVED`], its memory is moved to addresses that no thread knows. This is cheaper: a move
-//!    changes one entry per 2 MiB, while rights change per page. The old range then has no memory
-//!    and no access; up to [`RANGES`] such ranges are kept.
+//!    range is its guard page. A range of up to [`MOVED`] bytes is cached without access rights.
+//!    The memory of a longer range is moved to addresses that no thread knows, and is cached there.
+//!    This is cheaper: a move changes one entry per 2 MiB, while rights change per page. The old
+//!    range then has no memory and no access; up to [`RANGES`] such ranges are kept.
 //! 4. Ranges that were unused between two decay ticks, [`TICK`] insertions apart, or between two
 //!    decay passes return to the system. At a purge and at the end of a thread all ranges return.
 

@@ -49,8 +49,9 @@
 //!
 //! All waits are bounded. If the requesting thread finds the owner inside, it does not wait: the
 //! request stays until the owner's next call or another request. An owner whose heap was taken
-//! tries a bounded number of times to claim the mailbox (`ThreadHeap::reacquire`), and then adopts
-//! another heap. `purge_all` waits up to a second in all for threads that have taken heaps.
+//! tries 1024 times to claim the mailbox, and yields between the tries after the first 64
+//! (`ThreadHeap::reacquire`). Then it abandons the heap and adopts another one. `purge_all` waits
+//! up to a second in all for threads that have taken heaps.
 
 use crate::primitive::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::primitive::{asymmetric, constructor};

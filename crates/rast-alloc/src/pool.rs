@@ -6,8 +6,8 @@
 //!                       else, or if that is full ─► pool ─► producer without a fitting range
 //! ```
 //!
-//! Without it, each block of a pipeline would be mapped by one thread and unmapped by another, and
-//! all of its pages would be cleared and faulted in again.
+//! Without the pool, in a pipeline one thread would map each block and another would unmap it. All
+//! pages of the next block would be cleared and faulted in again.
 //!
 //! 1. It contains at most [`BYTES`] in [`RANGES`] ranges.
 //! 2. Bytes that were unused between two decay passes, which are at least the delay apart, return
@@ -110,8 +110,8 @@ impl Pool {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Makes a decay pass if the last one is the delay ago: returns what was unused since then to
-    /// the system, and the number of bytes to the caller.
+    /// Makes a decay pass if the last one is at least the delay ago: returns what was unused since
+    /// then to the system, and the number of bytes to the caller.
     pub(crate) fn decay(&self) -> usize {
         // Relaxed: a hint; ranges that are stored now wait for the next pass. [AP12]
         if self.bytes.load(Ordering::Relaxed) == 0 {

@@ -12,11 +12,12 @@
 //! 1. The state is in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`). So
 //!    the child, which has no background thread, starts its own when it needs one. If the kernel
 //!    has no such pages there is no thread.
-//! 2. The call that found the surplus leaves its heap before it starts the thread, through the C
-//!    library and with all signals blocked. The thread allocates nothing, takes no lock and uses no
-//!    thread-local, so that the loader may hold its locks while it stops the thread.
-//! 3. The thread ends before `RastAlloc::set_purge_delay(None)` returns, and before its library is
-//!    unloaded or the process has ended.
+//! 2. The call that found the surplus first leaves its heap. Then it starts the background thread
+//!    through the C library, with all signals blocked. The background thread allocates nothing,
+//!    takes no lock and uses no thread-local. So the loader may hold its own locks while it waits
+//!    for the end of the thread.
+//! 3. The background thread ends before `RastAlloc::set_purge_delay(None)` returns, and before its
+//!    library is unloaded or the process has ended.
 
 use core::ffi::c_void;
 use core::ptr;

@@ -116,9 +116,9 @@ impl RastAlloc {
     /// allocator at the moment, and for all heaps whose thread has ended. Returns the number of
     /// bytes.
     ///
-    /// A thread that is in a call purges its heap at its next call. Where the system has no
-    /// `membarrier` (not Linux, or forbidden by a system call filter), a thread that did not call
-    /// [`on_idle`](Self::on_idle) before does so too.
+    /// A thread that is in a call purges its heap itself, at its next call. Where the system has no
+    /// `membarrier` (not Linux, or forbidden by a system call filter), this also applies to each
+    /// thread that did not call [`on_idle`](Self::on_idle) before.
     ///
     /// A thread whose heap is being purged when it next calls the allocator waits for a bounded
     /// time, then adopts another heap.
@@ -142,15 +142,16 @@ impl RastAlloc {
     /// Sets how long memory must be unused before it returns to the system automatically. `None`
     /// disables this. The default is one second.
     ///
-    /// A thread checks at every 64th slow path. If two checks, at least the delay apart, both find
-    /// memory unused, it returns to the system. This covers the lists of size classes that the
-    /// thread did not use, whole segments, and free spans of 64 KiB or more. One check returns at
-    /// most 28 MiB of segments and spans. On Linux a background thread, `rast-purge`, does the same
-    /// for heaps whose thread sleeps or has ended, with free spans from two pages on. It starts
-    /// when 16 MiB more are committed than in use, and sleeps when nothing is left to return. The
-    /// child of a `fork` starts its own. Elsewhere call [`purge_all`](Self::purge_all).
-    /// Independently of this setting, segments that stayed empty while 64 others became empty
-    /// return to the system.
+    /// A thread checks at every 64th slow path (a call that finds its list empty or full). If two
+    /// checks, at least the delay apart, both find memory unused, this memory returns to the
+    /// system. A check covers the lists of size classes that the thread did not use, whole
+    /// segments, and free spans of 64 KiB or more. It returns at most 28 MiB of segments and spans.
+    ///
+    /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or
+    /// has ended, and there returns free spans of two pages or more. It starts when 16 MiB more are
+    /// committed than in use, and sleeps when nothing is left to return. The child of a `fork`
+    /// starts its own. Elsewhere call [`purge_all`](Self::purge_all). Independently of this
+    /// setting, segments that stayed empty while 64 others became empty return to the system.
     ///
     /// `None` stops the background thread before this call returns; the call waits for the step
     /// that the thread is in. A program that must be single-threaded, or that ends with its last
@@ -178,7 +179,7 @@ impl RastAlloc {
     }
 
     /// Call it before the thread sleeps. Delivers the blocks of other threads that this thread
-    /// freed, takes in its own blocks that others freed, and returns whole segments that were
+    /// freed, and takes in its own blocks that others freed. Returns whole segments that were
     /// unused since the last such call. Until the thread's next call, other threads may purge its
     /// heap and handle the blocks that they free into it.
     ///

@@ -1,9 +1,9 @@
 //! Remote-free batches: freed blocks of one other owner, packed so that neither thread waits for
 //! the blocks' memory.
 //!
-//! With a plain list through the blocks, the owner would have one cache miss per block. The first
-//! word, which has the address of the next block, was last written by another processor. So a block
-//! with enough space stores the positions of the blocks that follow it:
+//! With a plain list through the blocks, the owner would have one cache miss per block, because
+//! another processor wrote the block's first word, the link. So a block with enough space stores
+//! the positions of the blocks that follow it:
 //!
 //! ```text
 //!   first ─► │ link │ count │ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪ │ ─► │ link │ ─► │ link │ count │ ▪ ▪ ▪ │ ─► …
@@ -11,9 +11,9 @@
 //!                              └► blocks that the freeing thread does not write to
 //! ```
 //!
-//! A position is the block's distance from the batch header in units of 8 bytes, as 32 bits, half
-//! an address. A block 16 GiB or more away starts a new batch header. Blocks are at multiples of 8,
-//! so bit 0 of a link is free: it is set if the link leads to a batch header.
+//! A position is the block's distance from the batch header in units of 8 bytes. It has 32 bits,
+//! half of an address. A block 16 GiB or more away starts a new batch header. Blocks are at
+//! multiples of 8, so bit 0 of a link is free: it is set if the link leads to a batch header.
 //!
 //! In a hardened build the word with the count also contains a seal: a keyed digest of the count,
 //! the distances and the batch header's address. The owner checks the seal before it follows a
@@ -21,8 +21,8 @@
 //!
 //! The freeing thread writes only to batch headers. From a batch header of 64 bytes, one cache
 //! line, the owner learns the addresses of thirteen further blocks. It prefetches the next batch
-//! header before it handles the blocks of the current one. To the other blocks it only writes,
-//! which causes no wait.
+//! header before it handles the blocks of the current one. It only writes to the other blocks, and
+//! does not wait for these writes.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -46,9 +46,10 @@ const IS_LARGE: usize = 1;
 /// A separate heap that many threads use at once. Containers borrow it, and dropping it frees all
 /// of its memory.
 ///
-/// For one thread at a time, [`Heap`](crate::Heap) is several times faster: a call here costs two
-/// or three atomic read-modify-writes and a fence, and one more with a bound. For the memory of a
-/// whole program use [`RastAlloc`](crate::RastAlloc).
+/// For one thread at a time, [`Heap`](crate::Heap) is several times faster. A call here costs a
+/// compare-exchange and a fence; with a bound, one compare-exchange more. A free of a block whose
+/// arena another thread is using costs three atomic read-modify-writes and a fence. For the memory
+/// of a whole program use [`RastAlloc`](crate::RastAlloc).
 ///
 /// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 /// Each thread that is inside a call at the same time as others uses segments of its own.

@@ -4,8 +4,8 @@
 //! Source: the original RAST design, 2.1, which has one list per power of two. Here each power of
 //! two is a group of 32 lists, as in TLSF (Masmano and others, 2004). One bitmap has the groups
 //! that are not empty, and each group has a bitmap of its lists. So two bit scans find the first
-//! list all of whose spans fit. Without an alignment, the search skips only spans that fit and are
-//! at most 1/32 longer than needed.
+//! list all of whose spans fit. The search may skip a span that fits, but without an alignment only
+//! one that is at most 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -22,7 +22,7 @@
 //! | `state` | free, used, or sentinel: the tag behind the last grain, which is never free and has no next tag |
 //! | `class` | the class of a used span, or none |
 //! | `clean` | of a free span: all bytes are zero |
-//! | `aged` | of a free span: the mark (1 or 2 in turn) of the pass over unused memory that first found it free, or 0; if the span is split, the free part keeps it |
+//! | `aged` | of a free span: the mark (1 or 2 in turn) of the decay pass that first found the span free, or 0; if the span is split, the free part keeps the mark |
 //!
 //! 1. The tags are in the header, not in the spans. So splitting and joining touch no page of a
 //!    block. Tags inside the spans would touch one or two pages that are rarely cached.
@@ -307,9 +307,11 @@ impl SpanIndex {
 
     /// Makes the `bytes` from `start` to the end of its segment one free span.
     ///
-    /// 1. The bytes, a multiple of [`GRAIN`], are writable, zero, the caller's alone, and stay so
-    ///    until the span is whole again and taken out by [`SpanIndex::take_whole`], and so do the
-    ///    segment's [`Tags`].
+    /// # Safety
+    ///
+    /// 1. The bytes (a multiple of [`GRAIN`]) and the segment's [`Tags`] are zero, writable, and
+    ///    the caller's alone. They stay writable and the caller's alone until the span is whole
+    ///    again and taken out by [`SpanIndex::take_whole`].
     pub(crate) unsafe fn format(&self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: obligation 1; the tag is written now.
         let span = unsafe { Span::at_start(start) };

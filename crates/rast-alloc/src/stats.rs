@@ -30,8 +30,8 @@ use crate::{
 /// - 72 KiB for each of up to 8 threads whose blocks it frees.
 ///
 /// The peak is never higher than what was in use at once, with one exception. If a thread only
-/// replaces blocks by shorter ones of the same class, it may be too high by the difference, at most
-/// an eighth of these blocks.
+/// replaces blocks by shorter ones of the same class, the peak may be too high by the difference.
+/// This is at most an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -42,8 +42,8 @@ pub struct Stats {
     /// Bytes of address space mapped for blocks, including what the system refused to unmap.
     pub bytes_reserved: usize,
     /// Bytes of these that may occupy memory: those of blocks, and those of free spans that are not
-    /// entirely untouched or returned. So never too few, but more than is resident if only a part
-    /// of a free span was touched.
+    /// entirely untouched or returned. At least the resident bytes, and more if only a part of a
+    /// free span was touched.
     pub bytes_committed: usize,
     /// Allocated blocks.
     pub allocations: u64,
@@ -126,7 +126,7 @@ pub(crate) struct Sums {
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 impl Sums {
     /// Adds what must be read first, for all arenas: allocated bytes, and freed blocks. So neither
-    /// number of what is in use is too high or below zero.
+    /// the bytes nor the blocks in use are too high or below zero.
     pub(crate) fn add_early(&mut self, arena: &Arena) {
         add(&mut self.requested, &arena.bytes_taken);
         add(&mut self.moves, &arena.moves);

@@ -3,8 +3,8 @@
 //! The system limits the number of mappings, and unmapping a part of one may split it in two. If
 //! the system refuses for that reason, the pages are returned without their addresses, which needs
 //! no split. The range is recorded here. It serves a later mapping of its length, is unmapped at a
-//! purge if the system then allows it, and counts as reserved until then. A range for which there
-//! is no entry, or whose pages were not returned either, stays mapped permanently, and also counts.
+//! purge if the system then allows it, and counts as reserved until then. A range stays mapped, and
+//! counts, permanently if the table is full or if its pages could not be returned either.
 
 use core::ptr::NonNull;
 

@@ -11,8 +11,8 @@
 //! 2. A value is added when all known ones are held. So there are as many values as the greatest
 //!    number of threads that held one at the same time.
 //! 3. Values that find no place are in a list ([`crate::registry`]). So no thread waits for a
-//!    place, even if more threads hold a value than there are places, or in the child of a `fork`,
-//!    where some stripes stay held forever.
+//!    place, even if more threads hold a value than there are places. This matters in the child of
+//!    a `fork`, where some stripes stay held forever.
 
 use core::ptr::{self, NonNull};
 

@@ -28,8 +28,8 @@
 //!    But no thread adopts the heap of an idle thread.
 //! 2. A message to a heap that no thread holds is handled by the thread that delivers it.
 //! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
-//!    KiB), when its place, one of [`BATCHES`], is needed for another owner, every [`SLOW_CALLS`]
-//!    slow paths, at idle, at a purge, and when the thread ends.
+//!    KiB), and when its place, one of [`BATCHES`], is needed for another owner. All batches are
+//!    delivered every [`SLOW_CALLS`] slow paths, at idle, at a purge, and when the thread ends.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

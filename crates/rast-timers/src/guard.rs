@@ -11,9 +11,9 @@ use crate::{Instant, Tick};
 
 /// A word that changes with time.
 ///
-/// An implementation must guarantee the following, on which the bounds of the timers rest. If two
-/// calls of [`word`](Self::word) return the same word, and `vouches` accepted the first one, then
-/// at most τ + δ passed between the return of the first call and that of the second.
+/// An implementation must guarantee the following, on which the bounds of the timers rest. Suppose
+/// that two calls of [`word`](Self::word) return the same word, and `vouches` accepted it after the
+/// first call. Then at most τ + δ passed between the returns of the two calls.
 ///
 /// For a [`Tick`], τ is the period of its publisher and δ the publisher's lateness.
 pub trait Guard {

@@ -73,10 +73,10 @@
 //!
 //! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
 //! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
-//! - Waiting: the timer never fires early, and a call at τ + δ past the deadline fires.
-//! - Counter: the interval contains the time of the reference clock, under two assumptions. Each
-//!   anchor, which is a comparison of counter and reference clock, tests both assumptions. A
-//!   `TscClock` never runs backwards.
+//! - Waiting: the timer never fires early, and a call τ + δ or more after the deadline fires.
+//! - Counter: the interval contains the time of the reference clock, if the counter has a constant
+//!   rate and the drift of the reference clock is bounded. While the clock is read, it tests both
+//!   about once per millisecond. A `TscClock` never runs backwards.
 //! - Stores: a value is due at its deadline and not before, and values leave in deadline order
 //!   (except by `expire_unordered`). After a value has left, its handle refers to no value. A panic
 //!   in a callback loses one value.

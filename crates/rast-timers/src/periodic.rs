@@ -16,8 +16,8 @@
 //! 4. A call may skip the reading only if the tick word still equals the word that was loaded
 //!    before T was read.
 //!
-//! So S ≤ now + P always. By rule 4 and the promise of [`Tick`](crate::Tick) (the word is at most
-//! τ + δ behind the clock), now ≤ word + τ + δ ≤ T + τ + δ ≤ S + τ + δ:
+//! So S ≤ now + P always. By the promise of [`Tick`](crate::Tick), the word is at most τ + δ behind
+//! the clock. With rule 4, now ≤ word + τ + δ ≤ T + τ + δ ≤ S + τ + δ:
 //!
 //! **−P ≤ now − S ≤ τ + δ** at every call, for every pattern of calls.
 
@@ -31,7 +31,7 @@ use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 ///
 /// A timer belongs to one call site, called by one thread at a time. At any call it may move to
 /// another thread, or to another tick of the same clock. A call is wait-free: one relaxed load and
-/// a few integer operations, or, in one call per batch, a clock reading and two divisions.
+/// a few integer operations, or, if it reads the clock, a clock reading and two divisions.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig};

@@ -26,8 +26,9 @@
 //!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
 //!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests at
-//!    most until the new deadline, because it sees the Arm when that rest ends. While [`BACKLOG`]
-//!    commands or more are queued, no wake-up is skipped, and a Cancel, too, wakes a resting owner.
+//!    most until the new deadline, because the owner polls the Arm when that rest ends. While
+//!    [`BACKLOG`] commands or more are queued, no wake-up is skipped, and a Cancel also wakes a
+//!    resting owner.
 //! 5. A value that the queue rejects is returned to the caller.
 
 use crate::primitive::panics::{call_each, drop_each};

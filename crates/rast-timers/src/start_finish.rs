@@ -2,13 +2,14 @@
 //!
 //! Source: the original RAST design, 2.7. The original subtracts one periodic series from another.
 //! All but the last duration cancel out of the difference, and either series may be wrong by a
-//! whole batch. Here the clock is read at both ends of one pair per batch. For each other pair the
-//! running mean of the measured pairs is added, and the possible error is summed separately.
+//! whole batch (the calls between two clock readings). Here the clock is read at both ends of one
+//! pair per batch. For each other pair the running mean of the measured pairs is added, and the
+//! possible error is summed separately.
 //!
-//! Between two readings T1 < T2 the pairs that ended without a reading took between 0 and T2 − T1
-//! together, because pairs of one timer do not overlap. So their estimate, limited to T2 − T1, is
-//! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
-//! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
+//! Pairs of one timer do not overlap. So between two readings T1 < T2, the pairs that ended without
+//! a reading took between 0 and T2 − T1 together. So their estimate, limited to T2 − T1, is wrong
+//! by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the sum of
+//! these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
 //! The measured pair of a batch is chosen at random. With a fixed index a periodic load could
 //! always have the same kind of pair there. The pair at a change of the tick would be a biased
@@ -41,13 +42,12 @@ enum Pair {
 /// [`sum`](Self::sum) is an estimate: exact for the measured pairs, their running mean for the
 /// pairs in between. The estimate is unbiased if the pairs of a batch have the same distribution.
 /// [`error`](Self::error) bounds its error for every load: the true sum of all finished pairs lies
-/// within `sum ± error`. The error grows by at most the time between two readings, and not at all
-/// while every pair is measured (a greatest skip of 0, or pairs so long that none is skipped). A
-/// measured pair includes about one clock reading.
+/// within `sum ± error`. From one reading to the next, the error grows by at most the time between
+/// them. It does not grow while every pair is measured (with a greatest skip of 0, or if pairs are
+/// so long that none is skipped). The time of a measured pair includes about one clock reading.
 ///
 /// A timer belongs to one call site, called by one thread at a time. A call is wait-free: one
-/// relaxed load and a few integer operations, or, for one pair per batch, a clock reading at each
-/// end.
+/// relaxed load and a few integer operations, and a clock reading if its pair is measured.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, StartFinishTimer, Tick, TimerConfig};

@@ -135,12 +135,12 @@ pub struct Swept {
 /// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled and rescheduled, but
 ///    is not due at any time.
 /// 4. `cancel` and `reschedule` return `None` for a handle whose value has left.
-/// 5. The store runs no code of the caller's while it is being changed, so a panic in a callback or
+/// 5. The store runs no code of the caller's while it is being changed. So a panic in a callback or
 ///    in a destructor loses only the value that was passed or dropped.
 ///
 /// `now` need not increase from call to call: each call answers for the time it is given.
 ///
-/// | store | for | insert | cancel | a step |
+/// | store | for | insert | cancel | one [`step`](Self::step) |
 /// | --- | --- | --- | --- | --- |
 /// | [`CalendarStore`] | values that are mostly cancelled, any population | O(1) | O(1) | O(1) |
 /// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1); its entry stays for a while | O(1) |

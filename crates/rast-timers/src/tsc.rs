@@ -3,19 +3,24 @@
 //! The clock is one function of the counter's value, the same for all threads: a chain of linear
 //! segments. The next segment is published before the current one is over. It begins where the
 //! current one ends, and its slope corrects towards the reference, the system's clock. So the clock
-//! never runs backwards, and jumps only as said below. Each segment comes from an *anchor*: a
-//! reading of the reference between two readings of the counter. The reference was read somewhere
-//! between the two, so their distance bounds the error at the anchor. After the anchor the error
-//! grows with time, because the rate is known only within an error.
+//! never runs backwards. It jumps forward only if the next segment is late (see below), or if the
+//! clock is behind the reference by more than a sixteenth of a segment.
+//!
+//! Each segment comes from an *anchor*: a reading of the reference between two readings of the
+//! counter. The reference was read somewhere between the two, so their distance bounds the error at
+//! the anchor. After the anchor the error grows with time, because the rate is known only within an
+//! error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. The next segment may not be ready in time,
 //! because no thread has read the clock for long or the anchoring reader was preempted. Then
-//! readers read the reference and set a flag. The next segment then runs along the upper bound of
-//! the reference, at or above every value that the reference has shown, so the clock may jump
-//! forward. Readers also read the
-//! reference for the first microseconds, while the rate is unknown. They do so again while the
-//! clock has *left* the counter, that is, does not use it because it and the reference diverged.
+//! readers read the reference and set a flag. Because of the flag the next segment runs along the
+//! upper bound of the reference, at or above every value that the reference has shown. So the clock
+//! may jump forward.
+//!
+//! Readers also read the reference for the first microseconds, while the rate is unknown. They do
+//! so again while the clock has *left* the counter: it does not use it, because it was found
+//! unsound.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -43,8 +48,8 @@ use trial::{TRIALS, Trial};
 /// Number of brackets tried for one anchor; the narrowest is used.
 const BRACKETS: u32 = 4;
 
-/// Number of retries before a count before the current segment is treated as a jump: it may have
-/// been read just before the segment began.
+/// Number of times that a count below the current segment is read again, since it may have been
+/// read just before the segment began. After that it is treated as a jump.
 const LOOKS: u32 = 3;
 
 /// Advance of the reference without any advance of the counter from which the counter is stuck.
@@ -88,8 +93,9 @@ pub enum TscStatus {
 /// The interval contains what the reference showed at some moment during the call. An *anchor*
 /// reads the reference between two readings of the counter. The half width is the sum of three
 /// terms: half the distance of these two readings (some 25 ns), the step of the counter, and the
-/// age of the anchor times the uncertainty of the rate. With the default configuration it is up to
-/// 0.6 µs, 0.3 µs on average, while the clock is read at least some thousand times per second.
+/// age of the anchor times the uncertainty of the rate. With the default configuration the half
+/// width is up to 0.6 µs, 0.3 µs on average, if the clock is read at least some thousand times per
+/// second.
 ///
 /// The bound assumes that the counter, as each thread reads it, has a constant rate, and that the
 /// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
@@ -107,9 +113,11 @@ pub enum TscStatus {
 /// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
 /// what the clock shows. The count determines from where the clock continues:
 ///
-/// - The count is still in the current segment. Then what the clock has shown is known exactly.
-/// - The count has gone back, or has jumped ahead by more than a segment. Then the clock continues
-///   from the reference plus the error bound of the segment.
+/// - The count is still in the current segment, and its time is not before that of the reference.
+///   Then what the clock has shown is known exactly.
+/// - Its time is before that of the reference, or the count has gone back, or has jumped ahead by
+///   more than a segment. Then the clock continues from the reference plus the error bound of the
+///   segment.
 /// - The count has jumped over the end of the segment by less than a segment. Then the clock may
 ///   have shown the whole segment, and continues from its end, at most
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
@@ -128,8 +136,8 @@ pub enum TscStatus {
 /// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
 /// the segment's length, seen by a reader, then by more.
 ///
-/// Between threads a reading may be off by the tens of nanoseconds by which a processor reorders,
-/// unless it is an [`interval`](Self::interval).
+/// Between threads a reading may be off by some tens of nanoseconds, because the processor may read
+/// the counter out of order. An [`interval`](Self::interval) reads it in order.
 ///
 /// # Cost
 ///
@@ -137,7 +145,6 @@ pub enum TscStatus {
 /// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
 /// three more readings. If the clock is read less often than
 /// [`anchor_every`](TscConfig::anchor_every), each reading pays that; read the reference instead.
-/// Until the rate is known, after some microseconds, the clock reads the reference.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};
@@ -302,12 +309,12 @@ impl<K: Counter, C: Clock> TscClock<K, C> {
         }
     }
 
-    /// Compares the counter with the reference now, leaves the counter if it is outside the
-    /// interval, and returns what the clock reads from here on.
+    /// Compares the counter with the reference now, and leaves the counter if the reference is
+    /// outside the interval. Returns what the clock reads from here on.
     ///
     /// Each anchor does the same; this function is for a watchdog that does not want to wait for
-    /// the next one. Only this function and a [`TscGuard`] detect a counter that has stopped,
-    /// because a stopped counter ends no segment. It waits for a thread that is taking an anchor.
+    /// the next anchor. Only this function and a [`TscGuard`] detect a counter that has stopped,
+    /// because a stopped counter ends no segment. Waits for a thread that is taking an anchor.
     pub fn check(&self) -> TscStatus {
         self.shared.check(&mut self.shared.writer.lock());
         self.status()
@@ -598,8 +605,8 @@ impl<K: Counter, C: Clock> Shared<K, C> {
         Some((rate, u64::try_from(counts).ok()?))
     }
 
-    /// Returns the segment after `current` if readers may have been shown the reference: it lies
-    /// above all of that.
+    /// Returns the segment after `current` if readers may have been shown the reference: it begins
+    /// at or above every value that they were shown.
     fn next_late(current: &Segment, anchor: Anchor, step: u64, rate: Pace, full: u64) -> Segment {
         let unsure = anchor.unsure(anchor.count, step, rate);
         Segment {

@@ -24,15 +24,15 @@ pub enum Missed {
 
 /// Returns `true` from [`check`](Self::check) when a period is over, with few clock readings.
 ///
-/// The timer never fires early: it fires only in a call that read the clock. A call at τ + δ past
-/// the deadline or later always fires (τ and δ are those of the [`Tick`](crate::Tick)). With
+/// The timer never fires early: it fires only in a call that read the clock. A call τ + δ or more
+/// after the deadline always fires (τ and δ are those of the [`Tick`](crate::Tick)). With
 /// [`Missed::Burst`] and [`Missed::Skip`] it does not drift.
 ///
 /// A period that ends past [`Instant::MAX`] never ends. A period of zero is over at every call, and
 /// each call then reads the clock.
 ///
-/// A call is wait-free: one relaxed load, a comparison and a decrement, or a
-/// clock reading and two divisions.
+/// A call is wait-free: one relaxed load, a comparison and a decrement, or a clock reading and two
+/// divisions.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, Tick, TimerConfig, WaitingTimer};

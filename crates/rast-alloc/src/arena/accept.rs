@@ -6,7 +6,7 @@
 //! written when the run ends.
 //!
 //! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
-//! class. Runs would cost as much where classes alternate as they save where there is one.
+//! class. Runs would cost as much if classes alternate as they save if all blocks have one class.
 
 use super::Arena;
 use crate::block::Block;

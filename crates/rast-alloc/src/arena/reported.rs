@@ -21,9 +21,9 @@
 //!    corrected by the margin, without a scan of the lists. After [`CORRECTIONS_MAX`] such
 //!    corrections the margin is recomputed.
 //!
-//! One exception: fast paths may replace blocks of a class by shorter ones of the same class. The
-//! bytes in use then fall by up to an eighth of these blocks (by 15 bytes for each block up to 256
-//! bytes) before the next slow path reports it.
+//! One exception: fast paths may replace blocks of a class by shorter ones of the same class.
+//! Before the next slow path reports it, the bytes in use then fall by up to an eighth of these
+//! blocks, or by 15 bytes for each block up to 256 bytes.
 
 use super::Arena;
 use crate::peak::IN_USE;

@@ -9,20 +9,19 @@
 //! ```
 //!
 //! Both words are checked when the link is followed. A write to either of them makes them
-//! inconsistent, even if it copies the words of another free block. It does not if the writer knows
-//! the second secret or flips the same bits in both words. So the second word detects writes to the
-//! block, and is on the cache line of the link.
+//! inconsistent, even if it copies the words of another free block. There are two exceptions: the
+//! writer knows the second secret, or flips the same bits in both words. The second word is on the
+//! cache line of the link, so the check costs no further cache miss.
 //!
-//! Writes after the first two words are not detected. Neither are writes to a free span that is in
-//! no list, or to a block in transit (freed by another thread, and not handled by its owner yet).
-//! But a batch header has a seal over its contents ([`crate::remote_batch`]), and a block that is a
-//! message of its own has a seal here.
+//! The contents of a block in transit (freed by another thread, and not handled by its owner yet)
+//! are not checked, with two exceptions. A batch header has a seal over its contents
+//! ([`crate::remote_batch`]), and a block that is a message of its own has a seal here.
 //!
-//! When a block is allocated its second word is cleared. So if a list leads to an allocated block,
-//! the check fails, and the block's user cannot read the second secret. A thread that reads a free
-//! block learns no address. On x86-64 neither word is a valid address, so a thread that follows it
-//! faults. AArch64 ignores the top byte of an address; there the thread may not fault if the next
-//! byte is zero.
+//! When a block is allocated its second word is cleared. So the check fails if a list leads to an
+//! allocated block. Also, the block's user cannot read the second secret. A thread that reads a
+//! free block learns no address. On x86-64 neither word is a valid address, so a thread that uses
+//! one as a pointer faults. AArch64 ignores the top byte of an address; there the thread may not
+//! fault if the next byte is zero.
 //!
 //! The secrets come from the system when the first heap is made.
 

@@ -7,8 +7,8 @@
 //!   entry          0: none │ a: block a is in use │ a + FREED: it was freed │ a + BUSY: it is written
 //! ```
 //!
-//! 1. A new block takes the first entry of its probe sequence that is empty or freed. So a block in
-//!    use is before freed ones of the same address.
+//! 1. A new block takes the first entry of its probe sequence that is empty or freed. So in this
+//!    sequence a block in use comes before freed blocks of the same address.
 //! 2. Entries never become empty again: a sequence ends at an entry that was never used.
 
 use crate::geometry::HARDENED;

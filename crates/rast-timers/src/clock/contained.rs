@@ -13,7 +13,7 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// is broken.
 ///
 /// If the clock panics, the reading returns a time that some thread has read earlier. This time is
-/// at most 1 ms less than that of the last successful reading. If there is none, it returns
+/// at most 1 ms less than that of the last successful reading. If no reading has succeeded, it is
 /// [`Instant::ORIGIN`]. So if a clock panics at some readings, time decreases by at most 1 ms. If
 /// it always panics, time stops. The payload of the panic is
 /// [discarded](crate::primitive::panics::discard), as is that of a panic in the clock's destructor.

@@ -32,9 +32,9 @@
 //! | `moved` | the values of `late` from `cursor` to this time have moved to the lists; equals `cursor`, unless the cursor has gone back |
 //! | `wake` | no step has work to do before this time |
 //!
-//! 1. A value whose deadline `at` is not before `cursor` is in list s of level l, except by rules
-//!    3, 4, 7 and 8. l is the highest digit in which `at` and `cursor` differ, and s is that digit
-//!    of `at`. Lower levels are earlier, and so are lower lists of one level.
+//! 1. A value whose deadline `at` is not before `cursor` is in list s of level l. l is the highest
+//!    digit in which `at` and `cursor` differ, and s is that digit of `at`. Rules 3, 4, 7 and 8
+//!    have the exceptions. Lower levels are earlier, and so are lower lists of one level.
 //! 2. The cursor advances only to the start of the earliest list, or to a time before it; so rule
 //!    1 holds without moving a value.
 //! 3. While X is being split, the cursor is at the start of X. The levels below the level of X
@@ -44,14 +44,13 @@
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
 //! 6. The slot of a value is not reused after its last generation.
-//! 7. The cursor goes back to a step's `now` if `now` is more than `BACK` before the cursor. If it
-//!    has gone back and values of `late` are still moving, any `now` before the cursor is enough.
-//!    To go back, let l be the highest digit in which the old and the new cursor differ. First all
-//!    lists of the levels below l are joined to one list of level l: the list of the old cursor's
-//!    digit. Then the values of `late` that are not before the cursor move to the lists in order,
-//!    one value per step. Until that is done no list is read, and `cursor <= moved <= bar`.
-//!    Meanwhile values from `moved` to `bar` are inserted in `late`, so that values with the same
-//!    deadline stay in order.
+//! 7. If a step's `now` is more than `BACK` before the cursor, the cursor goes back to `now`. Let l
+//!    be the highest digit in which the old and the new cursor differ. First all lists of the
+//!    levels below l are joined to one list of level l: the list of the old cursor's digit. Then
+//!    the values of `late` that are not before the new cursor move to the lists in order, one value
+//!    per step. Until all have moved, no list is read, `cursor <= moved <= bar`, and any `now`
+//!    before the cursor moves the cursor back again. Meanwhile new values from `moved` to `bar` are
+//!    inserted in `late`, so that values with the same deadline stay in order.
 //! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;
@@ -150,11 +149,11 @@ impl Bucket {
 /// | one [`step`](DeadlineStore::step), which is one unit of the budget of `expire` and `expire_unordered` | [`TOUCHES`](Self::TOUCHES) |
 /// | `next_deadline` | 17 |
 ///
-/// A value moves to another list at most 11 times before it is due, usually up to 4 times, and once
-/// if values of one timeout are inserted one after the other. When the memory is full it doubles,
-/// as that of a `Vec` does, which copies all of it at once; [`with_capacity`](Self::with_capacity)
-/// or [`reserve`](Self::reserve) avoid that. The store holds up to 2^32 − 1000 values and does not
-/// shrink.
+/// A value moves to another list at most 11 times before it is due, and usually up to 4 times. It
+/// moves once if values of one timeout are inserted one after the other. When the memory is full it
+/// doubles, as that of a `Vec` does, which copies all of it at once;
+/// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid that. The store holds
+/// up to 2^32 − 1000 values and does not shrink.
 ///
 /// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here. It is exact if at most
 /// sixteen values are in the earliest list; otherwise it is the time at which to call the store

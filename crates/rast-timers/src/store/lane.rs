@@ -111,9 +111,9 @@ impl<T> LaneStore<T> {
         }
     }
 
-    /// Makes an empty store whose first lane has memory for `capacity` entries. The lane allocates
-    /// nothing while it has no more entries, including those that it still keeps of cancelled
-    /// values. Because of the chunks, it may reserve up to twice that and 128 more.
+    /// Makes an empty store whose first lane has memory for `capacity` entries, including those
+    /// that it still keeps of cancelled values. Because of the chunks, it may reserve up to twice
+    /// that and 128 more.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut store = Self::new();
@@ -420,8 +420,8 @@ impl<T> DeadlineStore<T> for LaneStore<T> {
         }
     }
 
-    /// O(1), checks each lane; O(log n) for an overflow entry. [`Step::Busy`] for up to 64 entries
-    /// that were cancelled.
+    /// O(1), checks each lane; O(log n) for an overflow entry. If the first entry was cancelled,
+    /// removes up to 64 cancelled entries and returns [`Step::Busy`].
     #[inline]
     fn step(&mut self, now: Instant) -> Step<T> {
         let Some(first) = self.first() else {

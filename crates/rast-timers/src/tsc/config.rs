@@ -22,8 +22,8 @@ impl TscConfig {
     pub const SHORTEST: Nanos = Nanos::from_micros(16);
 
     /// The longest time between two anchors.
-    // Maximum length of a segment, about: 2^32 ns with the fraction fills a word, and a slew uses
-    // up to twice the rate.
+    // A segment is about as long at most, and may run at up to twice the rate. So its times are
+    // below 2^32 ns, and fit a word with their fraction.
     pub const LONGEST: Nanos = Nanos::from_nanos(1 << 30);
 
     /// Makes the default: an anchor every millisecond, drift at most 500 parts
@@ -54,8 +54,8 @@ impl TscConfig {
         self
     }
 
-    /// Sets by how many parts per million, at most 100 000, the rate of the reference against the
-    /// counter may differ from its mean over about the last second.
+    /// Sets by how many parts per million the rate of the reference against the counter may differ
+    /// from its mean over about the last second; at most 100 000.
     ///
     /// The default (500) is the most that the kernel's own time discipline may do. A program that
     /// sets the time may be allowed more while it corrects a large error. With too small a bound

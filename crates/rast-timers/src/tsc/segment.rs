@@ -64,7 +64,7 @@ impl Pace {
 /// | field | meaning |
 /// | --- | --- |
 /// | `begin` | first count of the segment |
-/// | `soft` | count from `begin` at which the next segment is requested; `full` once that is ready |
+/// | `soft` | count from `begin` at which a reader prepares the next segment; `full` once the next segment is ready |
 /// | `full` | length in counts; zero in a dead segment |
 /// | `nanos`, `pace` | the clock shows `nanos` + (count − `begin`) × `pace` |
 /// | `anchor` | the last comparison |
@@ -157,8 +157,8 @@ impl Segment {
         }
     }
 
-    /// Returns this segment with the counter left in it. `nonce` must be odd and differ for each
-    /// leave.
+    /// Returns the dead segment for a counter that is left in this segment. `nonce` must be odd and
+    /// differ for each leave.
     pub(super) fn left(self, reason: u64, nonce: u64) -> Self {
         let until = if self.full == 0 { self.until } else { nonce };
         Self {
@@ -175,16 +175,17 @@ impl Segment {
     /// was in use. `count` and `shown` are readings of the counter and of the reference.
     ///
     /// 1. If `count` is in the segment and its time is not before `shown`, the bound is the time of
-    ///    `count`, plus the anchor's error, because `count` may have been read slightly too early.
+    ///    `count`, plus the anchor's error. The error is added because `count` may have been read
+    ///    slightly too early.
     /// 2. If `count` is beyond the end, the bound is the time of the segment's end. There is one
-    ///    exception. If the expected time of `count` is ahead of `shown` by at least the time from
-    ///    the anchor's reading to the segment's end, the count has jumped over the end and has not
-    ///    returned to the segment.
-    /// 3. Otherwise, and in this exception, the counter is not the limit. While the counter was
-    ///    sound, the clock was ahead of the reference by at most two errors: its own deviation from
-    ///    the expected time, and the error of that time. The bound is `shown` plus both.
+    ///    exception: the expected time of `count` is ahead of `shown` by at least the time from the
+    ///    anchor's reading to the segment's end. Then the count has jumped over the end.
+    /// 3. In all other cases, and in this exception, the bound follows from the reference. While
+    ///    the counter was sound, the clock was ahead of the reference by at most two errors: its
+    ///    own deviation from the expected time, and the error of that time. The bound is `shown`
+    ///    plus both.
     ///
-    /// The time of the segment's end bounds all three.
+    /// No bound exceeds the time of the segment's end.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {
         let last = Self::shows(self.nanos, self.pace, full);
         let run = count.wrapping_sub(self.begin);
@@ -232,8 +233,8 @@ impl Segment {
         count.wrapping_sub(self.begin) < self.full
     }
 
-    /// Returns whether a count of the segment before this one may have been read just before this
-    /// one began: it is less than a thousandth of a segment earlier.
+    /// Returns whether a count in the segment `before` may have been read just before this segment
+    /// began: it is earlier by at most a thousandth of a segment.
     pub(super) fn follows(&self, before: &Self, count: u64) -> bool {
         before.covers(count) && self.begin.wrapping_sub(count) <= before.full / 1000
     }

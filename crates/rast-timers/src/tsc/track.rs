@@ -170,14 +170,14 @@ impl<const FIELDS: usize> Track<FIELDS> {
         );
     }
 
-    /// Publishes a record in place of the one of `seen`, effective at once; fails if that has
-    /// expired since. One writer at a time, serialised by the caller's lock.
+    /// Publishes a record in place of that of `seen`, effective at once; fails if the record of
+    /// `seen` has expired since. One writer at a time, serialised by the caller's lock.
     pub fn publish(&self, seen: Word, fields: [u64; FIELDS]) -> bool {
         let sequence = seen.sequence() + 1;
         self.replace(seen, Word(sequence << SHIFT), sequence, fields)
     }
 
-    /// Prepares the record after that of `seen` for the first reader that needs it; fails if that
+    /// Prepares the next record for the first reader that needs it; fails if the record of `seen`
     /// has expired since. One writer at a time.
     pub fn prepare(&self, seen: Word, fields: [u64; FIELDS]) -> bool {
         let next = Word(seen.0 | Word::READY);

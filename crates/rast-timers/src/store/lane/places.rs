@@ -13,7 +13,7 @@
 //!
 //! | field | meaning |
 //! | --- | --- |
-//! | `head`, `tail` | the numbers of the first place and of the next one |
+//! | `head`, `tail` | the number of the first place, and the number of the next new place |
 //! | `front`, `back` | the chunks of `head` and of the place before `tail` |
 //! | `directory` | chunk c is at index c modulo the length |
 //! | `dead` | number of places from `head` to `tail` without a value |
@@ -23,9 +23,9 @@
 //! 1. The places with numbers from `head` to `tail` are initialised. A place has a value if its key
 //!    has the bit `LIVE` below the deadline; otherwise the value was removed (†).
 //! 2. Numbers increase by `STEP` and are multiples of it; the caller uses the bits below. Number n
-//!    × `STEP` is place n modulo 64 of chunk n / 64. The directory is at least as long as there are
-//!    chunks from `head` to `tail`, so each of these has an entry of its own, with its memory.
-//!    Other entries have spare memory or none.
+//!    × `STEP` is place n modulo 64 of chunk n / 64. The directory has at least one entry for each
+//!    chunk from `head` to `tail`, so each of these chunks has an entry of its own, with its
+//!    memory. Other entries have spare memory or none.
 //! 3. If there is any place, `front` is the chunk of `head`. If there ever was one, `back` is the
 //!    chunk of the place before `tail`.
 //! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
