@@ -1,5 +1,5 @@
-//! How long a graph of 100 processors and 400 edges takes to compile, beside another `graph!` on
-//! the same graph: processor time of the compiler.
+//! How long a graph of 100 processors and 400 edges takes to compile with our `graph!` and with
+//! another one: processor time of the compiler.
 //!
 //! The crates of both are written below the target directory. Their dependencies are built before
 //! the first measured build.
@@ -44,9 +44,8 @@ pub struct Crates {
 impl Crates {
     /// Writes the crates and builds each once, so that dependencies are built.
     ///
-    /// `root` is the workspace whose rast-msgpass is measured, this one by default; `prototype` the
-    /// source of a library with a macro `graph!` of the same form; `profile` one of `check`, `dev`
-    /// and `release`.
+    /// `root` is the workspace whose rast-msgpass is measured. `prototype` is the source of a
+    /// library with a macro `graph!` of the same form. `profile` is `check`, `dev` or `release`.
     ///
     /// # Errors
     ///
@@ -68,7 +67,7 @@ impl Crates {
         Ok(crates)
     }
 
-    /// Compiles one crate anew; returns the processor time of that in seconds.
+    /// Compiles one crate anew; returns the processor time of the compiler in seconds.
     ///
     /// # Errors
     ///

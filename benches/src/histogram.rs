@@ -28,7 +28,7 @@ impl Histogram {
         self.0.merge(&other.0);
     }
 
-    /// The least bucket value that `share` of the samples do not exceed, in nanoseconds.
+    /// The least bucket value, in nanoseconds, that a `share` of the samples does not exceed.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
-//! Processors: each worker of a run on one of its own, where the system can be told so.
+//! Pins each worker of a run to a processor of its own, if the system can do that.
 //!
-//! The system often puts two threads that wait for each other by yielding on one processor, all
-//! the more if something else keeps another busy. Then nothing crosses between processors, and
-//! the run shows what both threads do one after the other.
+//! The system often puts two threads that wait for each other by yielding on one processor, most of
+//! all if something else keeps another processor busy. Then nothing crosses between processors, and
+//! the two threads only run in turn.
 
 /// The processors that this process may use; empty where the system cannot say.
 #[cfg(target_os = "linux")]

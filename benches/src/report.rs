@@ -1,8 +1,8 @@
-//! What the program prints, and the JSON that keeps every sample.
+//! What the program prints, and the JSON that has every sample.
 //!
-//! The printed lines are Markdown tables, so that `docs/performance.md` takes them as they are.
-//! The JSON is written by hand: it holds numbers and names that this crate chooses, which is not
-//! worth a dependency.
+//! The program prints Markdown tables, so that they can be copied to `docs/performance.md`. The
+//! JSON has only numbers and names that this crate chooses, so it is written without a JSON
+//! library.
 
 use std::fmt::Write as _;
 

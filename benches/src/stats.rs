@@ -19,7 +19,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Describes `values`, which it sorts; a quantile between two values is interpolated.
+    /// Describes `values`, which this function sorts. A quantile between two values is
+    /// interpolated.
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
 //! Threads that start together, and the time from the first start to the last end.
 //!
-//! A clock that starts in the spawning thread counts thread creation, and one that starts after a
-//! barrier may start late when there are more threads than cores.
-//! So each worker reads the clock itself, right before its first and right after its last
-//! operation, and the time of the run is the span from the earliest start to the latest end.
+//! If the spawning thread started the clock, the time would include the creation of threads. If the
+//! clock started after a barrier, it might start late when there are more threads than cores. So
+//! each worker reads the clock itself, directly before its first operation and directly after its
+//! last one. The time of the run is from the earliest start to the latest end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -165,7 +165,7 @@ impl Patience {
     ///
     /// # Panics
     ///
-    /// If this wait has lasted for 20 seconds: the contender has lost an item, or is stuck.
+    /// If this wait has lasted for 20 seconds: the contender has lost an item or is stuck.
     #[inline]
     pub fn wait(&mut self) {
         self.waits = self.waits.wrapping_add(1);

@@ -1,8 +1,8 @@
 //! espresso: mixed small objects, the cubes of a logic minimiser.
 //!
-//! A cube is a product of literals, two bits for each variable (may be 0, may be 1); a cover is a
-//! list of cubes. The work is complementing random covers by Shannon's expansion, which makes and
-//! drops covers at each level.
+//! A cube is a product of literals. It has two bits for each variable: whether the variable may be
+//! 0, and whether it may be 1. A cover is a list of cubes. The program complements random covers by
+//! Shannon's expansion, which makes and drops covers at each level.
 
 use std::cell::Cell;
 

@@ -1,13 +1,13 @@
 //! The workloads of the allocators, and the programs that run them.
 //!
-//! Each allocator is the global one of a program of its own (`src/bin/alloc-*.rs`), so that none is
-//! inlined into a workload and none sees what another one left; the harness starts such a program
-//! for each run ([`crate::layers`], file `alloc.rs`), which does one workload once and prints what
-//! came out.
+//! Each allocator is the global allocator of its own program (`src/bin/alloc-*.rs`). So no
+//! allocator is inlined into a workload, and none finds memory that another one left. For each run
+//! the harness (`layers/alloc.rs`) starts such a program, which does one workload once and prints
+//! the results.
 //!
-//! The workloads follow the field's suite (mimalloc-bench) and `docs/performance.md` says what each
-//! does. They are written from what the originals do, not from their sources, so their figures are
-//! not comparable with those that others publish.
+//! The workloads follow the field's suite (mimalloc-bench); `benches/README.md` says what each
+//! does. They were written from what the originals do, not from their sources. So their figures are
+//! not comparable with published figures of the suite.
 
 mod block;
 mod cubes;
@@ -173,11 +173,11 @@ pub fn program(collect: fn()) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a program printed.
+/// Parses the output of a program.
 ///
 /// # Errors
 ///
-/// The output, if it is not that of [`program`].
+/// A text with the output, if [`program`] did not print it.
 pub fn parse(output: &str) -> Result<Sample, String> {
     let strange = || format!("not the output of a workload: {output}");
     let mut lines = output.lines();

@@ -1,8 +1,7 @@
-//! The allocators side by side: ratios of ours over each rival's, as the goals are stated, lower
-//! being better.
+//! The allocators side by side: ratios of our figure over each rival's, as the goals are stated.
+//! Lower is better.
 //!
-//! The tables of the harness divide the other way round, rival over ours; the ratios here are the
-//! inverses of the same pairs.
+//! The tables of the harness divide the rival's time by ours. The ratios here are the inverses.
 
 use std::fmt::Write as _;
 

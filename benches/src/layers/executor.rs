@@ -1,10 +1,10 @@
 //! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on
 //! one thread.
 //!
-//! The workers of each contender are put on processors of their own before the first run. The
-//! program's allocator is `RastAlloc` for all. CPU time is printed beside each row, since a runtime
-//! may buy time with another core. async-executor's `StaticExecutor` keeps no list of its tasks, so
-//! that it cannot end them: it is printed, and the floors are not over it.
+//! The workers of each contender are pinned to different processors before the first run. All
+//! contenders allocate from `RastAlloc`. Each row also has the CPU time, because a runtime may save
+//! time by using another core. The `StaticExecutor` of async-executor keeps no list of its tasks,
+//! so it cannot end them. It is printed, but our floors are not over it.
 
 mod lists;
 mod rigs;

@@ -1,7 +1,7 @@
 //! rast-msgpass: a message through a graph of two processors against two threads and a channel.
 //!
-//! The channel does less: no graph, no back-pressure across several edges, no load figures, no
-//! moves. The comparison shows the price of a message to a program that would otherwise use
+//! A channel does less: it has no graph, no back-pressure across several edges, no measurement of
+//! load, and no moves. The comparison shows what a message costs a program that would otherwise use
 //! threads and channels directly.
 
 use std::sync::mpsc;

@@ -45,7 +45,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 ///
 /// # Errors
 ///
-/// If a contender does not do what it claims, or if this system has no signals to stop threads by.
+/// If a contender does not do what it claims, or if the system has no signals that stop threads.
 pub(crate) fn stall(options: &Options) -> Result<(), String> {
     #[cfg(unix)]
     let result = stall::run(options);

@@ -1,8 +1,8 @@
-//! Producers that put as fast as they can, and consumers that handle what they find: puts per
-//! second, and beside them how many values were handled.
+//! Producers that put as fast as they can, and consumers that handle the values that they find. The
+//! tables show puts per second, and the number of handled values.
 //!
-//! A slow consumer makes puts look fast, so the tables show both. Without conflation each put is
-//! handled.
+//! Both are shown, because a slow consumer makes puts look fast. Contenders that do not conflate
+//! handle the value of each put.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

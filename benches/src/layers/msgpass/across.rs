@@ -1,8 +1,7 @@
 //! A message from one worker to another: counting, ping-pong, request and reply, two slow stages.
 //!
-//! The processors stay where they were put at first (`Static`), one on each worker.
-//! Where the workers are pinned, they run on processors of their own, and so do the threads of
-//! the rival.
+//! The processors stay on their first worker (`Static`), one on each. If the workers are pinned,
+//! they and the rival's threads are on different processors.
 
 use std::hint::spin_loop;
 use std::sync::mpsc;

@@ -1,8 +1,9 @@
-//! The actors of a program, written once and run by each rival.
+//! The actors of a program, which are written once and run by each rival.
 //!
-//! A rival starts the actors, gives each one a mailbox without a bound, and lets an actor send to
-//! any other one by its index. `handle` is not asynchronous, because no actor waits inside of it.
-//! Mailboxes have no bound in the Savina programs, and some of them would block for ever with one.
+//! A rival starts the actors, gives each one an unbounded mailbox, and lets an actor send to any
+//! other one by its index. `handle` is not asynchronous, because no actor waits inside it.
+//! Mailboxes are unbounded in the Savina suite, and some of its programs would block for ever with
+//! bounded ones.
 //!
 //! | rival | how an actor runs |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! The compile time of a graph of 100 processors and 400 edges, beside a prototype's `graph!` on
-//! the same graph.
+//! The compile time of a graph of 100 processors and 400 edges, with our `graph!` and with that of
+//! a prototype.
 //!
 //! The prototype's source is not part of the repository. `RAST_PROTOTYPE` names its file, or the
 //! directory of `graph_macro_lib.rs`. Without it ours alone is compiled.

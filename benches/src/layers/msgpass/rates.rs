@@ -1,11 +1,12 @@
 //! One hop and three hops at a fixed rate: the times from the planned sends to the last handler.
 //!
 //! The loop is open: message `n` is planned at `n` intervals after the start, and its time counts
-//! from then, whenever it was sent. So a contender that falls behind is charged for the messages
-//! that wait in front of it.
+//! from then, even if it was sent later. So if a contender falls behind, its times include the time
+//! for which messages waited to be sent.
 //!
-//! Each scenario compares ours with one rival. Its first round measures the peak of both, with
-//! everything sent at once, and all its runs then send at half of the lower peak.
+//! Each scenario compares ours with one rival. Its first round measures the peak rate of both,
+//! which get all messages at once. In the next rounds both get messages at half of the lower peak
+//! rate.
 //!
 //! Every contender uses two threads, each pinned to a processor of its own. Ours has the source on
 //! the first worker, and the receivers of all hops on the second. A rival has a thread that sends

@@ -1,8 +1,8 @@
-//! The queues with many producers and many consumers, ours and the rivals, under one face.
+//! The queues with many producers and many consumers, ours and the rivals, behind one trait.
 //!
-//! A contender that wants a handle per thread gets one ([`Mpmc::handle`]); the others are called
-//! by reference ([`Shared`]).
-//! Bounded rivals hand an item back when they are full, and the harness waits in its own way.
+//! A contender that needs a handle per thread gets one ([`Mpmc::handle`]); the others are called by
+//! reference ([`Shared`]). If a bounded rival is full, it returns the item, and the harness waits
+//! in its own way.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

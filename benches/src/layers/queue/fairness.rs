@@ -1,8 +1,9 @@
-//! Eight threads on one queue: what the slowest of them gets, and how long a contended pop takes.
+//! Eight threads on one queue: how many operations the slowest of them does, and how long a
+//! contended pop takes.
 //!
-//! Each thread pushes one and pops one until all together have done the run's operations, so the
-//! queue is never long and every operation is contended.
-//! With fewer cores than threads the shares contain the system's own slices of time.
+//! Each thread pushes one item and pops one, until all threads together have done the operations of
+//! the run. So the queue is always short, and every operation is contended. If there are fewer
+//! cores than threads, the shares also depend on the time slices of the system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -1,9 +1,8 @@
-//! Queues whose producers and consumers are values of their own: `mpsc` and `spmc`.
+//! Queues whose producers and consumers are different values: `mpsc` and `spmc`.
 //!
-//! Each thread has its own half; the work is the same for both kinds, with one producer or one
-//! consumer.
-//! `SegQueue` takes part although it allows many of both, because it is what a program would take
-//! that has no queue for its case.
+//! Each thread has its own producer or consumer. The work is the same for both kinds: `mpsc` has
+//! one consumer, `spmc` one producer. `SegQueue` takes part although it allows many of both,
+//! because a program takes it if it has no queue for its case.
 
 use std::hint::black_box;
 use std::sync::Arc;

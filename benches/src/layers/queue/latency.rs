@@ -1,10 +1,9 @@
-//! How long an item takes from one thread to another at a rate far below what the queue could do.
+//! How long an item takes from one thread to another at a rate far below the maximum of the queue.
 //!
-//! The producer sends by a schedule, each item carries the time at which its push began, and the
-//! consumer spins and never yields, so that what is measured is the queue and not the system's
-//! scheduler.
-//! A run is judged by its median; the higher percentiles are beside it and contain the machine's
-//! own pauses.
+//! The producer sends by a schedule, and each item carries the time at which its push began. The
+//! consumer spins and never yields, so the scheduler of the system has no part in the result. A run
+//! is judged by its median. The higher percentiles are also shown; they include pauses of the
+//! machine.
 
 use std::time::Instant;
 

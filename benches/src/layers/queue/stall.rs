@@ -1,18 +1,21 @@
-//! Stalled threads: what a thread that stands still in the middle of an operation does to others.
+//! Stalled threads: what a thread that is stopped inside an operation does to the other threads.
 //!
-//! Two producers and two consumers are at work; a signal stops one of them, or one of each kind,
-//! at a random instant, and while it stands still each of the others has to complete [`QUOTA`]
-//! calls, and all of them together have to move [`QUOTA`] items.
-//! A pop that finds nothing is a completed call, and so is a producer's rest while enough items
-//! stand: a thread that is late for an item is not a thread that waits for the stopped one.
-//! No thread yields, because a thread that yields on a busy machine is away for many turns.
-//! A stop counts only if it fell inside an operation.
+//! Two producers and two consumers work on a queue. A signal stops one of them, or one producer and
+//! one consumer, at a random instant. Meanwhile each of the other threads has to complete [`QUOTA`]
+//! calls, and together they have to move [`QUOTA`] items. A stop counts only if it came inside an
+//! operation.
 //!
-//! The segments of `Queue` come from [`RastAlloc`], which has no locks: the system's allocator has,
-//! and when `Queue` took its segments there, one or two stops in a thousand fell into `malloc`
-//! under that lock, and stack traces showed the others in `free`, waiting for it. Ours has to come
-//! through every stop; a control that waits for its stopped threads (a lock, and `SegQueue` among
-//! the rivals) has to be seen waiting, or the test could not tell.
+//! A pop that finds no item counts as a completed call, because its thread does not wait for the
+//! stopped one. So does a producer's rest while enough items are queued. No thread yields: on a
+//! busy machine, a thread that yields does not run for many time slices.
+//!
+//! The segments of `Queue` come from [`RastAlloc`], which has no locks. The system's allocator has
+//! locks. With segments from it, one or two stops in a thousand came inside `malloc` under such a
+//! lock, and stack traces showed the other threads in `free`, waiting for the lock.
+//!
+//! With our queues, the other threads must not wait at any stop. The controls (a lock and, among
+//! the rivals, `SegQueue`) make them wait, and the test has to see that. Otherwise it would prove
+//! nothing.
 
 use rast::primitive::Random;
 use std::collections::VecDeque;
@@ -31,17 +34,17 @@ use crate::options::Options;
 use crate::report::{document, machine, quoted};
 use crate::signals::{Target, hold};
 
-/// Calls that each of the others completes while one stands still, and items that they move.
+/// Calls that each of the others completes while a thread is stopped, and items that they move.
 const QUOTA: u64 = 1000;
-/// After so long the others are said to wait.
+/// If the others take longer than this, they count as waiting.
 const LONG: Duration = Duration::from_secs(2);
-/// Between two looks at what the others have done.
+/// Time between two checks of what the others have done.
 const LOOK: Duration = Duration::from_micros(50);
-/// A contender that has waited so often has shown what it does.
+/// The test of a contender ends after so many stops at which the others waited.
 const WAITS_MAX: u64 = 10;
 const PRODUCERS: usize = 2;
 const THREADS: usize = 4;
-/// Where an item's producer stands; the number of the item is below.
+/// Position of the producer in an item; the number of the item is in the bits below.
 const PRODUCER_SHIFT: u32 = 48;
 
 /// Ours in memory without locks, in segments of `SLOTS`.
@@ -180,7 +183,7 @@ struct Shared<Q> {
     moved: [Padded<AtomicU64>; THREADS],
     /// Whether each thread is inside an operation.
     inside: [Padded<AtomicBool>; THREADS],
-    /// Producers rest while more items than this stand.
+    /// Producers rest while more items than this are queued.
     limit: AtomicU64,
     /// Producers end.
     end: AtomicBool,

@@ -1,10 +1,13 @@
 //! A service with ten times the load that it can serve, against half of that load.
 //!
-//! Each client connects, sends a request, reads the answer and closes. The service takes 50 µs of
-//! its processor for a request, and admits by active requests: connections that it does not accept
-//! wait in the queue of its socket. Judged by p99 from the accept to the answer. The load is an
-//! open loop of connections; where 2,000 are under way, those that are due are not made, and the
-//! table has how many were. It also has the resets, of which there is to be none.
+//! Each client connects, sends a request, reads the answer and closes. A request takes 50 µs of the
+//! service's processor. The service limits the number of active requests: connections that it does
+//! not accept wait in the queue of its socket. A run is judged by the p99 of the time from accept
+//! to answer.
+//!
+//! The load is an open loop of connections. While 2,000 connections are under way, connections that
+//! become due are not made; the table has their number. It also has the number of resets, which
+//! must be 0.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! A task submitted to a pool of one thread, from another processor.
 //!
-//! Idle: one task at a time, each after a pause in which the pool's thread falls asleep; judged by
-//! the median time from the submission to the start of the task. Busy: empty tasks as quickly as
-//! they can be submitted; judged by the time per task that has run.
+//! Idle: one task at a time, each after a pause in which the pool's thread falls asleep. A run is
+//! judged by the median time from the submission to the start of the task. Busy: empty tasks as
+//! fast as they can be submitted. A run is judged by the time per task that has run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

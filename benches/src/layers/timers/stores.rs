@@ -1,10 +1,12 @@
 //! Deadline stores against maps, heaps and wheels.
 //!
-//! Every contender gets the same deadlines, converted to its own type of time before the clock
-//! runs, and every value that comes out is summed and checked.
-//! A wheel rounds a deadline up to its tick; ours and the maps do not, and do more work for it.
-//! A wheel keeps no order below its tick either: the calendar takes part twice where timers fire,
-//! once as it is, and once by `expire_unordered`, which is exact too but sorts nothing.
+//! Every contender gets the same deadlines, converted to its own type of time before the measured
+//! time. Every value that comes out is summed and checked.
+//!
+//! A wheel rounds a deadline up to its tick, and keeps no order below the tick. Our stores and the
+//! maps do not round and keep the order, which is more work. So where timers fire, the calendar
+//! takes part twice: once by `expire`, and once by `expire_unordered`, which does not round either
+//! but does not sort.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
