@@ -1,8 +1,9 @@
 //! The step `clients` of `verify`: public client libraries connect to the kv example with their
-//! defaults.
+//! default options.
 //!
-//! The example is built and started once; the programs are in `tests/clients`. Libraries that are
-//! no crates are installed below the target directory, in the versions that the files there pin.
+//! The step builds the example and starts it once; the clients are in `tests/clients`. Libraries
+//! that are not crates are installed below the target directory, in the versions that the files
+//! there pin.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;

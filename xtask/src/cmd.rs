@@ -93,8 +93,8 @@ impl Cmd {
         self.env("RUSTFLAGS", all)
     }
 
-    /// Builds without line numbers for backtraces, which takes less time and space. The place of a
-    /// panic and the names of functions are in the programs all the same.
+    /// Builds without line numbers for backtraces, which saves time and space. The programs still
+    /// have the location of each panic and the names of functions.
     pub(crate) fn without_lines(self) -> Cmd {
         self.env("CARGO_PROFILE_DEV_DEBUG", "0")
     }
@@ -164,8 +164,7 @@ impl Cmd {
         })
     }
 
-    /// As `run`, but keeps what it printed to standard output, and leaves the exit status to the
-    /// caller.
+    /// As `run`, but returns the standard output, and the caller checks the exit status.
     pub(crate) fn tee(self) -> Result<Output> {
         let (status, text) = self.stream()?;
         Ok(Output {

@@ -1,7 +1,7 @@
 //! `cargo xtask layers`: which crate may depend on which.
 //!
-//! The rules are in docs/architecture.md; the tables below are their exact form.
-//! A new crate gets its row here in the commit that adds it, and a new outside crate its reason.
+//! The rules are in docs/architecture.md; the tables below are their exact form. The commit that
+//! adds a crate also adds its row, and for an outside crate the reason.
 
 use crate::Result;
 use crate::metadata::{Dependency, Kind, Package, Workspace};
@@ -24,8 +24,8 @@ const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-link", Some("rast-msgpass")),
 ];
 
-/// Each crate of procedural macros, and the one crate that names it. It names none, and the facade
-/// does not name it.
+/// Each crate of procedural macros, and the only crate that depends on it. A macro crate depends on
+/// no crate of the workspace, and the facade does not depend on it.
 const MACROS: &[(&str, &str)] = &[("rast-msgpass-macros", "rast-msgpass")];
 
 /// The crate of re-exports.

@@ -1,4 +1,5 @@
-//! `cargo xtask loom`: the models of every crate under the checker, with executions and bound.
+//! `cargo xtask loom`: runs the models of every crate under loom; prints the number of executions
+//! and the preemption bound.
 //!
 //! Each model prints `loom: NAME executions=N bound=B` at its end. A crate whose models print no
 //! such line fails.

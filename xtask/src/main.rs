@@ -1,7 +1,7 @@
 //! The tool of the workspace: `cargo xtask COMMAND`.
 //!
-//! One file per command; each prints the commands it runs, so that a reader can repeat any of them
-//! by hand. This crate builds before everything else, so its one dependency is `cargo_metadata`.
+//! One file per command. Each prints the commands that it runs, so that you can repeat them by
+//! hand. This crate is built before everything else, so its only dependency is `cargo_metadata`.
 
 mod bench;
 mod clients;

@@ -1,6 +1,6 @@
 //! Steps of `verify` that need a tool which neither Cargo nor the pinned toolchain brings.
 //!
-//! Only they may be reported as not run, with the reason.
+//! If the tool is missing, only these steps may be reported as skipped, with the reason.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the checkers of undefined behaviour run: unit tests, and the tests of the layer whose
-/// unsafe code has none.
+/// What the checkers of undefined behaviour run: the unit tests, and the integration tests of a
+/// crate that has unsafe code and no unit tests for it.
 const CHECKED: [&str; 2] = [
     "--lib -p rast-primitive -p rast-alloc -p rast-queue",
     "-p rast-queue --test api",
@@ -50,16 +50,16 @@ pub(crate) fn miri() -> Result<Outcome> {
     Ok(Outcome::Passed(sum))
 }
 
-/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the
-/// unsafe code stands; of the allocator also what takes its own memory, and so the blocks that the
-/// sanitizer sees, from the system's.
+/// The crates and tests that the address sanitizer runs: the crates beneath the graph, which have
+/// the unsafe code. For the allocator these include tests in which it takes its memory from the
+/// system's allocator, so that the sanitizer sees its blocks.
 const ADDRESSED: [&str; 2] = [
     "-p rast-primitive -p rast-alloc -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-scheduler --lib --test api --test model --test it",
     "-p rast-alloc --test exchange --test refusal --test loom",
 ];
 
-/// Memory errors and leaks, as far as the address sanitizer sees them. std itself need not be built
-/// for it.
+/// Memory errors and leaks that the address sanitizer finds. It does not need a build of std with
+/// the sanitizer.
 pub(crate) fn address() -> Result<Outcome> {
     if let Err(reason) = nightly() {
         return Ok(Outcome::NotRun(reason));

@@ -1,9 +1,11 @@
 //! `cargo xtask package`: every crate builds and passes its tests from its package alone.
 //!
-//! The packages are made, unpacked side by side under the target directory, and each sibling is
-//! patched to its unpacked form. Only files that differ from the last run are written, with the
-//! present time, because the one old time that an archive gives to every file would make Cargo skip
-//! the build. A file that a manifest leaves out, or a path that leads out of the crate, fails here.
+//! The command makes the packages and unpacks them side by side under the target directory. Each
+//! package is patched to use the other unpacked ones. A file that a manifest leaves out, or a path
+//! that leads out of the crate, fails here.
+//!
+//! All files in an archive have the same old time, and with it Cargo would skip the build of a
+//! changed file. So only files that differ from the last run are written, with the present time.
 
 use crate::Result;
 use crate::cmd::Cmd;
@@ -29,8 +31,8 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     test(true).map(|_| true)
 }
 
-/// Makes, unpacks and compiles every package, each with no other beside it, as the step `features`
-/// does with other features; nothing is linked.
+/// Makes, unpacks and compiles every package, each alone, as the step `features` does with other
+/// features. Nothing is linked.
 pub(crate) fn check() -> Result {
     let (workspace, tree) = unpack()?;
     let mut errors = Vec::new();
@@ -44,9 +46,9 @@ pub(crate) fn check() -> Result {
     crate::no_errors(&errors)
 }
 
-/// Makes and unpacks every package; runs all tests if `full`, else those of the docs.
+/// Makes and unpacks every package; runs all tests if `full`, otherwise only the doc tests.
 ///
-/// The step `global` runs the others from the packages.
+/// The step `global` runs other tests of the packages.
 pub(crate) fn test(full: bool) -> Result<Tests> {
     let (workspace, tree) = unpack()?;
     if full {
