@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 const PROCESSORS: usize = 100;
 const EDGES: usize = 400;
 
-/// What may fail is told by a sentence.
+/// An error is a sentence.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One of the two crates.
@@ -106,7 +106,7 @@ fn children() -> Result<f64> {
     let ticks: Vec<f64> = ticks
         .map(str::parse)
         .collect::<std::result::Result<_, _>>()?;
-    // The kernel counts in hundredths for programs, whatever its own tick.
+    // The kernel reports hundredths of a second to programs, whatever its own tick is.
     Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 

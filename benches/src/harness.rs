@@ -57,7 +57,7 @@ impl Scenario {
         part.is_none_or(|part| self.name.contains(part))
     }
 
-    /// Adds one of ours; the first one is what the rivals are compared with.
+    /// Adds one of ours. The rivals are compared with the first one.
     pub fn ours(mut self, name: &'static str, run: impl FnMut(u64) -> Sample + 'static) -> Self {
         self.contenders.push(Contender {
             name,
@@ -255,7 +255,7 @@ mod tests {
         });
         let outcome = run(scenario, &options(false, 1), &mut Quiet::new());
         let tried = outcome.tried.expect("two threads");
-        // How many are quiet is the machine's; each was tried after the warm-up.
+        // The machine decides how many rounds are quiet; each was tried after the warm-up.
         assert_eq!(runs.get(), tried + 1);
         assert!(tried <= TRIES_MAX && outcome.figures[0].samples.len() <= 1);
     }

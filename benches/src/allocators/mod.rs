@@ -38,11 +38,11 @@ pub const FIGURES: [&str; 6] = [
 ];
 /// Resident before the workload.
 pub const BASE_MIB: &str = "base MiB";
-/// The most that was ever resident.
+/// Maximum of the resident memory.
 pub const PEAK_MIB: &str = "peak MiB";
-/// Resident when all blocks are given back and the threads have ended.
+/// Resident when all blocks are freed and the threads have ended.
 pub const LEFT_MIB: &str = "left MiB";
-/// Resident after the allocator was asked to give back what it can.
+/// Resident after a call that tells the allocator to return memory.
 pub const IDLE_MIB: &str = "idle MiB";
 
 /// One workload.
@@ -106,16 +106,16 @@ pub const WORKLOADS: &[Workload] = &[
     workload("cache-thrash", 1_600_000, 1000, lines::thrash),
 ];
 
-/// What may depend on how many heaps there are: a name, operations of a run and of one under
-/// `--smoke`; each is the workload `NAME FEW` and `NAME MANY`.
+/// Work that may depend on the number of heaps: its name, its operations in a run, and those under
+/// `--smoke`. Each is two workloads, `NAME FEW` and `NAME MANY`.
 pub const HEAPS: &[(&str, u64, u64)] = &[
     ("heaps, a block at a new peak", 300, 20),
     ("heaps, a thread with its first block", 300, 20),
     ("heaps, p99.9 of a span", 200_000, 2000),
 ];
-/// Threads with a heap, in the second of both.
+/// Number of threads with a heap in the workload `NAME MANY`.
 pub const MANY: usize = 10_000;
-/// And in the first.
+/// Number of threads with a heap in the workload `NAME FEW`.
 pub const FEW: usize = 100;
 
 type Run = Box<dyn Fn(u64) -> Sample>;
@@ -140,7 +140,7 @@ fn work(name: &str) -> Option<Run> {
 
 /// The main function of a program: `alloc-* WORKLOAD OPS`.
 ///
-/// `collect` asks the program's allocator to give back what it can.
+/// `collect` tells the program's allocator to return memory to the system.
 pub fn program(collect: fn()) -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let run = arguments.next().and_then(|name| work(&name));

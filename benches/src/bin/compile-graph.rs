@@ -36,7 +36,7 @@ fn main() -> Result<()> {
             println!("round {round}: ours {:.2} s", ours[round]);
             continue;
         }
-        // Whichever comes first may find warmer files.
+        // The order alternates, because the second one may find its files in the page cache.
         let (own, their) = match round % 2 {
             0 => {
                 let own = crates.build(Side::Ours)?;
