@@ -26,8 +26,8 @@ pub(crate) fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// Makes the calling thread, and those that it starts from now on, run on one processor only;
-/// does nothing where the system refuses.
+/// Pins the calling thread, and the threads that it starts later, to one processor. Does nothing if
+/// the system refuses.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin_to(number: usize) {
     // SAFETY: a set is plain words, for which zeroes are a value.
@@ -39,7 +39,7 @@ pub(crate) fn pin_to(number: usize) {
     let _ = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
 
-/// As [`pin_to`], by turns over the processors that are allowed.
+/// As [`pin_to`], for the allowed processors in turn.
 pub(crate) fn pin_in_turn(index: usize) {
     let allowed = allowed();
     if !allowed.is_empty() {

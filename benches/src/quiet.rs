@@ -21,7 +21,7 @@ const SLOWER_AT_MOST: f64 = 1.1;
 /// Rounds tried at most, when some are not quiet.
 pub const TRIES_MAX: usize = 60;
 
-/// Loops run to find the least time.
+/// Number of loops that are run to find the shortest time.
 const FIRST: usize = 20;
 
 /// Compares a fixed loop with its shortest time, which the first call measures.
@@ -39,7 +39,7 @@ impl Quiet {
     }
 
     /// Runs the loop on two processors at once; returns whether both took at most 1.1 times the
-    /// least time.
+    /// shortest time.
     pub fn is_quiet(&mut self) -> bool {
         if self.least.is_none() {
             self.calibrate();

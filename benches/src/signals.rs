@@ -17,10 +17,10 @@ use std::time::Duration;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
 
-/// Between two looks of the controller at those that it stops or releases.
+/// Time between two checks of the threads that the controller stops or releases.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Stops that were asked for and have not begun.
+/// Requested stops that have not begun.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 /// Threads inside the handler.
 static HELD: AtomicU32 = AtomicU32::new(0);
@@ -42,7 +42,7 @@ impl Target {
     }
 }
 
-/// Threads that stand still until this is dropped.
+/// Threads that are stopped until this is dropped.
 #[derive(Debug)]
 pub struct Held(());
 

@@ -1,7 +1,7 @@
 //! rast-queue: each structure against its rivals.
 //!
-//! Every value is summed by the side that takes it, and the sum is checked, so that no contender
-//! can lose, repeat or skip an item for speed.
+//! The consumers sum the values, and the harness checks the sum. So no contender can gain by
+//! losing, repeating or skipping an item.
 
 mod batch;
 mod contenders;

@@ -42,8 +42,8 @@ const BURST: u64 = 64;
 /// Messages of a run that measures the peak.
 const PEAK: u64 = 500_000;
 
-/// Between the start of the source and the first planned message, so that the other threads are
-/// there by then.
+/// The time from the start of the source to the first planned message. The other threads have
+/// started by then.
 const LEAD: Duration = Duration::from_millis(5);
 
 /// When message `n` is planned, in nanoseconds.
@@ -119,7 +119,7 @@ struct Source {
 }
 
 impl Source {
-    /// The times of the messages that are due, up to a burst.
+    /// The planned times of the messages that are due, at most a burst.
     #[inline]
     fn due(&mut self) -> impl Iterator<Item = u64> {
         self.plan.watch.begin();
@@ -228,10 +228,10 @@ mod three {
     }
 }
 
-/// How a contender runs a number of messages over a number of hops at an interval.
+/// Runs a contender with a number of messages, a number of hops and an interval.
 type Run = fn(hops: usize, count: u64, interval_ns: f64) -> Sample;
 
-/// Measures a run: its sample has the time per message, and the percentiles beside it.
+/// Measures a run: its sample has the time per message and the percentiles.
 fn measured(
     count: u64,
     interval_ns: f64,
@@ -293,7 +293,7 @@ fn theirs<R: Rival>(hops: usize, count: u64, interval_ns: f64) -> Sample {
         }
     };
     let run = || {
-        // The threads of the rival begin on the processor of the one that starts them.
+        // The threads of the rival inherit the processor of the thread that starts them.
         pin_to(1);
         measured(count, interval_ns, |plan, last, wait| {
             let mut actors: Vec<Member> = (1..hops).map(Member::Relay).collect();
@@ -315,7 +315,7 @@ fn theirs<R: Rival>(hops: usize, count: u64, interval_ns: f64) -> Sample {
     std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
 }
 
-/// Messages per nanosecond when everything is sent at once.
+/// Messages per nanosecond if all are sent at once.
 fn peak(run: Run, hops: usize) -> f64 {
     let sample = run(hops, PEAK, 0.0);
     sample.done as f64 / sample.elapsed.as_nanos() as f64

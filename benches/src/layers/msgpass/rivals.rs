@@ -74,7 +74,7 @@ pub(super) fn tokio_ping_pong(ops: u64) -> Sample {
     })
 }
 
-/// What an actor sums, and when it had everything.
+/// The sum of an actor, and the time at which the last message had come.
 struct Sum {
     sum: u64,
     left: u64,

@@ -80,14 +80,14 @@ const THREADS_MAX: usize = 128;
 trait Program: 'static {
     /// The scenario.
     const NAME: &'static str;
-    /// What a run does: pings, items, values, as the program's page says.
+    /// The size of a run: a number of pings, items or values, as the docs of the program say.
     const SIZE: u64;
-    /// The same for a run that proves only that the bench runs.
+    /// The size of a smoke run.
     const SMOKE: u64;
     /// Actors that report the end.
     const PARTS: u64 = 1;
-    /// A thread per actor runs this part of the size, because each message costs a switch of
-    /// threads there.
+    /// The part of the size that a thread per actor runs. It is small if each message costs a
+    /// switch of threads.
     const THREADS_SHARE: u64 = 10;
 
     /// The actors of the rivals.
@@ -132,9 +132,9 @@ fn placed<S: Program, G: Graph + Node<P>, P>(
     })
 }
 
-/// Starts a graph with so many workers. Its run begins once all of them sleep, as the threads of a
-/// rival do before the first message. The first worker is woken from outside and each wakes the
-/// next one, as the threads of tokio do.
+/// Starts a graph with the given number of workers. The run begins when all of them sleep, like the
+/// threads of a rival before the first message. A thread outside wakes the first worker, and each
+/// worker wakes the next one, as the threads of tokio do.
 fn started<G: Graph>(builder: Builder<G>, workers: usize, watch: &Watch) -> Box<dyn Any> {
     let began = Arc::new(Barrier::new(workers + 1));
     let gates: Arc<[Barrier]> = (0..workers).map(|_| Barrier::new(2)).collect();

@@ -28,11 +28,11 @@ use crate::workers::Sample;
 const CELLS: usize = 16;
 /// Jobs under way.
 const FLIGHT: u64 = 64;
-/// What a job takes, and a turn of a poller.
+/// How long a job takes, and a turn of a poller.
 const WORK: Duration = Duration::from_micros(5);
-/// Between two decisions.
+/// The time between two decisions of the balancer.
 const WINDOW: Duration = Duration::from_millis(20);
-/// Windows before the change, and between the change and the measurement.
+/// Windows before the skew, and between the skew and the measurement.
 const WINDOWS: u32 = 5;
 
 graph! {

@@ -16,9 +16,9 @@ use crate::histogram::Histogram;
 use crate::workers::{Job, Sample, together};
 
 const THREADS: usize = 8;
-/// Operations between two looks at the common count.
+/// Operations of a thread between two loads of the common count.
 const STRIDE: u64 = 256;
-/// One pop in so many is timed; reading the clock each time would leave little contention.
+/// One pop in this many is timed. If each pop read the clock, there would be little contention.
 const TIMED: u64 = 16;
 
 struct Fairness;

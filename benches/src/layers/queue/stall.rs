@@ -66,13 +66,13 @@ impl<const SLOTS: usize> Unhandled for InRast<SLOTS> {
     }
 }
 
-/// What the stops of a contender came to.
+/// The results of the stops of a contender.
 struct Verdict {
     name: &'static str,
     ours: bool,
-    /// Stops that fell inside an operation.
+    /// Stops that came inside an operation.
     stops: u64,
-    /// Stops of those during which another thread did not complete its quota.
+    /// Number of these stops during which another thread did not complete its quota.
     waited: u64,
     /// How long the others took for their quota, in nanoseconds.
     quota_ns: Histogram,
@@ -230,7 +230,7 @@ impl<Q: Mpmc<Item = u64>> Shared<Q> {
         self.moved(PRODUCERS..THREADS)
     }
 
-    /// Runs an operation of a thread, between the marks that tell that it is inside.
+    /// Runs an operation of a thread, and sets `inside` during it.
     fn operate<R>(&self, thread: usize, operation: impl FnOnce() -> R) -> R {
         self.inside[thread].0.store(true, Ordering::Relaxed);
         let result = operation();
@@ -262,7 +262,7 @@ impl<Q: Mpmc<Item = u64>> Shared<Q> {
         let mut taken = 0;
         let mut latest = [0_u64; PRODUCERS];
         let mut turns = 0;
-        // Until all has arrived: no producer is left, and as many items were taken as pushed.
+        // Until no producer is left and as many items were popped as pushed.
         while self.producing.load(Ordering::Acquire) != 0 || self.popped() < self.pushed() {
             let popped = self.operate(thread, || handle.pop());
             turns += 1;
@@ -333,14 +333,14 @@ fn stopped<Q: Mpmc<Item = u64>>(name: &'static str, ours: bool, stops: u64) -> V
     verdict
 }
 
-/// Lets all run for a moment, stops one or two, and watches the others.
+/// Lets all threads run for a moment, stops one or two of them, and observes the others.
 fn stop_once<Q: Mpmc<Item = u64>>(
     shared: &Shared<Q>,
     targets: &[Target; THREADS],
     random: &mut Random,
     verdict: &mut Verdict,
 ) {
-    // Short queues, where consumers reach what a stopped producer left, and long ones.
+    // Both short queues, in which consumers reach the slot of a stopped producer, and long ones.
     let limit = if random.below(2) == 0 { 16 } else { 4096 };
     shared.limit.store(limit, Ordering::Relaxed);
     thread::sleep(Duration::from_nanos(random.below(100_000) as u64));

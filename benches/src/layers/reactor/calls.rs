@@ -14,10 +14,10 @@ use crate::harness::Scenario;
 use crate::usage::processor_time;
 use crate::workers::Sample;
 
-/// Tasks of each thread that call the other one, where both are busy.
+/// Tasks of each thread that call the other thread, if both are busy.
 const TASKS: u64 = 32;
 
-/// Two executors, each on a thread and a processor of its own.
+/// Two executors, each on its own thread and processor.
 trait Pair: 'static {
     fn start() -> Self;
 

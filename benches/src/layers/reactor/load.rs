@@ -33,7 +33,7 @@ const LONG: u64 = 50_000;
 /// Requests that warm up, and are not recorded.
 const WARM: u64 = 1_000;
 
-/// Contenders by name, and half of the least of their peaks.
+/// The names of the contenders, and half of their least peak rate.
 struct Field {
     serves: Vec<(&'static str, Serve)>,
     period: OnceCell<Duration>,
@@ -61,7 +61,8 @@ impl Field {
     }
 }
 
-/// Sends so many requests, one each `period`; the times from due to answered.
+/// Sends a number of requests, one each `period`; returns the times from when each was due to its
+/// answer.
 fn open_loop(clients: &mut Clients, ops: u64, period: Duration) -> Histogram {
     for stream in &clients.streams {
         stream.set_nonblocking(true).expect("a socket option");
@@ -104,7 +105,7 @@ fn open_loop(clients: &mut Clients, ops: u64, period: Duration) -> Histogram {
     histogram
 }
 
-/// A server in an open loop at the rate of its field; judged by that quantile.
+/// A server in an open loop at the given rate; judged by the given quantile.
 fn at_rate(field: &Rc<Field>, serve: Serve, judge: f64) -> impl FnMut(u64) -> Sample + 'static {
     let field = Rc::clone(field);
     let mut pair = None;

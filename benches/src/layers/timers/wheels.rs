@@ -83,7 +83,7 @@ impl CancellableTimerEntry for Entry {
 /// The hashed wheel, with serial numbers for names.
 pub(super) struct Hashed {
     wheel: QuadWheelWithOverflow<Entry>,
-    /// Milliseconds that the wheel has seen.
+    /// Milliseconds that have passed for the wheel.
     now: u64,
     serial: u64,
 }
@@ -115,7 +115,7 @@ impl Deadlines for Hashed {
     }
 
     fn cancel(&mut self, (id, value): (u64, u64)) -> Option<u64> {
-        // It gives no value back.
+        // A cancel returns no value.
         self.wheel.cancel(&id).is_ok().then_some(value)
     }
 
