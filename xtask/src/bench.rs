@@ -38,7 +38,7 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     run(&passed, rivals || !smoke).map(|()| true)
 }
 
-/// The programs of the allocators, ours first: each with the feature that brings its rival.
+/// The programs of the allocators, ours first. Each has the feature that enables its rival.
 const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("alloc-rast", None),
     ("alloc-hardened", Some("hardened")),
@@ -126,7 +126,7 @@ fn build_programs(target: &Path, profile: &str) -> Result<PathBuf> {
         match cmd.run() {
             Err(wrong) if feature.is_some() => {
                 println!("bench: {program} is not built: {wrong}");
-                // One of another day would be measured in its place.
+                // Otherwise a program of an earlier build would be measured.
                 if file.exists() {
                     std::fs::remove_file(&file).map_err(|error| error.to_string())?;
                 }

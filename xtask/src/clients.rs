@@ -45,13 +45,14 @@ pub(crate) fn run() -> Result<Outcome> {
     }
 }
 
-/// What is to be run, or why it cannot be.
+/// The command to run, or why it cannot run.
 enum Ready {
     Run(Box<Cmd>),
     Missing(String),
 }
 
-/// Starts kv of the programs in `built` on a free port, which its first line says.
+/// Starts kv, which is among the programs in `built`, on a free port. The first line that it prints
+/// has the port.
 fn start(built: &Path) -> Result<(Server, String)> {
     let mut child = verify::example(built, "kv")
         .args(["--port", "0", "--workers", "2"])

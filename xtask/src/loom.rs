@@ -100,7 +100,7 @@ pub(crate) fn explore(programs: &[Program]) -> Result<Tests> {
     sum.some()
 }
 
-/// The bound from the environment, which may only raise it.
+/// The preemption bound from the environment, which can only raise it.
 pub(crate) fn bound() -> Result<usize> {
     let Ok(text) = std::env::var("LOOM_MAX_PREEMPTIONS") else {
         return Ok(BOUND);
@@ -113,7 +113,8 @@ pub(crate) fn bound() -> Result<usize> {
     }
 }
 
-/// The lines that models printed; the test runner may have written in front of them.
+/// The lines that models printed. The test runner may have written text at the beginning of these
+/// lines.
 fn explored(text: &str) -> Vec<Explored> {
     text.lines()
         .filter_map(|line| {

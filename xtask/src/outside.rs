@@ -20,7 +20,7 @@ const CHECKED: [&str; 2] = [
     "-p rast-queue --test api",
 ];
 
-/// Licences, sources and known faults of the dependencies.
+/// Checks licences, sources and known vulnerabilities of the dependencies.
 pub(crate) fn deny() -> Result<Outcome> {
     if !answers(Cmd::cargo().args(["deny", "--version"])) {
         return Ok(Outcome::NotRun("cargo-deny is not installed".into()));
@@ -31,7 +31,7 @@ pub(crate) fn deny() -> Result<Outcome> {
     Ok(Outcome::Passed(Tests::default()))
 }
 
-/// Undefined behaviour, as far as miri sees it.
+/// Undefined behaviour that miri finds.
 pub(crate) fn miri() -> Result<Outcome> {
     if !answers(Cmd::cargo_of("nightly").args(["miri", "--version"])) {
         return Ok(Outcome::NotRun(
@@ -73,12 +73,13 @@ pub(crate) fn address() -> Result<Outcome> {
             .env("CARGO_TARGET_DIR", target.join("address"))
             .without_lines()
     });
-    // Tests that ask for more than there is expect the null that the system gives.
+    // Some tests request more memory than there is, and expect the null pointer that the system
+    // returns.
     let options = ("ASAN_OPTIONS", "allocator_may_return_null=1".to_string());
     programs::test(commands, &[options], &[]).map(Outcome::Passed)
 }
 
-/// Data races, as far as the thread sanitizer sees them. It needs a std that is built for it.
+/// Data races that the thread sanitizer finds. It needs a std that is built with it.
 pub(crate) fn threads() -> Result<Outcome> {
     let library = match nightly() {
         Ok(sysroot) => sysroot.join("lib/rustlib/src/rust/library"),
@@ -102,10 +103,10 @@ pub(crate) fn threads() -> Result<Outcome> {
     Ok(Outcome::Passed(sum))
 }
 
-/// The one target that the sanitizers are run on.
+/// The only target for which the sanitizers run.
 const SANITIZED: &str = "x86_64-unknown-linux-gnu";
 
-/// Where the nightly toolchain stands, or why the sanitizers cannot use it.
+/// The directory of the nightly toolchain, or why the sanitizers cannot use it.
 fn nightly() -> std::result::Result<PathBuf, String> {
     if !(cfg!(target_os = "linux") && cfg!(target_arch = "x86_64")) {
         return Err("the sanitizers are run on Linux x86-64 alone".into());
@@ -155,7 +156,7 @@ const SCRIPT: [(&str, &str); 12] = [
     ("PERSIST one", "0"),
 ];
 
-/// The kv example under the tools that Redis brings.
+/// Tests the kv example with the tools of Redis.
 pub(crate) fn redis_tools() -> Result<Outcome> {
     for tool in ["redis-benchmark", "redis-cli"] {
         if !answers(Cmd::new(tool).arg("--version")) {
@@ -187,7 +188,7 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
     Ok(Outcome::Passed(Tests::default()))
 }
 
-/// Pipes the script into redis-cli and gives what it printed.
+/// Pipes the script into redis-cli and returns what it printed.
 fn script(port: &str) -> Result<Vec<String>> {
     let at = |error: std::io::Error| format!("redis-cli: {error}");
     let mut child = Cmd::new("redis-cli")
@@ -235,7 +236,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Asks it to end by SIGTERM and expects exit code 0.
+    /// Sends SIGTERM and expects exit status 0.
     pub(crate) fn stop(&mut self) -> Result {
         Cmd::new("kill")
             .args(["-TERM", &self.0.id().to_string()])

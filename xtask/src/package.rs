@@ -37,8 +37,9 @@ pub(crate) fn check() -> Result {
     let (workspace, tree) = unpack()?;
     let mut errors = Vec::new();
     for krate in workspace.crates().filter(|krate| krate.publish) {
-        // The directory is that of the features, for its checks of the outside crates. The crates
-        // themselves are told apart by their paths from the root.
+        // It uses the directory of the step `features`, which has checked the outside crates there.
+        // Cargo tells the crates of the packages from those of the tree by their paths from the
+        // root.
         let check = cargo("check --all-targets", &tree).args(["-p", &krate.name]);
         let check = check.env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"));
         errors.extend(check.without_lines().run().err());
@@ -52,12 +53,13 @@ pub(crate) fn check() -> Result {
 pub(crate) fn test(full: bool) -> Result<Tests> {
     let (workspace, tree) = unpack()?;
     if full {
-        // Examples have the names of those of the workspace, so they need another directory.
+        // The examples have the same names as those of the workspace, so they need another
+        // directory.
         let target = workspace.target_dir.join("package-check/target");
         let tests = cargo("test --no-fail-fast --workspace", &tree).env("CARGO_TARGET_DIR", target);
         return tests.without_lines().count();
     }
-    // The directory is that of the other tests, for its builds of the outside crates.
+    // It uses the directory of the other tests, which has builds of the outside crates.
     let tests = cargo("test --no-fail-fast --workspace --doc", &tree);
     tests.env("CARGO_TARGET_DIR", workspace.target_dir).count()
 }
@@ -120,7 +122,7 @@ fn holds(dir: &Path) -> Result {
         let path = dir.join(name);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        // A checkout without symbolic links leaves the link's target as the text.
+        // In a checkout without symbolic links, the file has the target of the link as its text.
         if name.starts_with("LICENSE") && text.len() < 200 {
             return Err(format!(
                 "{} holds no licence but `{}`; check out with symbolic links",

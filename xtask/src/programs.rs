@@ -88,16 +88,16 @@ pub(crate) fn sum(ran: Vec<Ran>, mut errors: Vec<String>) -> Result<Tests> {
     sum.some()
 }
 
-/// What a program came to.
+/// The result of a program.
 pub(crate) struct Ran {
     pub(crate) krate: String,
-    /// Why it failed, if it did: it, and the tests that hang if it was ended.
+    /// Why it failed, if it did. If it was ended, this names the tests that hang.
     pub(crate) fault: Option<String>,
     /// Both streams.
     pub(crate) text: String,
 }
 
-/// Runs every program with `args`, and shows what each printed when it has ended.
+/// Runs every program with `args`. When a program has ended, shows what it printed.
 pub(crate) fn run_all(programs: &[Program], env: &[(&str, String)], args: &[&str]) -> Vec<Ran> {
     each(programs, |program| {
         let mut command = Command::new(&program.path);
@@ -133,7 +133,7 @@ pub(crate) fn run_all(programs: &[Program], env: &[(&str, String)], args: &[&str
     })
 }
 
-/// Sets the variables that Cargo sets for a test that it runs: those of xtask are inherited.
+/// Sets the variables that Cargo sets for a test. Otherwise the test would inherit those of xtask.
 fn as_cargo_does(command: &mut Command, program: &Program) {
     for (key, _) in std::env::vars_os() {
         if key.to_string_lossy().starts_with("CARGO_PKG_") {

@@ -38,7 +38,7 @@ struct Step {
     run: fn() -> Result<Outcome>,
     /// Whether `--quick` runs it too.
     is_quick: bool,
-    /// Whether its tool lies outside, so that it may be absent.
+    /// Whether its tool is neither part of Cargo nor of the toolchain, so that it may be missing.
     is_outside: bool,
     dirs: Dirs,
 }
@@ -65,7 +65,7 @@ impl Step {
         self
     }
 
-    /// It is not run where its tool is absent.
+    /// It is skipped if its tool is missing.
     const fn outside(mut self) -> Step {
         self.is_outside = true;
         self
@@ -77,7 +77,7 @@ impl Step {
         self
     }
 
-    /// It uses what is built in these.
+    /// It uses what other steps built in these directories.
     const fn uses(mut self, shared: &'static [&'static str]) -> Step {
         self.dirs.shared = shared;
         self

@@ -50,7 +50,7 @@ struct Tree<'a> {
     modules: BTreeMap<Module, BTreeSet<usize>>,
 }
 
-/// Of a pair of files, the names that the first takes from the second.
+/// For a pair of files, the names that the first imports from the second.
 type Imports = BTreeMap<(usize, usize), BTreeSet<String>>;
 
 impl<'a> Tree<'a> {
@@ -196,7 +196,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What the names of `path` lead to, one after the other, from `module` downwards.
+    /// What the names of `path` lead to, one name after the other, starting in `module`.
     fn below(&self, module: Module, path: &[&str], seen: &mut Seen) -> Option<Found> {
         let Some((first, rest)) = path.split_first() else {
             return Some(Found::Module(module));
@@ -241,7 +241,7 @@ impl<'a> Tree<'a> {
                 return self.below(other, &[first], seen);
             }
         }
-        // A macro may have made it.
+        // A macro may have defined it.
         Some(Found::Item(own.clone()))
     }
 
@@ -256,7 +256,7 @@ impl<'a> Tree<'a> {
                 .any(|(_, import)| is_name(&import.name))
     }
 
-    /// What the `use` trees of a module bring in, with its path.
+    /// The names that the `use` trees of a module import, with their paths.
     fn brought<'b>(
         &'b self,
         module: &'b [String],
@@ -324,7 +324,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The names that a search has looked for, each in its module: re-exports may go round.
+/// The names that a search has visited, each with its module, because re-exports may form a cycle.
 type Seen = BTreeSet<(Module, String)>;
 
 /// Where a path ends.
