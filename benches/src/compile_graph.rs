@@ -1,5 +1,5 @@
-//! How long a graph of 100 processors and 400 edges takes to compile, beside another `graph!` on
-//! the same graph: processor time of the compiler.
+//! How long a graph of 100 processors and 400 edges takes to compile with our `graph!` and with
+//! another one: processor time of the compiler.
 //!
 //! The crates of both are written below the target directory. Their dependencies are built before
 //! the first measured build.
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 const PROCESSORS: usize = 100;
 const EDGES: usize = 400;
 
-/// What may fail is told by a sentence.
+/// An error is a sentence.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One of the two crates.
@@ -44,9 +44,8 @@ pub struct Crates {
 impl Crates {
     /// Writes the crates and builds each once, so that dependencies are built.
     ///
-    /// `root` is the workspace whose rast-msgpass is measured, this one by default; `prototype` the
-    /// source of a library with a macro `graph!` of the same form; `profile` one of `check`, `dev`
-    /// and `release`.
+    /// `root` is the workspace whose rast-msgpass is measured. `prototype` is the source of a
+    /// library with a macro `graph!` of the same form. `profile` is `check`, `dev` or `release`.
     ///
     /// # Errors
     ///
@@ -68,7 +67,7 @@ impl Crates {
         Ok(crates)
     }
 
-    /// Compiles one crate anew; returns the processor time of that in seconds.
+    /// Compiles one crate anew; returns the processor time of the compiler in seconds.
     ///
     /// # Errors
     ///
@@ -107,7 +106,7 @@ fn children() -> Result<f64> {
     let ticks: Vec<f64> = ticks
         .map(str::parse)
         .collect::<std::result::Result<_, _>>()?;
-    // The kernel counts in hundredths for programs, whatever its own tick.
+    // The kernel reports hundredths of a second to programs, whatever its own tick is.
     Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 

@@ -1,5 +1,6 @@
-//! What a message between two processors costs at least: two threads, pinned apart, that throw a
-//! number to and fro by two cache lines, and the same where each sleeps in the kernel meanwhile.
+//! The least cost of a message between two processors. Two threads on different processors pass a
+//! number back and forth by two cache lines. In a second variant each sleeps in the kernel while it
+//! waits.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};

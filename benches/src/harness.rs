@@ -1,14 +1,15 @@
-//! Scenarios, contenders, and the loop that interleaves them.
+//! Scenarios, contenders, and the loop that runs the contenders in turn.
 //!
-//! A scenario is one piece of work, done by every contender with the same payload, the same
-//! number of operations, the same threads and the same way of waiting.
-//! Each round runs every contender once, beginning with another one each time, so that a slow
-//! second of the machine falls on all of them and no place in the order is privileged.
-//! A ratio is taken inside a round, rival over ours, and only then its median over the rounds: the
-//! drift between rounds cancels out.
+//! A scenario is one piece of work. Every contender does it with the same payload, number of
+//! operations, threads, and way of waiting.
 //!
-//! Where a contender runs on two threads, a round counts only if the machine was quiet before and
-//! after it ([`Quiet`]); up to 60 rounds are tried for as many as were asked for.
+//! Each round runs every contender once, and each round begins with a different one. So a slow
+//! second of the machine affects all of them, and no contender always has the same place. Each
+//! round gives one ratio, the rival's time over ours, and the report has the median of the ratios.
+//! So changes of the machine from round to round cancel out.
+//!
+//! If a contender runs on two threads, a round counts only if the machine was quiet before and
+//! after it ([`Quiet`]). At most 60 rounds are tried to get the requested number.
 
 use crate::options::Options;
 use crate::quiet::{Quiet, TRIES_MAX};
@@ -22,7 +23,7 @@ struct Contender {
     run: Box<dyn FnMut(u64) -> Sample>,
 }
 
-/// One piece of work and those who do it.
+/// One piece of work and the contenders that do it.
 pub struct Scenario {
     layer: &'static str,
     name: &'static str,
@@ -51,12 +52,12 @@ impl Scenario {
         self
     }
 
-    /// Tells whether the scenario's name contains `part`; without a part each one does.
+    /// Returns `true` if the scenario's name contains `part`, or if there is no `part`.
     pub fn is_named(&self, part: Option<&str>) -> bool {
         part.is_none_or(|part| self.name.contains(part))
     }
 
-    /// Adds one of ours; the first one is what the rivals are compared with.
+    /// Adds one of ours. The rivals are compared with the first one.
     pub fn ours(mut self, name: &'static str, run: impl FnMut(u64) -> Sample + 'static) -> Self {
         self.contenders.push(Contender {
             name,
@@ -77,7 +78,7 @@ impl Scenario {
     }
 }
 
-/// What a contender's rounds came to.
+/// The results of a contender's rounds.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// The contender.
@@ -116,16 +117,16 @@ impl Figures {
     }
 }
 
-/// What a scenario came to.
+/// The results of a scenario.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The layer.
     pub layer: &'static str,
     /// The scenario.
     pub name: &'static str,
-    /// Operations asked for in a run.
+    /// Requested operations per run.
     pub ops: u64,
-    /// Rounds tried for those that are kept, where only quiet rounds are kept.
+    /// Number of rounds that were tried, if only quiet rounds are kept.
     pub tried: Option<usize>,
     /// One per contender, in the order of declaration.
     pub figures: Vec<Figures>,
@@ -254,7 +255,7 @@ mod tests {
         });
         let outcome = run(scenario, &options(false, 1), &mut Quiet::new());
         let tried = outcome.tried.expect("two threads");
-        // How many are quiet is the machine's; each was tried after the warm-up.
+        // The machine decides how many rounds are quiet; each was tried after the warm-up.
         assert_eq!(runs.get(), tried + 1);
         assert!(tried <= TRIES_MAX && outcome.figures[0].samples.len() <= 1);
     }

@@ -1,10 +1,10 @@
-//! A histogram of nanoseconds, for percentiles of many samples at a fixed cost each: that of
-//! rast-primitive, with 128 buckets for each doubling. A figure is at most one part in 128 too
-//! high; below 256 ns it is exact.
+//! A histogram of nanoseconds, for percentiles of many samples at a fixed cost per sample. It is
+//! that of rast-primitive, with 128 buckets for each doubling. A result is at most one part in 128
+//! too high; below 256 ns it is exact.
 
 use rast::primitive;
 
-/// Of the buckets per doubling, as a power of two.
+/// Number of buckets per doubling, as a power of two.
 const PART_BITS: u32 = 7;
 
 /// Counts of samples by size.
@@ -28,7 +28,7 @@ impl Histogram {
         self.0.merge(&other.0);
     }
 
-    /// The least bucket value that `share` of the samples do not exceed, in nanoseconds.
+    /// The least bucket value, in nanoseconds, that a `share` of the samples does not exceed.
     ///
     /// # Panics
     ///

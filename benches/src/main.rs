@@ -8,7 +8,7 @@ use rast_benches::options::{Options, USAGE};
 use rast_benches::quiet::Quiet;
 use rast_benches::{allocators::summary, harness, layers, report};
 
-/// The executors are compared with the same allocator under each.
+/// The same allocator for all executors.
 #[cfg(feature = "own-alloc")]
 #[global_allocator]
 static ALLOC: rast::alloc::RastAlloc = rast::alloc::RastAlloc;

@@ -11,13 +11,13 @@ pub struct Options {
     pub only: Option<String>,
     /// Tiny sizes, one round, ours only: proves that the benches run.
     pub smoke: bool,
-    /// In place of the scenarios, the test with stalled threads.
+    /// Runs the test with stalled threads instead of the scenarios.
     pub stall: bool,
     /// Rounds that count; one more, the warm-up, does not.
     pub rounds: usize,
     /// Where to write every sample as JSON.
     pub json: Option<PathBuf>,
-    /// Where the allocators' programs stand, if not beside this one.
+    /// Directory of the allocators' programs, if not that of this program.
     pub programs: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// A sentence that says what is wrong.
+    /// A sentence that says which argument is wrong.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self::default();
         while let Some(argument) = arguments.next() {

@@ -1,8 +1,8 @@
-//! Processors: each worker of a run on one of its own, where the system can be told so.
+//! Pins each worker of a run to a processor of its own, if the system can do that.
 //!
-//! The system often puts two threads that wait for each other by yielding on one processor, all
-//! the more if something else keeps another busy. Then nothing crosses between processors, and
-//! the run shows what both threads do one after the other.
+//! The system often puts two threads that wait for each other by yielding on one processor, most of
+//! all if something else keeps another processor busy. Then nothing crosses between processors, and
+//! the two threads only run in turn.
 
 /// The processors that this process may use; empty where the system cannot say.
 #[cfg(target_os = "linux")]
@@ -26,8 +26,8 @@ pub(crate) fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// Makes the calling thread, and those that it starts from now on, run on one processor only;
-/// does nothing where the system refuses.
+/// Pins the calling thread, and the threads that it starts later, to one processor. Does nothing if
+/// the system refuses.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin_to(number: usize) {
     // SAFETY: a set is plain words, for which zeroes are a value.
@@ -39,7 +39,7 @@ pub(crate) fn pin_to(number: usize) {
     let _ = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
 
-/// As [`pin_to`], by turns over the processors that are allowed.
+/// As [`pin_to`], for the allowed processors in turn.
 pub(crate) fn pin_in_turn(index: usize) {
     let allowed = allowed();
     if !allowed.is_empty() {

@@ -1,9 +1,9 @@
-//! Whether the machine is quiet: a fixed loop on two processors, compared with its least time.
+//! Whether the machine is quiet: a fixed loop on two processors, compared with its shortest time.
 //!
-//! A neighbour on the same host, or another process, slows two threads that hand items to each
-//! other far more than it slows one thread, and a percentile of such a round says nothing about the
-//! queue. So a round of two threads counts only if a loop of 5 ms, before and after it, was not
-//! slowed on either processor.
+//! Other programs on the same host slow two threads that hand items to each other far more than
+//! they slow one thread. A percentile of such a round says nothing about the queue. So a round of
+//! two threads counts only if a loop of 5 ms, before and after it, was not slowed on either
+//! processor.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use crate::processors;
 
-/// What the loop takes on a quiet machine, about.
+/// Approximate time of the loop on a quiet machine.
 const LENGTH: Duration = Duration::from_millis(5);
 
-/// A round counts if the loop takes at most this many times its least time.
+/// A round counts if the loop takes at most this many times its shortest time.
 const SLOWER_AT_MOST: f64 = 1.1;
 
 /// Rounds tried at most, when some are not quiet.
 pub const TRIES_MAX: usize = 60;
 
-/// Loops run to find the least time.
+/// Number of loops that are run to find the shortest time.
 const FIRST: usize = 20;
 
-/// Compares a fixed loop with its least time; it is measured when it is first asked.
+/// Compares a fixed loop with its shortest time, which the first call measures.
 #[derive(Debug, Default)]
 pub struct Quiet {
     turns: u64,
@@ -39,7 +39,7 @@ impl Quiet {
     }
 
     /// Runs the loop on two processors at once; returns whether both took at most 1.1 times the
-    /// least time.
+    /// shortest time.
     pub fn is_quiet(&mut self) -> bool {
         if self.least.is_none() {
             self.calibrate();

@@ -1,8 +1,8 @@
-//! What the program prints, and the JSON that keeps every sample.
+//! What the program prints, and the JSON that has every sample.
 //!
-//! The printed lines are Markdown tables, so that `docs/performance.md` takes them as they are.
-//! The JSON is written by hand: it holds numbers and names that this crate chooses, which is not
-//! worth a dependency.
+//! The program prints Markdown tables, so that they can be copied to `docs/performance.md`. The
+//! JSON has only numbers and names that this crate chooses, so it is written without a JSON
+//! library.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::harness::{Figures, Outcome};
 use crate::options::Options;
 use crate::stats::Spread;
 
-/// The machine in one line, as far as the system tells.
+/// The machine in one line, as far as the system reports it.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let model = std::fs::read_to_string("/proc/cpuinfo")
@@ -34,8 +34,8 @@ pub fn head(layer: &str) -> String {
     )
 }
 
-/// A scenario's rows of that table: one per contender, the scenario's name in the first, which is
-/// ours and which the others' times are divided by.
+/// A scenario's rows of that table, one per contender. The first row has the name of the scenario
+/// and is ours; the ratios of the others are relative to it.
 pub fn rows(outcome: &Outcome) -> String {
     let mut text = String::new();
     if outcome.figures.iter().any(|one| one.samples.is_empty()) {
@@ -49,7 +49,7 @@ pub fn rows(outcome: &Outcome) -> String {
             "1".to_owned()
         } else {
             let ratio = figures.ratio();
-            // Two digits that count, for a ratio far below one too.
+            // Two significant digits, also for a ratio far below one.
             ratio.text(if ratio.median < 0.1 { 4 } else { 2 })
         };
         writeln!(
@@ -69,7 +69,7 @@ pub fn extras_head(layer: &str) -> String {
     )
 }
 
-/// A scenario's rows of that table: none where its runs gave times alone.
+/// A scenario's rows of that table; none if its runs measured only times.
 pub fn extras_rows(outcome: &Outcome) -> String {
     let mut text = String::new();
     let named = outcome.figures.iter().filter(|one| !one.extras.is_empty());
@@ -92,8 +92,8 @@ pub fn extras_rows(outcome: &Outcome) -> String {
 /// The percentiles by which a hand-over is judged.
 const PERCENTILES: [&str; 2] = ["p50 ns", "p99 ns"];
 
-/// The table of hand-over times: ours divided by the rival's inside a round, so that lower is
-/// better; empty if no scenario has percentiles.
+/// The table of hand-over times: ours divided by the rival's of the same round, so lower is better.
+/// Empty if no scenario has percentiles.
 pub fn hand_over(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for outcome in outcomes {
@@ -128,7 +128,7 @@ pub fn hand_over(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// How many rounds were quiet of those that were tried, for the scenarios of two threads.
+/// For the scenarios of two threads, how many of the tried rounds were quiet.
 pub fn rounds(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for outcome in outcomes {

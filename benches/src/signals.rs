@@ -1,13 +1,13 @@
-//! Stops a thread wherever it is, by a signal whose handler does not return until it is told to.
+//! Stops a thread at any instruction, by a signal whose handler does not return until the thread is
+//! released.
 //!
-//! This is the nearest that a program comes to what the system does to it: a thread that is not
-//! scheduled for a while, between any two of its instructions.
-//! The handler touches three atomics and calls `poll` without a descriptor, which POSIX lists as
-//! async-signal-safe, so it is safe in any interrupted code.
-//! It sleeps, as a thread that is not scheduled does: one that spun would take the processor from
-//! those that are watched.
+//! For the other threads, this is like a thread that the system does not schedule for a while. The
+//! handler sleeps instead of spinning, so it takes no processor from the observed threads. It
+//! accesses three atomics and calls `poll` without a descriptor. POSIX lists `poll` as
+//! async-signal-safe, so the handler may interrupt any code.
 //!
-//! One controller at a time: it asks for so many stops ([`hold`]), and [`Held`] lets them go.
+//! There is one controller at a time. It stops threads by [`hold`], and releases them by dropping
+//! [`Held`].
 
 use std::io;
 use std::sync::Once;
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
 
-/// Between two looks of the controller at those that it stops or releases.
+/// Time between two checks of the threads that the controller stops or releases.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Stops that were asked for and have not begun.
+/// Requested stops that have not begun.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 /// Threads inside the handler.
 static HELD: AtomicU32 = AtomicU32::new(0);
@@ -42,7 +42,7 @@ impl Target {
     }
 }
 
-/// Threads that stand still until this is dropped.
+/// Threads that are stopped until this is dropped.
 #[derive(Debug)]
 pub struct Held(());
 
@@ -57,7 +57,7 @@ impl Drop for Held {
     }
 }
 
-/// Stops these threads, and returns when all of them stand still.
+/// Stops these threads, and returns when all of them are stopped.
 ///
 /// # Safety
 ///

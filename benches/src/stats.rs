@@ -1,7 +1,7 @@
 //! Order statistics of small samples.
 //!
-//! A figure of this workspace is a median with its quartiles and its extremes: a mean would let
-//! one descheduled round of a two-core machine speak for all the others.
+//! The results of this workspace are medians with quartiles and extremes. In a mean, one round in
+//! which a thread was descheduled would outweigh the others.
 
 /// Five numbers that describe a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Describes `values`, which it sorts; a quantile between two values is interpolated.
+    /// Describes `values`, which this function sorts. A quantile between two values is
+    /// interpolated.
     ///
     /// # Panics
     ///
@@ -55,13 +56,13 @@ impl Spread {
         )
     }
 
-    /// Tells whether the sample is too wide to quote without its extremes (max / min over 1.5).
+    /// Returns `true` if the sample is too wide to quote without its extremes (max / min over 1.5).
     pub fn is_noisy(&self) -> bool {
         self.max > self.min * 1.5
     }
 }
 
-/// The geometric mean; none of no values.
+/// The geometric mean; `None` if there are no values.
 pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (logarithms / values.len() as f64).exp())

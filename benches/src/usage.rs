@@ -1,4 +1,4 @@
-//! What this process takes of the machine: processor time and memory.
+//! The resources that this process uses: processor time and memory.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ pub(crate) fn thread_time() -> Duration {
     Duration::ZERO
 }
 
-/// The memory of this process in bytes, in pages of 4096; not a number where the system does not
-/// tell.
+/// The memory of this process in bytes, in pages of 4096; not a number if the system does not
+/// report it.
 pub(crate) fn memory() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text

@@ -1,9 +1,9 @@
 //! Threads that start together, and the time from the first start to the last end.
 //!
-//! A clock that starts in the spawning thread counts thread creation, and one that starts after a
-//! barrier may start late when there are more threads than cores.
-//! So each worker reads the clock itself, right before its first and right after its last
-//! operation, and the time of the run is the span from the earliest start to the latest end.
+//! If the spawning thread started the clock, the time would include the creation of threads. If the
+//! clock started after a barrier, it might start late when there are more threads than cores. So
+//! each worker reads the clock itself, directly before its first operation and directly after its
+//! last one. The time of the run is from the earliest start to the latest end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -14,13 +14,14 @@ use crate::processors;
 /// What one run of a contender did.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Operations that succeeded; a full push or an empty pop is none.
+    /// Operations that succeeded; a push into a full queue or a pop from an empty one does not
+    /// count.
     pub done: u64,
     /// From the first worker's start to the last worker's end.
     pub elapsed: Duration,
     /// Further figures of the run by name: percentiles, shares, counts.
     pub extras: Vec<(&'static str, f64)>,
-    /// How many threads did it at once.
+    /// Number of threads that worked at the same time.
     pub threads: usize,
     judged: Option<f64>,
 }
@@ -43,14 +44,14 @@ impl Sample {
         self
     }
 
-    /// Says that so many threads did it at once.
+    /// Sets the number of threads that worked at the same time.
     pub fn by(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Makes `ns` the figure of this run in place of the time per operation: a percentile of
-    /// hand-over times, where the pace of the run is set by a clock.
+    /// Judges this run by `ns` instead of the time per operation: for instance a percentile of
+    /// hand-over times, if a clock sets the pace of the run.
     pub fn judged_by(mut self, ns: f64) -> Self {
         self.judged = Some(ns);
         self
@@ -80,7 +81,7 @@ pub fn alone(work: impl FnOnce() -> u64) -> Sample {
 
 /// Runs each job on a thread of its own and sums what they count.
 ///
-/// Two threads run on two processors, as by [`apart`]; more run where the system puts them.
+/// Two threads run on different processors, as by [`apart`]; the system places more threads.
 pub fn together(jobs: Vec<Job<'_>>) -> Sample {
     if jobs.len() == 2 {
         return apart(jobs);
@@ -88,12 +89,12 @@ pub fn together(jobs: Vec<Job<'_>>) -> Sample {
     anywhere(jobs)
 }
 
-/// As [`together`], each job where the system puts it, also where there are two.
+/// As [`together`], but the system also places two threads.
 pub fn anywhere(jobs: Vec<Job<'_>>) -> Sample {
     on(&[], jobs)
 }
 
-/// As [`together`], each job on a processor of its own as far as there are so many.
+/// As [`together`], each job on a processor of its own, if there are enough.
 pub fn apart(jobs: Vec<Job<'_>>) -> Sample {
     on(&processors::allowed(), jobs)
 }
@@ -103,7 +104,7 @@ pub fn by_two(work: impl Fn(u64) -> u64 + Sync) -> Sample {
     apart(vec![Box::new(|| work(0)), Box::new(|| work(1))])
 }
 
-/// Runs the jobs on threads of their own, by turns on these processors if there are any.
+/// Runs each job on a thread of its own, pinned to these processors in turn if there are any.
 fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
     let threads = jobs.len();
     let awaited = AtomicUsize::new(threads);
@@ -140,7 +141,7 @@ fn on(processors: &[usize], jobs: Vec<Job<'_>>) -> Sample {
 
 /// The one way in which every contender waits on a full or an empty queue: spin, then yield.
 ///
-/// It is the harness' own and not `rast`'s `Backoff`, so that no contender brings its own policy.
+/// It belongs to the harness and is not `rast`'s `Backoff`, so that all contenders wait alike.
 #[derive(Debug)]
 pub struct Patience {
     waits: u32,
@@ -149,7 +150,7 @@ pub struct Patience {
 
 impl Patience {
     const SPINS: u32 = 64;
-    /// Yields between two looks at the clock.
+    /// Yields between two readings of the clock.
     const LOOK: u32 = 1 << 12;
     const END: Duration = Duration::from_secs(20);
 
@@ -165,7 +166,7 @@ impl Patience {
     ///
     /// # Panics
     ///
-    /// If this wait has lasted for 20 seconds: the contender has lost an item, or is stuck.
+    /// If this wait has lasted for 20 seconds: the contender has lost an item or is stuck.
     #[inline]
     pub fn wait(&mut self) {
         self.waits = self.waits.wrapping_add(1);
@@ -189,7 +190,7 @@ impl Patience {
         );
     }
 
-    /// Forgets the wait after a success.
+    /// Ends the wait after a success.
     #[inline]
     pub fn reset(&mut self) {
         *self = Self::new();

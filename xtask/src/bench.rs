@@ -38,7 +38,7 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     run(&passed, rivals || !smoke).map(|()| true)
 }
 
-/// The programs of the allocators, ours first: each with the feature that brings its rival.
+/// The programs of the allocators, ours first. Each has the feature that enables its rival.
 const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("alloc-rast", None),
     ("alloc-hardened", Some("hardened")),
@@ -48,11 +48,11 @@ const PROGRAMS: [(&str, Option<&str>); 6] = [
     ("alloc-jemalloc", Some("jemalloc")),
 ];
 
-/// The private cfg that the rivals are behind, beside their features, so that nothing else ever
-/// builds them.
+/// The cfg that rivals need besides their features, so that no other command builds them.
 const RIVALS: &str = "--cfg rast_rivals";
-/// How the programs of the allocators are built: with loops at multiples of 64 bytes, so that those
-/// of the workloads lie alike in each. A loop of pushes across such a multiple took twice as long.
+/// Flags of the allocators' programs. Loops begin at multiples of 64 bytes, so that the loops of a
+/// workload are aligned alike in each program. A loop of pushes that crossed such a multiple took
+/// twice as long.
 const APART: &str = "--cfg rast_rivals -Cllvm-args=-align-loops=64";
 
 /// Runs the bench crate.
@@ -104,8 +104,8 @@ fn needs_programs(args: &[String]) -> bool {
 
 /// Builds the programs of the allocators; returns where they are.
 ///
-/// They are built without link-time optimisation, which would inline an allocator that is written
-/// in Rust and no other. A rival that this machine cannot build is left out, with a word about it.
+/// They are built without link-time optimisation, which would inline only the allocators that are
+/// written in Rust. A rival that this machine cannot build is left out, with a message.
 fn build_programs(target: &Path, profile: &str) -> Result<PathBuf> {
     let rivals = profile == "apart";
     let directory = target.join(profile);
@@ -126,7 +126,7 @@ fn build_programs(target: &Path, profile: &str) -> Result<PathBuf> {
         match cmd.run() {
             Err(wrong) if feature.is_some() => {
                 println!("bench: {program} is not built: {wrong}");
-                // One of another day would be measured in its place.
+                // Otherwise a program of an earlier build would be measured.
                 if file.exists() {
                     std::fs::remove_file(&file).map_err(|error| error.to_string())?;
                 }

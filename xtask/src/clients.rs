@@ -1,8 +1,9 @@
 //! The step `clients` of `verify`: public client libraries connect to the kv example with their
-//! defaults.
+//! default options.
 //!
-//! The example is built and started once; the programs are in `tests/clients`. Libraries that are
-//! no crates are installed below the target directory, in the versions that the files there pin.
+//! The step builds the example and starts it once; the clients are in `tests/clients`. Libraries
+//! that are not crates are installed below the target directory, in the versions that the files
+//! there pin.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;
@@ -44,13 +45,14 @@ pub(crate) fn run() -> Result<Outcome> {
     }
 }
 
-/// What is to be run, or why it cannot be.
+/// The command to run, or why it cannot run.
 enum Ready {
     Run(Box<Cmd>),
     Missing(String),
 }
 
-/// Starts kv of the programs in `built` on a free port, which its first line says.
+/// Starts kv, which is among the programs in `built`, on a free port. The first line that it prints
+/// has the port.
 fn start(built: &Path) -> Result<(Server, String)> {
     let mut child = verify::example(built, "kv")
         .args(["--port", "0", "--workers", "2"])

@@ -15,10 +15,10 @@ pub(crate) struct Cmd {
     quiet: bool,
 }
 
-/// What a captured command left behind.
+/// The result of a captured command.
 pub(crate) struct Output {
     pub(crate) success: bool,
-    /// Both streams when they were captured together, else standard output.
+    /// Both streams if they were captured together, otherwise standard output.
     pub(crate) text: String,
 }
 
@@ -27,7 +27,7 @@ impl Cmd {
         let program = program.as_ref();
         let mut inner = Command::new(program);
         inner.current_dir(crate::tree::root()).stdin(Stdio::null());
-        // Cargo set these for xtask itself; they are none of the child's business.
+        // Cargo set these for xtask itself; they are not meant for the child.
         for (key, _) in std::env::vars_os() {
             let name = key.to_string_lossy();
             if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -47,12 +47,12 @@ impl Cmd {
         }
     }
 
-    /// The Cargo that runs xtask, thus the one of the pinned toolchain.
+    /// The Cargo that runs xtask, so that of the pinned toolchain.
     pub(crate) fn cargo() -> Cmd {
         Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
     }
 
-    /// The Cargo of another toolchain, by way of rustup.
+    /// The Cargo of another toolchain, called through rustup.
     pub(crate) fn cargo_of(toolchain: &str) -> Cmd {
         let mut cmd = Cmd::new("rustup");
         for key in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
@@ -93,8 +93,8 @@ impl Cmd {
         self.env("RUSTFLAGS", all)
     }
 
-    /// Builds without line numbers for backtraces, which takes less time and space. The place of a
-    /// panic and the names of functions are in the programs all the same.
+    /// Builds without line numbers for backtraces, which saves time and space. The programs still
+    /// have the location of each panic and the names of functions.
     pub(crate) fn without_lines(self) -> Cmd {
         self.env("CARGO_PROFILE_DEV_DEBUG", "0")
     }
@@ -104,7 +104,7 @@ impl Cmd {
         self
     }
 
-    /// Does not print the command line; for questions rather than checks.
+    /// Does not print the command line. For commands that only query something.
     pub(crate) fn quiet(mut self) -> Cmd {
         self.quiet = true;
         self
@@ -136,7 +136,7 @@ impl Cmd {
         }
     }
 
-    /// Runs it with its output shown; a non-zero exit is an error, and so is a hang.
+    /// Runs it and shows its output. A non-zero exit status is an error, and so is a hang.
     pub(crate) fn run(self) -> Result {
         let line = self.line();
         match self.stream()? {
@@ -145,7 +145,8 @@ impl Cmd {
         }
     }
 
-    /// Runs it and keeps standard output; standard error is dropped when quiet, else shown.
+    /// Runs it and returns standard output. Standard error is dropped if the command is quiet,
+    /// otherwise shown.
     pub(crate) fn read(mut self) -> Result<Output> {
         self.announce();
         if self.quiet {
@@ -164,8 +165,7 @@ impl Cmd {
         })
     }
 
-    /// As `run`, but keeps what it printed to standard output, and leaves the exit status to the
-    /// caller.
+    /// As `run`, but returns the standard output, and the caller checks the exit status.
     pub(crate) fn tee(self) -> Result<Output> {
         let (status, text) = self.stream()?;
         Ok(Output {
@@ -174,7 +174,7 @@ impl Cmd {
         })
     }
 
-    /// As `run`, for a `cargo test`: counts what ran, and none is an error.
+    /// As `run`, for a `cargo test`: counts the tests that ran. It is an error if none ran.
     pub(crate) fn count(self) -> Result<Tests> {
         let line = self.line();
         let output = self.tee()?;
@@ -201,7 +201,7 @@ impl Cmd {
             })
     }
 
-    /// The command itself, for callers that need more than the above; prints it.
+    /// Prints the command and returns it, for callers that need more than the functions above.
     pub(crate) fn into_inner(self) -> Command {
         self.announce();
         self.inner

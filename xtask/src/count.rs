@@ -11,7 +11,7 @@ pub(crate) struct Tests {
 }
 
 impl Tests {
-    /// What the summaries of the runner in `text` add up to.
+    /// The sum of the runner's summaries in `text`.
     pub(crate) fn of(text: &str) -> Tests {
         let mut sum = Tests::default();
         for line in text.lines() {
@@ -26,7 +26,7 @@ impl Tests {
         sum
     }
 
-    /// An error if no test passed, which a command that names nothing would hide.
+    /// An error if no test passed. Otherwise a wrong name in a command would go unnoticed.
     pub(crate) fn some(self) -> Result<Tests> {
         match self.passed {
             0 => Err("no test ran".into()),

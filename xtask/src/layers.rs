@@ -1,14 +1,14 @@
 //! `cargo xtask layers`: which crate may depend on which.
 //!
-//! The rules are in docs/architecture.md; the tables below are their exact form.
-//! A new crate gets its row here in the commit that adds it, and a new outside crate its reason.
+//! The rules are in docs/architecture.md; the tables below are their exact form. The commit that
+//! adds a crate also adds its row, and for an outside crate the reason.
 
 use crate::Result;
 use crate::metadata::{Dependency, Kind, Package, Workspace};
 use crate::source::Source;
 use std::path::Path;
 
-/// Each crate and the one directly beneath it; the first is on nothing.
+/// Each crate and the one directly beneath it; nothing is beneath the first.
 const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-primitive", None),
     ("rast-alloc", Some("rast-primitive")),
@@ -24,14 +24,14 @@ const BENEATH: &[(&str, Option<&str>)] = &[
     ("rast-link", Some("rast-msgpass")),
 ];
 
-/// Each crate of procedural macros, and the one crate that names it. It names none, and the facade
-/// does not name it.
+/// Each crate of procedural macros, and the only crate that depends on it. A macro crate depends on
+/// no crate of the workspace, and the facade does not depend on it.
 const MACROS: &[(&str, &str)] = &[("rast-msgpass-macros", "rast-msgpass")];
 
 /// The crate of re-exports.
 const FACADE: &str = "rast";
 
-/// What only the lowest crate may name, so that one switch exchanges it for a model's.
+/// Paths that only the lowest crate may name, so that one switch replaces them by those of a model.
 const PRIMITIVE_ONLY: &[&str] = &[
     "loom",
     "shuttle",
@@ -40,7 +40,8 @@ const PRIMITIVE_ONLY: &[&str] = &[
     "crossbeam-epoch",
 ];
 
-/// The outside crates that a crate may name, and in which table. The comment above a row says why.
+/// The outside crates that a crate may name, and in which dependency table. The comment above a row
+/// says why.
 const OUTSIDE: &[(&str, &str, Kind)] = &[
     // The model checker, under cfg(rast_loom) alone.
     ("rast-primitive", "loom", Kind::Normal),
@@ -249,7 +250,7 @@ fn check_macros(package: &Package, errors: &mut Vec<String>) {
     }
 }
 
-/// Each feature that the crate beneath has too is forwarded, under its own name.
+/// Each feature that the crate beneath also has is forwarded under the same name.
 fn check_forwarding(package: &Package, lower: &Package, errors: &mut Vec<String>) {
     for (feature, enables) in package
         .features
@@ -426,7 +427,7 @@ mod tests {
             "rast-alloc = { version = \"0.1.0\", path = \"../rast-alloc\" }",
         );
         assert_names(&errors, &["default features", "rast-alloc"]);
-        // Cargo itself refuses such a manifest, so this one is doctored after it was read.
+        // Cargo refuses such a manifest, so the test changes the manifest after it was read.
         let mut workspace = Workspace::load(tree::root()).unwrap();
         let facade = workspace
             .packages

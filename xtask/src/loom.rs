@@ -1,4 +1,5 @@
-//! `cargo xtask loom`: the models of every crate under the checker, with executions and bound.
+//! `cargo xtask loom`: runs the models of every crate under loom; prints the number of executions
+//! and the preemption bound.
 //!
 //! Each model prints `loom: NAME executions=N bound=B` at its end. A crate whose models print no
 //! such line fails.
@@ -99,7 +100,7 @@ pub(crate) fn explore(programs: &[Program]) -> Result<Tests> {
     sum.some()
 }
 
-/// The bound from the environment, which may only raise it.
+/// The preemption bound from the environment, which can only raise it.
 pub(crate) fn bound() -> Result<usize> {
     let Ok(text) = std::env::var("LOOM_MAX_PREEMPTIONS") else {
         return Ok(BOUND);
@@ -112,7 +113,8 @@ pub(crate) fn bound() -> Result<usize> {
     }
 }
 
-/// The lines that models printed; the test runner may have written in front of them.
+/// The lines that models printed. The test runner may have written text at the beginning of these
+/// lines.
 fn explored(text: &str) -> Vec<Explored> {
     text.lines()
         .filter_map(|line| {

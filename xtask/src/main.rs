@@ -1,7 +1,7 @@
 //! The tool of the workspace: `cargo xtask COMMAND`.
 //!
-//! One file per command; each prints the commands it runs, so that a reader can repeat any of them
-//! by hand. This crate builds before everything else, so its one dependency is `cargo_metadata`.
+//! One file per command. Each prints the commands that it runs, so that you can repeat them by
+//! hand. This crate is built before everything else, so its only dependency is `cargo_metadata`.
 
 mod bench;
 mod clients;
@@ -54,7 +54,7 @@ commands:
   package                       build and test every crate from its unpacked package
 ";
 
-/// What every command gives back: an error is a sentence for the reader.
+/// The result of every command. An error is a sentence for the reader.
 type Result<T = ()> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
@@ -69,7 +69,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command that `args` names; `Ok(false)` when its checks failed and said so themselves.
+/// Runs the command that `args` names. Returns `Ok(false)` if its checks failed; they have printed
+/// why.
 fn dispatch(args: &[String]) -> Result<bool> {
     let Some((command, rest)) = args.split_first() else {
         print!("{USAGE}");
@@ -93,7 +94,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
     }
 }
 
-/// Fails on the first argument that is left over.
+/// Returns an error for the first remaining argument.
 fn no_more(args: &[String]) -> Result {
     match args.first() {
         None => Ok(()),
@@ -101,7 +102,7 @@ fn no_more(args: &[String]) -> Result {
     }
 }
 
-/// Fails with all of `errors`, if there are any.
+/// Returns an error with all of `errors`, if there are any.
 fn no_errors(errors: &[String]) -> Result {
     match errors {
         [] => Ok(()),
@@ -109,7 +110,7 @@ fn no_errors(errors: &[String]) -> Result {
     }
 }
 
-/// The names that follow each `-p`, if nothing else is there.
+/// The names that follow each `-p`; any other argument is an error.
 fn packages(args: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut rest = args;

@@ -114,7 +114,7 @@ impl Package {
             .filter(|name| *name != "default")
     }
 
-    /// All that the features `names` turn on. `default` itself is left out: no code asks for it.
+    /// Everything that the features `names` turn on, except `default`: no code checks for it.
     pub(crate) fn turned_on<'a>(&'a self, names: &[&'a str]) -> BTreeSet<&'a str> {
         let mut waiting = names.to_vec();
         let mut on = BTreeSet::new();

@@ -11,9 +11,9 @@ pub(crate) const ORDERINGS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRe
 /// One call with an ordering.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
-    /// The name of what is called.
+    /// The name of the called function.
     pub(crate) call: String,
-    /// Each ordering that is handed over, with its place in the file.
+    /// Each ordering among the arguments, with its place in the file.
     pub(crate) orderings: Vec<(usize, String)>,
     /// The start of the statement.
     pub(crate) start: usize,
@@ -29,7 +29,8 @@ pub(crate) struct Label {
     pub(crate) name: String,
     /// The first line of the comment, from zero.
     pub(crate) line: usize,
-    /// The last paragraph of the comment on one line; what is before it is for people.
+    /// The last paragraph of the comment, on one line. The program does not read the paragraphs
+    /// before it.
     pub(crate) text: String,
 }
 
@@ -118,7 +119,7 @@ fn enclosing_call(code: &str, at: usize) -> Option<(usize, String)> {
         return None;
     }
     let name = name_before(code, i)?;
-    // `Some(Acquire)` and `matches!(o, Acquire)` hand nothing to memory.
+    // `Some(Acquire)` and `matches!(o, Acquire)` are not accesses to memory.
     name.starts_with(|c: char| c.is_ascii_lowercase())
         .then(|| (i, name.to_string()))
 }

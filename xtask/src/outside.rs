@@ -1,6 +1,6 @@
 //! Steps of `verify` that need a tool which neither Cargo nor the pinned toolchain brings.
 //!
-//! Only they may be reported as not run, with the reason.
+//! If the tool is missing, only these steps may be reported as skipped, with the reason.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;
@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the checkers of undefined behaviour run: unit tests, and the tests of the layer whose
-/// unsafe code has none.
+/// What the checkers of undefined behaviour run: the unit tests, and the integration tests of a
+/// crate that has unsafe code and no unit tests for it.
 const CHECKED: [&str; 2] = [
     "--lib -p rast-primitive -p rast-alloc -p rast-queue",
     "-p rast-queue --test api",
 ];
 
-/// Licences, sources and known faults of the dependencies.
+/// Checks licences, sources and known vulnerabilities of the dependencies.
 pub(crate) fn deny() -> Result<Outcome> {
     if !answers(Cmd::cargo().args(["deny", "--version"])) {
         return Ok(Outcome::NotRun("cargo-deny is not installed".into()));
@@ -31,7 +31,7 @@ pub(crate) fn deny() -> Result<Outcome> {
     Ok(Outcome::Passed(Tests::default()))
 }
 
-/// Undefined behaviour, as far as miri sees it.
+/// Undefined behaviour that miri finds.
 pub(crate) fn miri() -> Result<Outcome> {
     if !answers(Cmd::cargo_of("nightly").args(["miri", "--version"])) {
         return Ok(Outcome::NotRun(
@@ -50,16 +50,16 @@ pub(crate) fn miri() -> Result<Outcome> {
     Ok(Outcome::Passed(sum))
 }
 
-/// The crates and tests that the address sanitizer runs: everything beneath the graph, where the
-/// unsafe code stands; of the allocator also what takes its own memory, and so the blocks that the
-/// sanitizer sees, from the system's.
+/// The crates and tests that the address sanitizer runs: the crates beneath the graph, which have
+/// the unsafe code. For the allocator these include tests in which it takes its memory from the
+/// system's allocator, so that the sanitizer sees its blocks.
 const ADDRESSED: [&str; 2] = [
     "-p rast-primitive -p rast-alloc -p rast-queue -p rast-timers -p rast-conflate -p rast-sharder -p rast-scheduler --lib --test api --test model --test it",
     "-p rast-alloc --test exchange --test refusal --test loom",
 ];
 
-/// Memory errors and leaks, as far as the address sanitizer sees them. std itself need not be built
-/// for it.
+/// Memory errors and leaks that the address sanitizer finds. It does not need a build of std with
+/// the sanitizer.
 pub(crate) fn address() -> Result<Outcome> {
     if let Err(reason) = nightly() {
         return Ok(Outcome::NotRun(reason));
@@ -73,12 +73,13 @@ pub(crate) fn address() -> Result<Outcome> {
             .env("CARGO_TARGET_DIR", target.join("address"))
             .without_lines()
     });
-    // Tests that ask for more than there is expect the null that the system gives.
+    // Some tests request more memory than there is, and expect the null pointer that the system
+    // returns.
     let options = ("ASAN_OPTIONS", "allocator_may_return_null=1".to_string());
     programs::test(commands, &[options], &[]).map(Outcome::Passed)
 }
 
-/// Data races, as far as the thread sanitizer sees them. It needs a std that is built for it.
+/// Data races that the thread sanitizer finds. It needs a std that is built with it.
 pub(crate) fn threads() -> Result<Outcome> {
     let library = match nightly() {
         Ok(sysroot) => sysroot.join("lib/rustlib/src/rust/library"),
@@ -102,10 +103,10 @@ pub(crate) fn threads() -> Result<Outcome> {
     Ok(Outcome::Passed(sum))
 }
 
-/// The one target that the sanitizers are run on.
+/// The only target for which the sanitizers run.
 const SANITIZED: &str = "x86_64-unknown-linux-gnu";
 
-/// Where the nightly toolchain stands, or why the sanitizers cannot use it.
+/// The directory of the nightly toolchain, or why the sanitizers cannot use it.
 fn nightly() -> std::result::Result<PathBuf, String> {
     if !(cfg!(target_os = "linux") && cfg!(target_arch = "x86_64")) {
         return Err("the sanitizers are run on Linux x86-64 alone".into());
@@ -155,7 +156,7 @@ const SCRIPT: [(&str, &str); 12] = [
     ("PERSIST one", "0"),
 ];
 
-/// The kv example under the tools that Redis brings.
+/// Tests the kv example with the tools of Redis.
 pub(crate) fn redis_tools() -> Result<Outcome> {
     for tool in ["redis-benchmark", "redis-cli"] {
         if !answers(Cmd::new(tool).arg("--version")) {
@@ -187,7 +188,7 @@ pub(crate) fn redis_tools() -> Result<Outcome> {
     Ok(Outcome::Passed(Tests::default()))
 }
 
-/// Pipes the script into redis-cli and gives what it printed.
+/// Pipes the script into redis-cli and returns what it printed.
 fn script(port: &str) -> Result<Vec<String>> {
     let at = |error: std::io::Error| format!("redis-cli: {error}");
     let mut child = Cmd::new("redis-cli")
@@ -235,7 +236,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Asks it to end by SIGTERM and expects exit code 0.
+    /// Sends SIGTERM and expects exit status 0.
     pub(crate) fn stop(&mut self) -> Result {
         Cmd::new("kill")
             .args(["-TERM", &self.0.id().to_string()])

@@ -1,9 +1,11 @@
 //! `cargo xtask package`: every crate builds and passes its tests from its package alone.
 //!
-//! The packages are made, unpacked side by side under the target directory, and each sibling is
-//! patched to its unpacked form. Only files that differ from the last run are written, with the
-//! present time, because the one old time that an archive gives to every file would make Cargo skip
-//! the build. A file that a manifest leaves out, or a path that leads out of the crate, fails here.
+//! The command makes the packages and unpacks them side by side under the target directory. Each
+//! package is patched to use the other unpacked ones. A file that a manifest leaves out, or a path
+//! that leads out of the crate, fails here.
+//!
+//! All files in an archive have the same old time, and with it Cargo would skip the build of a
+//! changed file. So only files that differ from the last run are written, with the present time.
 
 use crate::Result;
 use crate::cmd::Cmd;
@@ -29,14 +31,15 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
     test(true).map(|_| true)
 }
 
-/// Makes, unpacks and compiles every package, each with no other beside it, as the step `features`
-/// does with other features; nothing is linked.
+/// Makes, unpacks and compiles every package, each alone, as the step `features` does with other
+/// features. Nothing is linked.
 pub(crate) fn check() -> Result {
     let (workspace, tree) = unpack()?;
     let mut errors = Vec::new();
     for krate in workspace.crates().filter(|krate| krate.publish) {
-        // The directory is that of the features, for its checks of the outside crates. The crates
-        // themselves are told apart by their paths from the root.
+        // It uses the directory of the step `features`, which has checked the outside crates there.
+        // Cargo tells the crates of the packages from those of the tree by their paths from the
+        // root.
         let check = cargo("check --all-targets", &tree).args(["-p", &krate.name]);
         let check = check.env("CARGO_TARGET_DIR", workspace.target_dir.join("checks"));
         errors.extend(check.without_lines().run().err());
@@ -44,18 +47,19 @@ pub(crate) fn check() -> Result {
     crate::no_errors(&errors)
 }
 
-/// Makes and unpacks every package; runs all tests if `full`, else those of the docs.
+/// Makes and unpacks every package; runs all tests if `full`, otherwise only the doc tests.
 ///
-/// The step `global` runs the others from the packages.
+/// The step `global` runs other tests of the packages.
 pub(crate) fn test(full: bool) -> Result<Tests> {
     let (workspace, tree) = unpack()?;
     if full {
-        // Examples have the names of those of the workspace, so they need another directory.
+        // The examples have the same names as those of the workspace, so they need another
+        // directory.
         let target = workspace.target_dir.join("package-check/target");
         let tests = cargo("test --no-fail-fast --workspace", &tree).env("CARGO_TARGET_DIR", target);
         return tests.without_lines().count();
     }
-    // The directory is that of the other tests, for its builds of the outside crates.
+    // It uses the directory of the other tests, which has builds of the outside crates.
     let tests = cargo("test --no-fail-fast --workspace --doc", &tree);
     tests.env("CARGO_TARGET_DIR", workspace.target_dir).count()
 }
@@ -118,7 +122,7 @@ fn holds(dir: &Path) -> Result {
         let path = dir.join(name);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        // A checkout without symbolic links leaves the link's target as the text.
+        // In a checkout without symbolic links, the file has the target of the link as its text.
         if name.starts_with("LICENSE") && text.len() < 200 {
             return Err(format!(
                 "{} holds no licence but `{}`; check out with symbolic links",

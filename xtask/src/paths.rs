@@ -1,4 +1,4 @@
-//! The paths that a Rust file names: those of its `use` trees, spread out, and those in its code.
+//! The paths that a Rust file names: those of its `use` trees, one per leaf, and those in its code.
 
 use crate::source::{Source, is_word, item_end};
 
@@ -11,7 +11,7 @@ pub(crate) struct Named {
     pub(crate) import: Option<Import>,
 }
 
-/// What a leaf of a `use` tree brings in.
+/// The name that a leaf of a `use` tree imports.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Import {
     /// The name that it has in this file; `*` for all names of a module.

@@ -26,8 +26,8 @@ pub(crate) struct Program {
     source: String,
 }
 
-/// Builds what `cargo`, a `cargo build` or a `cargo test --no-run`, names; returns the tests among
-/// it.
+/// Runs `cargo`, a `cargo build` or `cargo test --no-run`; returns the test programs among what it
+/// built.
 pub(crate) fn build(cargo: Cmd) -> Result<Vec<Program>> {
     let output = cargo
         .arg("--message-format=json-render-diagnostics")
@@ -56,10 +56,10 @@ pub(crate) fn build(cargo: Cmd) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Builds the tests that each of `commands` names, as [`build`] does, and runs them all, whatever
-/// failed before.
+/// Builds the test programs of each of `commands`, as [`build`] does, and runs all of them, even
+/// after one failed.
 ///
-/// The error names the programs that failed. It is an error too if no test passed.
+/// The error names the programs that failed. If no test passed, this is an error too.
 pub(crate) fn test(
     commands: impl IntoIterator<Item = Cmd>,
     env: &[(&str, String)],
@@ -76,8 +76,8 @@ pub(crate) fn test(
     sum(run_all(&programs, env, args), errors)
 }
 
-/// Adds up the tests of what ran; the error has `errors` and the programs that failed. It is an
-/// error too if no test passed.
+/// Adds up the tests of the programs that ran. The error has `errors` and the names of the programs
+/// that failed. If no test passed, this is an error too.
 pub(crate) fn sum(ran: Vec<Ran>, mut errors: Vec<String>) -> Result<Tests> {
     let mut sum = Tests::default();
     for ran in ran {
@@ -88,16 +88,16 @@ pub(crate) fn sum(ran: Vec<Ran>, mut errors: Vec<String>) -> Result<Tests> {
     sum.some()
 }
 
-/// What a program came to.
+/// The result of a program.
 pub(crate) struct Ran {
     pub(crate) krate: String,
-    /// Why it failed, if it did: it, and the tests that hang if it was ended.
+    /// Why it failed, if it did. If it was ended, this names the tests that hang.
     pub(crate) fault: Option<String>,
     /// Both streams.
     pub(crate) text: String,
 }
 
-/// Runs every program with `args`, and shows what each printed when it has ended.
+/// Runs every program with `args`. When a program has ended, shows what it printed.
 pub(crate) fn run_all(programs: &[Program], env: &[(&str, String)], args: &[&str]) -> Vec<Ran> {
     each(programs, |program| {
         let mut command = Command::new(&program.path);
@@ -133,7 +133,7 @@ pub(crate) fn run_all(programs: &[Program], env: &[(&str, String)], args: &[&str
     })
 }
 
-/// Sets the variables that Cargo sets for a test that it runs: those of xtask are inherited.
+/// Sets the variables that Cargo sets for a test. Otherwise the test would inherit those of xtask.
 fn as_cargo_does(command: &mut Command, program: &Program) {
     for (key, _) in std::env::vars_os() {
         if key.to_string_lossy().starts_with("CARGO_PKG_") {
@@ -151,8 +151,8 @@ fn name(path: &Path) -> String {
         .into_owned()
 }
 
-/// Calls `run` for each of `items`, as many at once as there are cores; the results are in their
-/// order.
+/// Calls `run` for each of `items`, as many at a time as there are cores. The results are in the
+/// order of the items.
 pub(crate) fn each<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -1,5 +1,5 @@
-//! `cargo xtask shuttle`: the scenarios of every crate in random schedules, with their number and
-//! seed.
+//! `cargo xtask shuttle`: runs the scenarios of every crate in random schedules; prints their
+//! number and seed.
 //!
 //! It runs `tests/loom.rs`, the same scenarios as under loom, and `tests/shuttle.rs`, scenarios
 //! that are too long for loom. Each prints `shuttle: NAME schedules=N seed=S` at its end. A crate
@@ -21,8 +21,8 @@ pub(crate) fn command(args: &[String]) -> Result<bool> {
 /// The variable for the number of schedules of each scenario.
 const RUNS: &str = "RAST_SHUTTLE_RUNS";
 
-/// Runs the scenarios of `names`, or of every crate when it is empty; each in as many schedules as
-/// the environment says, or else `runs`, or else its default.
+/// Runs the scenarios of the crates `names`, or of every crate if it is empty. The number of
+/// schedules is the one in the environment, or else `runs`, or else the default of the scenario.
 pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
     let runs = runs.filter(|_| std::env::var_os(RUNS).is_none());
     let env: Vec<(&str, String)> = runs
@@ -83,8 +83,8 @@ pub(crate) fn run(names: &[String], runs: Option<u32>) -> Result<Tests> {
     sum.some()
 }
 
-/// The schedules of each scenario, from the lines that they printed; the test runner may have
-/// written in front of them.
+/// The number of schedules of each scenario, from the lines that they printed. The test runner may
+/// have written text at the beginning of these lines.
 fn ran(text: &str) -> Vec<u64> {
     text.lines()
         .filter_map(|line| {

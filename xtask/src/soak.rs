@@ -8,7 +8,7 @@ use crate::cmd::Cmd;
 /// The command.
 pub(crate) fn command(args: &[String]) -> Result<bool> {
     crate::no_more(args)?;
-    // One after the other, so that none is measured beside the others' threads.
+    // One after the other, because other threads would disturb the measurement.
     Cmd::cargo()
         .args(["test", "--release", "-p", "rast-timers", "--test", "soak"])
         .env("RAST_FULL", "1")

@@ -1,8 +1,7 @@
 //! A Rust file split into code and comments, by a lexer that knows just enough.
 //!
-//! `code` has the same bytes at the same places as the file, with comments and the insides of
-//! strings blanked. Thus a search in it finds words of the program alone, and an offset in it is an
-//! offset in the file.
+//! `code` has the same length as the file; comments and the contents of strings are blanked. So a
+//! search in it finds only words of the program, and an offset in it is an offset in the file.
 
 /// One Rust file.
 pub(crate) struct Source<'a> {
@@ -84,7 +83,7 @@ impl<'a> Source<'a> {
             .any(|(start, end)| (*start..*end).contains(&at))
     }
 
-    /// The plain comment block that ends on the line above `line`, attributes between them skipped:
+    /// The plain comment block that ends on the line above `line`, or above the attributes there:
     /// its first line, and its text with each paragraph on one line.
     pub(crate) fn block_above(&self, line: usize) -> Option<(usize, String)> {
         let mut last = line.checked_sub(1)?;

@@ -1,18 +1,18 @@
 //! Disk space of `cargo xtask verify`.
 //!
-//! Steps that build under other flags have target directories of their own, which add up. A
-//! developer's machine keeps them, so that the next run is quick. In CI, where the variable `CI` is
-//! set, each is removed after the last step that uses it.
+//! Steps that build with different flags have different target directories, which need much space
+//! together. On a developer's machine they are kept, so that the next run is quick. In CI, where
+//! the variable `CI` is set, each directory is removed after the last step that uses it.
 //!
-//! Sizes come from `df` and `du`. Where those programs are absent nothing is checked and no size is
+//! Sizes come from `df` and `du`. If these programs are missing, nothing is checked and no size is
 //! printed.
 
 use crate::Result;
 use crate::cmd::Cmd;
 use std::path::Path;
 
-/// What is removed of a target directory that no step uses any more. `debug` itself holds the
-/// program that runs the steps; its examples are links to files in `deps`.
+/// What is removed of a target directory that no other step uses. `debug` itself is kept, because
+/// it has the program that runs the steps; its examples are links to files in `deps`.
 fn parts(dir: &str) -> Vec<&str> {
     match dir {
         "debug" => vec!["debug/deps", "debug/examples", "debug/build"],
@@ -36,8 +36,8 @@ pub(crate) fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| !value.is_empty())
 }
 
-/// Prints the free space. An error if that and the target directory, whose files are used again,
-/// are less than `need`.
+/// Prints the free space. Returns an error if the free space and the target directory, whose files
+/// are used again, are less than `need` together.
 pub(crate) fn check(target: &Path, need: Need) -> Result {
     let Some(free) = free(target) else {
         return Ok(());
@@ -99,8 +99,8 @@ fn answer(cmd: Cmd) -> Option<String> {
     output.success.then_some(output.text)
 }
 
-/// The number before the percentage in the last line that `df -Pk` prints: the name of a device may
-/// have spaces.
+/// The number before the percentage in the last line that `df -Pk` prints. It is not found by
+/// counting columns, because the name of a device may contain spaces.
 fn available(text: &str) -> Option<u64> {
     let words: Vec<&str> = text.lines().last()?.split_whitespace().collect();
     let percentage = words.iter().position(|word| word.ends_with('%'))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the house rules that a program can see.
+//! `cargo xtask tidy`: the house rules that a program can check.
 //!
 //! Each rule is a function from the text of a file to its faults, with a good and a bad snippet in
 //! its tests. CONTRIBUTING.md describes the rules.

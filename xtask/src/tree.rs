@@ -59,11 +59,11 @@ pub(crate) fn read(root: &Path, path: &str) -> Result<String> {
     text(root, path)?.ok_or_else(|| format!("{path}: not UTF-8"))
 }
 
-/// Makes the files below `to` those below `from`, with the texts of `changed` in place of their
-/// own.
+/// Copies the files below `from` to `to`, except that files in `changed` get the texts there.
+/// Removes other files below `to`.
 ///
-/// A file that is as it was keeps its time, and any other gets the present one, so that builds are
-/// fresh or made again as they should.
+/// A file that does not change keeps its time, and a changed file gets the present time. So Cargo
+/// builds again exactly what changed.
 pub(crate) fn mirror(from: &Path, to: &Path, changed: &BTreeMap<String, String>) -> Result {
     std::fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
     let wanted = files(from)?;

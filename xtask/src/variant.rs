@@ -25,8 +25,8 @@ pub(crate) fn cargo(cfg: &str, line: &str) -> Result<Cmd> {
     Ok(command.env("RUSTC_WORKSPACE_WRAPPER", compiler))
 }
 
-/// A program that runs the compiler that its arguments name, with the cfg. Cargo tells builds apart
-/// by its path.
+/// A compiler wrapper: it runs the compiler that its arguments name, with the cfg added. Cargo
+/// tells the builds of different wrappers apart by their paths.
 fn compiler(target: &Path, cfg: &str) -> std::io::Result<PathBuf> {
     let path = target.join("compilers").join(cfg);
     let text = format!("#!/bin/sh\nexec \"$@\" --cfg {cfg}\n");
@@ -58,8 +58,9 @@ mod tests {
         let target = std::env::temp_dir().join(format!("rast-variant-{}", std::process::id()));
         for _ in 0..2 {
             let compiler = compiler(&target, "rast_x").unwrap();
-            // Read by a shell: a file that was just written may still be open in another test's
-            // child, and then it cannot be run.
+            // A shell reads the file instead of executing it. If the file was just written, the
+            // child of another test may still have it open for writing, and then it cannot be
+            // executed.
             let command = Cmd::new("sh").quiet().arg(&compiler);
             let output = command.args(["echo", "a b", "c"]).read();
             assert_eq!(output.unwrap().text, "a b c --cfg rast_x\n");

@@ -1,11 +1,11 @@
-//! `cargo xtask verify`: every check, in the order in which a fault is cheapest to find.
+//! `cargo xtask verify`: every check. Steps that find faults cheaply come first.
 //!
-//! It goes on after a failed step, so that one run shows all that is wrong. Only the steps marked
-//! `outside` may be reported as not run; any other that does not run counts as failed.
+//! It continues after a failed step, so that one run shows all faults. Only the steps marked
+//! `outside` may be reported as skipped; any other step that does not run counts as failed.
 //!
-//! Each step is a process of its own, whose output goes to a file: what passed prints one line, so
-//! that the part of a CI log that is kept shows what failed. Two steps run at a time unless they
-//! use the same target directory.
+//! Each step is a process of its own, whose output goes to a file. A step that passes prints one
+//! line, so a truncated CI log still shows what failed. Two steps run at a time, unless they use
+//! the same target directory.
 
 mod global;
 mod lanes;
@@ -38,7 +38,7 @@ struct Step {
     run: fn() -> Result<Outcome>,
     /// Whether `--quick` runs it too.
     is_quick: bool,
-    /// Whether its tool lies outside, so that it may be absent.
+    /// Whether its tool is neither part of Cargo nor of the toolchain, so that it may be missing.
     is_outside: bool,
     dirs: Dirs,
 }
@@ -65,7 +65,7 @@ impl Step {
         self
     }
 
-    /// It is not run where its tool is absent.
+    /// It is skipped if its tool is missing.
     const fn outside(mut self) -> Step {
         self.is_outside = true;
         self
@@ -77,22 +77,22 @@ impl Step {
         self
     }
 
-    /// It uses what is built in these.
+    /// It uses what other steps built in these directories.
     const fn uses(mut self, shared: &'static [&'static str]) -> Step {
         self.dirs.shared = shared;
         self
     }
 
-    /// It runs beside no other step: some of its tests wait for what a server does under load, and
-    /// compilers beside them starve it.
+    /// No other step runs beside it. Some of its tests wait for what a server does under load, and
+    /// compilers that run at the same time would take its processor time.
     const fn single(mut self) -> Step {
         self.dirs.is_single = true;
         self
     }
 }
 
-/// The first of the list that may begin does, so the longest chains are above: the builds in
-/// `debug`, and beside them those in `smoke`.
+/// The next step is always the first in this list that may begin. So the longest chains come first:
+/// the builds in `debug`, and beside them those in `smoke`.
 const STEPS: &[Step] = &[
     step("fmt", || cargo("fmt --all --check")).quick(),
     step("clippy", steps::clippy).quick().builds(&["checks"]),
@@ -156,8 +156,8 @@ const STEPS: &[Step] = &[
 /// How many steps run at a time, where there are as many cores.
 const LANES: usize = 2;
 
-/// How Cargo builds where nothing is built a second time: without what only that needs, and without
-/// line numbers in backtraces. A panic names its place all the same.
+/// How Cargo builds if nothing will be built a second time: without the files that only a second
+/// build needs, and without line numbers in backtraces. A panic still prints its location.
 const LEAN: [(&str, &str); 3] = [
     ("CARGO_INCREMENTAL", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "0"),

@@ -1,7 +1,8 @@
-//! Runs a command, shows what it prints, and ends it when it has printed nothing for too long.
+//! Runs a command, shows what it prints, and ends it if it prints nothing for too long.
 //!
-//! A test that waits for ever would otherwise hold a CI job until the job's own limit, and leave no
-//! name behind. The test runner prints which tests run long, so their names go into the error.
+//! Otherwise a test that waits for ever would block a CI job until the job's own limit, and its
+//! name would not be known. The test runner prints the names of tests that run long, so the error
+//! has them.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -16,10 +17,10 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(900);
 /// When the output is shown.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Show<'a> {
-    /// As it comes; the text that is kept is standard output.
+    /// Shows output as it comes. The returned text is standard output.
     AsItComes,
-    /// All of it below this heading when the command has ended, in one piece, as other commands may
-    /// run; the text that is kept is both streams.
+    /// Shows all output in one piece below this heading when the command has ended, because other
+    /// commands may run at the same time. The returned text has both streams.
     AtTheEnd(&'a str),
 }
 
@@ -29,8 +30,8 @@ enum Piece {
     Err(Vec<u8>),
 }
 
-/// The exit status with the text that is kept, or the tests that were running when `silence` was
-/// over.
+/// Returns the exit status and the text. If the command was silent for `silence`, returns the tests
+/// that were running.
 pub(crate) fn run(
     command: &mut Command,
     silence: Duration,

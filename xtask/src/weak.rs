@@ -1,11 +1,13 @@
-//! `cargo xtask loom --weak LABEL`: is an ordering tested?
+//! `cargo xtask loom --weak LABEL`: does a model test this ordering?
 //!
-//! The crates are copied; in the copy each asked-for ordering becomes a choice at run time between
-//! itself and `Relaxed` (a fence, between itself and nothing), so that one build serves all labels.
-//! With `RAST_WEAK=LABEL` that one alone is weak, and the model named in docs/verification.md must
-//! fail. Before that the copy must build and the model must pass with none weak, so that a broken
-//! test counts for nothing. A run that has to be stopped at the time limit counts for nothing
-//! either.
+//! The command copies the crates. In the copy, each requested ordering becomes a choice at run time
+//! between itself and `Relaxed`, and each requested fence a choice between itself and nothing. So
+//! one build serves all labels. `RAST_WEAK=LABEL` weakens this ordering alone, and then the model
+//! that docs/verification.md names must fail.
+//!
+//! A failure counts only if the model builds and passes while no ordering is weak, because
+//! otherwise the test itself may be broken. A run that reaches the time limit does not count as a
+//! failure.
 
 use crate::cmd::Cmd;
 use crate::count::Tests;
@@ -69,7 +71,7 @@ pub(crate) fn all(table: &str) -> Vec<String> {
 
 /// Runs the models of all crates, as `cargo xtask loom` does, and weakens each label in turn.
 ///
-/// The models run in the copy too, with none weak, so that everything is built once.
+/// The models run in the copy, with no ordering weak, so that everything is built once.
 pub(crate) fn with_models(labels: &[String]) -> Result<Tests> {
     let copy = Copy::of(labels)?;
     let workspace = Workspace::load(tree::root())?;
@@ -84,8 +86,8 @@ pub(crate) fn with_models(labels: &[String]) -> Result<Tests> {
     }
 }
 
-/// Weakens each label in turn; `false` when one was not caught. `sound` says whether a model passes
-/// with none weak.
+/// Weakens each label in turn; returns `false` if a model did not catch one. `sound` returns
+/// whether a model passes while no ordering is weak.
 fn weaken_each(copy: &Copy, runners: &Runners, sound: impl Fn(Model<'_>) -> Result + Sync) -> bool {
     let outcomes = each(&copy.rows, |row| {
         let label = &row.label;
@@ -246,8 +248,9 @@ fn runners(programs: Vec<Program>) -> Runners {
     programs.into_iter().map(runner).collect()
 }
 
-/// Where the copies of the crates are below the copy's root. Not `crates`: Cargo tells builds apart
-/// by the path from the root, and would take those of the copy for those of the tree.
+/// Directory of the crates below the root of the copy. It is not `crates`, because Cargo tells
+/// builds apart by the path from the root, and would confuse the crates of the copy with those of
+/// the tree.
 const CRATES: &str = "weakened";
 
 /// The copy of the crates in which orderings are weakened.
@@ -385,8 +388,8 @@ fn run_limited(command: &mut Command, log: &Path) -> Result<Verdict> {
             Err("the model did not run".into())
         };
     }
-    // A model that panics twice ends by a signal and without the runner's summary; it has begun,
-    // though.
+    // A model that panics twice ends by a signal, and the runner prints no summary. But it has
+    // printed that the test began.
     let ran = text.contains("running 1 test");
     if ran {
         Ok(Verdict::Failed)

@@ -66,7 +66,8 @@ impl Block {
         }
     }
 
-    /// Forgets the block, whose first word keeps the size: for slots that hold one word.
+    /// Turns the block into a word, for slots that hold one word. The first word of the block keeps
+    /// its size.
     pub(super) fn into_word(self) -> *mut u8 {
         assert!(self.size >= size_of::<usize>());
         // SAFETY: the block is a word long at least, and aligned to it.
@@ -76,11 +77,11 @@ impl Block {
         start
     }
 
-    /// The block that a word stands for.
+    /// Turns a word back into its block.
     ///
     /// # Safety
     ///
-    /// 1. `word` is null or came from [`Block::into_word`], and is turned back once.
+    /// 1. `word` is null or came from [`Block::into_word`], and is passed to this function once.
     pub(super) unsafe fn from_word(word: *mut u8) -> Option<Self> {
         let start = NonNull::new(word)?;
         // SAFETY: obligation 1: the first word is the size.

@@ -1,8 +1,8 @@
 //! espresso: mixed small objects, the cubes of a logic minimiser.
 //!
-//! A cube is a product of literals, two bits for each variable (may be 0, may be 1); a cover is a
-//! list of cubes. The work is complementing random covers by Shannon's expansion, which makes and
-//! drops covers at each level.
+//! A cube is a product of literals. It has two bits for each variable: whether the variable may be
+//! 0, and whether it may be 1. A cover is a list of cubes. The program complements random covers by
+//! Shannon's expansion, which makes and drops covers at each level.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Variables in use; those beyond, which make the cubes longer, are free everywhere.
+/// Variables in use. Further variables only make the cubes longer; no cube restricts them.
 const VARIABLES: usize = 10;
 
 /// Cubes of so many words.
@@ -30,7 +30,7 @@ impl Logic {
         vec![u64::MAX; self.words].into_boxed_slice()
     }
 
-    /// The cube with the variable bound to `value`; none if the cube says otherwise.
+    /// The cube with the variable set to `value`; `None` if the cube excludes this value.
     fn bind(&self, cube: &Cube, variable: usize, value: usize) -> Option<Cube> {
         let (word, bits) = place(self.words, variable);
         let wanted = 1 << (bits + value);
@@ -43,7 +43,7 @@ impl Logic {
         Some(bound)
     }
 
-    /// The cover where the variable is `value`: its cubes that allow it, freed of the variable.
+    /// The cover if the variable is `value`: the cubes that allow this value, without the variable.
     fn cofactor(&self, cover: &Cover, variable: usize, value: usize) -> Cover {
         let (word, bits) = place(self.words, variable);
         let mut part = Cover::new();
@@ -58,7 +58,7 @@ impl Logic {
         part
     }
 
-    /// The variable that most cubes bind, if any binds one.
+    /// The variable that most cubes restrict; `None` if no cube restricts one.
     fn bound_most(&self, cover: &Cover) -> Option<usize> {
         let binds = |variable: usize| {
             let (word, bits) = place(self.words, variable);
@@ -78,7 +78,7 @@ impl Logic {
         if cover.is_empty() {
             return vec![self.universe()];
         }
-        // A cube that binds nothing is everything, and stays so under each cofactor.
+        // A cube that restricts no variable covers everything, and so does each of its cofactors.
         let free = |cube: &Cube| cube.iter().all(|word| *word == u64::MAX);
         if cover.iter().any(free) {
             return Cover::new();
@@ -90,7 +90,7 @@ impl Logic {
         let mut merged = Cover::new();
         let [zero, mut one] = halves;
         for cube in zero {
-            // What both halves have needs no literal.
+            // Cubes that are in both halves need no literal of the variable.
             match one.iter().position(|other| *other == cube) {
                 Some(same) => merged.push(one.swap_remove(same)),
                 None => merged.extend(self.bind(&cube, variable, 0)),
@@ -114,13 +114,13 @@ impl Logic {
     }
 }
 
-/// Where a variable's two bits stand.
+/// Position of the two bits of a variable.
 fn place(words: usize, variable: usize) -> (usize, usize) {
     (variable % words, variable / words * 2)
 }
 
-/// Complements of covers of 4 to 23 cubes of 8 to 64 bytes, some of them kept for a while. An
-/// operation is a cube made.
+/// Complements covers of 4 to 23 cubes of 8 to 64 bytes, and keeps some of them for a while. An
+/// operation is the making of a cube.
 pub(super) fn complements(ops: u64) -> Sample {
     alone(|| {
         let before = MADE.get();

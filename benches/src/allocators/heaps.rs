@@ -1,5 +1,5 @@
-//! Costs that may grow with the number of heaps: each is measured while many threads sleep that
-//! have taken a block.
+//! Costs that may grow with the number of heaps. Each is measured while many threads sleep, of
+//! which each has taken a block.
 
 use std::sync::{Arc, Barrier, RwLock};
 use std::thread;
@@ -38,7 +38,7 @@ pub(super) fn among(threads: usize, work: impl FnOnce() -> Sample) -> Sample {
     sample
 }
 
-/// The time that so many of a thousand calls of `work` keep.
+/// The time that so many of a thousand calls of `work` do not exceed.
 fn kept_by(per_mille: usize, ops: u64, mut work: impl FnMut()) -> Sample {
     let time = |_| {
         let start = Instant::now();
@@ -51,13 +51,14 @@ fn kept_by(per_mille: usize, ops: u64, mut work: impl FnMut()) -> Sample {
     Sample::new(1, at).with("done", ops as f64)
 }
 
-/// Blocks of 1 MiB that stay, each of which makes a new peak: the middle time.
+/// The median time of allocating a block of 1 MiB that is kept, so that memory use reaches a new
+/// maximum.
 pub(super) fn peak(ops: u64) -> Sample {
     let mut blocks = Vec::with_capacity(ops as usize);
     kept_by(500, ops, || blocks.push(Block::new(1 << 20)))
 }
 
-/// A thread that takes one block and ends: the middle time.
+/// The median time of a thread that takes one block and ends.
 pub(super) fn first(ops: u64) -> Sample {
     kept_by(500, ops, || {
         let one = thread::spawn(|| drop(Block::new(64)));
@@ -65,7 +66,7 @@ pub(super) fn first(ops: u64) -> Sample {
     })
 }
 
-/// Spans without a class, taken and given back: the time that 99.9 % keep.
+/// The time that 99.9 % of the allocations and frees of spans without a size class do not exceed.
 pub(super) fn span(ops: u64) -> Sample {
     kept_by(999, ops, || drop(Block::new(300 << 10)))
 }

@@ -1,4 +1,4 @@
-//! What the system says about the memory of this process; nothing where it is not Linux.
+//! The memory of this process as the system reports it; nothing on systems other than Linux.
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -7,8 +7,8 @@ pub(super) fn resident() -> Option<f64> {
     status("VmRSS:")
 }
 
-/// The most MiB that were ever resident: of this process alone, unlike `ru_maxrss`, which begins
-/// with its parent's.
+/// The maximum number of MiB that this process had resident. It does not begin with the maximum of
+/// the parent process, as `ru_maxrss` does.
 pub(super) fn peak() -> Option<f64> {
     status("VmHWM:")
 }
@@ -20,8 +20,8 @@ fn status(field: &str) -> Option<f64> {
     Some(kib * 1024.0 / MIB)
 }
 
-/// Page faults so far that needed no disk, and milliseconds that the system worked for this
-/// process.
+/// Page faults so far that needed no disk, and milliseconds of processor time in the kernel for
+/// this process.
 #[cfg(unix)]
 pub(super) fn usage() -> Option<(f64, f64)> {
     // SAFETY: a structure of numbers, for which zeroes are values.

@@ -1,13 +1,13 @@
 //! The workloads of the allocators, and the programs that run them.
 //!
-//! Each allocator is the global one of a program of its own (`src/bin/alloc-*.rs`), so that none is
-//! inlined into a workload and none sees what another one left; the harness starts such a program
-//! for each run ([`crate::layers`], file `alloc.rs`), which does one workload once and prints what
-//! came out.
+//! Each allocator is the global allocator of its own program (`src/bin/alloc-*.rs`). So no
+//! allocator is inlined into a workload, and none finds memory that another one left. For each run
+//! the harness (`layers/alloc.rs`) starts such a program, which does one workload once and prints
+//! the results.
 //!
-//! The workloads follow the field's suite (mimalloc-bench) and `docs/performance.md` says what each
-//! does. They are written from what the originals do, not from their sources, so their figures are
-//! not comparable with those that others publish.
+//! The workloads follow the field's suite (mimalloc-bench); `benches/README.md` says what each
+//! does. They were written from what the originals do, not from their sources. So their figures are
+//! not comparable with published figures of the suite.
 
 mod block;
 mod cubes;
@@ -38,11 +38,11 @@ pub const FIGURES: [&str; 6] = [
 ];
 /// Resident before the workload.
 pub const BASE_MIB: &str = "base MiB";
-/// The most that was ever resident.
+/// Maximum of the resident memory.
 pub const PEAK_MIB: &str = "peak MiB";
-/// Resident when all blocks are given back and the threads have ended.
+/// Resident when all blocks are freed and the threads have ended.
 pub const LEFT_MIB: &str = "left MiB";
-/// Resident after the allocator was asked to give back what it can.
+/// Resident after a call that tells the allocator to return memory.
 pub const IDLE_MIB: &str = "idle MiB";
 
 /// One workload.
@@ -106,16 +106,16 @@ pub const WORKLOADS: &[Workload] = &[
     workload("cache-thrash", 1_600_000, 1000, lines::thrash),
 ];
 
-/// What may depend on how many heaps there are: a name, operations of a run and of one under
-/// `--smoke`; each is the workload `NAME FEW` and `NAME MANY`.
+/// Work that may depend on the number of heaps: its name, its operations in a run, and those under
+/// `--smoke`. Each is two workloads, `NAME FEW` and `NAME MANY`.
 pub const HEAPS: &[(&str, u64, u64)] = &[
     ("heaps, a block at a new peak", 300, 20),
     ("heaps, a thread with its first block", 300, 20),
     ("heaps, p99.9 of a span", 200_000, 2000),
 ];
-/// Threads with a heap, in the second of both.
+/// Number of threads with a heap in the workload `NAME MANY`.
 pub const MANY: usize = 10_000;
-/// And in the first.
+/// Number of threads with a heap in the workload `NAME FEW`.
 pub const FEW: usize = 100;
 
 type Run = Box<dyn Fn(u64) -> Sample>;
@@ -140,7 +140,7 @@ fn work(name: &str) -> Option<Run> {
 
 /// The main function of a program: `alloc-* WORKLOAD OPS`.
 ///
-/// `collect` asks the program's allocator to give back what it can.
+/// `collect` tells the program's allocator to return memory to the system.
 pub fn program(collect: fn()) -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let run = arguments.next().and_then(|name| work(&name));
@@ -173,11 +173,11 @@ pub fn program(collect: fn()) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a program printed.
+/// Parses the output of a program.
 ///
 /// # Errors
 ///
-/// The output, if it is not that of [`program`].
+/// A text with the output, if [`program`] did not print it.
 pub fn parse(output: &str) -> Result<Sample, String> {
     let strange = || format!("not the output of a workload: {output}");
     let mut lines = output.lines();

@@ -1,4 +1,4 @@
-//! cfrac: tiny short-lived objects, the numbers of an arithmetic that allocates each result.
+//! cfrac: tiny short-lived objects, the results of arithmetic operations on big numbers.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::workers::{Sample, alone};
 
-/// A number of as many digits as it needs, least first; each is an allocation of 4 to 20 bytes.
+/// A big number, least significant digit first. Each is an allocation of 4 to 20 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Number(Box<[u32]>);
 
@@ -93,8 +93,8 @@ impl Number {
     }
 }
 
-/// Steps of Pollard's search for a factor, whose last hundred are kept. An operation is a number
-/// made.
+/// Steps of Pollard's search for a factor, which keeps the last hundred numbers. An operation is
+/// the making of a number.
 pub(super) fn factor(ops: u64) -> Sample {
     alone(|| {
         let before = MADE.get();

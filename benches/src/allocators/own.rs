@@ -1,4 +1,4 @@
-//! Threads that free what they took themselves.
+//! Threads that free their own blocks.
 
 use std::hint::black_box;
 
@@ -42,9 +42,9 @@ fn random_order(ops: u64, batch: u64, least: usize, most: usize) -> u64 {
     rounds * batch
 }
 
-/// alloc-test: a big table, of which a random place is filled if it was empty and emptied if it was
-/// full; sizes up to 1 KiB, each doubling as likely as the next. An operation is one of the two, so
-/// half a pair.
+/// alloc-test: picks a random place in a big table; takes a block for it if it is empty, and frees
+/// the block otherwise. Sizes go up to 1 KiB, each power of two equally likely. An operation is one
+/// allocation or one free, so half a pair.
 pub(super) fn table(ops: u64) -> Sample {
     const PLACES: usize = 1 << 17;
     alone(|| {
@@ -62,8 +62,8 @@ pub(super) fn table(ops: u64) -> Sample {
     })
 }
 
-/// glibc's bench-malloc-simple: so many blocks of one size, freed in the order in which they were
-/// taken.
+/// glibc's bench-malloc-simple: a number of blocks of one size, freed in the order in which they
+/// were taken.
 pub(super) fn simple(ops: u64) -> Sample {
     const SIZES: [usize; 6] = [8, 32, 128, 512, 1024, 4096];
     const COUNTS: [usize; 4] = [25, 100, 400, 1600];
@@ -73,7 +73,7 @@ pub(super) fn simple(ops: u64) -> Sample {
         while done < ops {
             for size in SIZES {
                 for count in COUNTS {
-                    // As many blocks with each count.
+                    // The same number of blocks in total for each count.
                     for _ in 0..COUNTS[3] / count {
                         blocks.extend((0..count).map(|_| Block::new(size)));
                         blocks.drain(..).for_each(drop);

@@ -1,4 +1,4 @@
-//! Threads that free what others took: by rings, by arrays that they hand on.
+//! Threads that free blocks of other threads. They pass the blocks on by rings, or by arrays.
 
 use std::sync::Mutex;
 use std::thread;
@@ -14,8 +14,8 @@ pub(super) fn one_way(ops: u64) -> Sample {
     pass(ops, 1024, || Block::new(64))
 }
 
-/// As [`one_way`], with blocks of 2 MiB, of which the one thread writes to each page, and a ring of
-/// four.
+/// As [`one_way`], with blocks of 2 MiB and a ring of four slots. The first thread writes to each
+/// page of a block.
 pub(super) fn long_blocks(ops: u64) -> Sample {
     pass(ops, 4, || {
         let mut block = Block::new(2 << 20);
@@ -24,7 +24,7 @@ pub(super) fn long_blocks(ops: u64) -> Sample {
     })
 }
 
-/// One thread makes blocks, the other frees them; a ring of that capacity between them.
+/// One thread makes blocks, and the other one frees them; a ring of this capacity is between them.
 fn pass(ops: u64, capacity: usize, make: impl Fn() -> Block + Send) -> Sample {
     let (mut sender, mut receiver) = spsc::ring(capacity);
     let send = move || {
@@ -36,7 +36,7 @@ fn pass(ops: u64, capacity: usize, make: impl Fn() -> Block + Send) -> Sample {
                 patience.wait();
             }
         }
-        // A block counts where it is freed.
+        // The thread that frees a block counts it.
         0_u64
     };
     let receive = move || {
@@ -82,8 +82,8 @@ pub(super) fn swapped(ops: u64) -> Sample {
     })
 }
 
-/// larson: a server's threads; each replaces blocks of 8 to 1000 bytes at random and hands its
-/// array on to the thread that comes after it. Two lanes at a time.
+/// larson: the threads of a server. Each replaces blocks of 8 to 1000 bytes at random, and passes
+/// its array on to its successor. There are two such chains of threads.
 pub(super) fn handed_on(ops: u64) -> Sample {
     const ARRAY: usize = 5000;
     const LIFE: u64 = 50_000;

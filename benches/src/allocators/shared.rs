@@ -1,4 +1,4 @@
-//! Threads with blocks of their own, of which a part ends elsewhere.
+//! Threads with blocks of their own, some of which another thread frees.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -11,14 +11,14 @@ use crate::workers::{Sample, by_two};
 /// A batch of sh6bench and sh8bench.
 const BATCH: usize = 2000;
 
-/// sh6bench: each of two threads takes batches of blocks, small sizes being likelier, and frees a
-/// batch in the order in which it was taken, in the reverse one, or every second block first; a
-/// quarter of each batch stays until the next.
+/// sh6bench: each of two threads takes batches of blocks, in which small sizes are more likely. It
+/// frees a batch in the order in which it was taken, in the reverse order, or every second block
+/// first. A quarter of each batch is kept until the next batch.
 pub(super) fn batches(ops: u64) -> Sample {
     sh(ops, false)
 }
 
-/// sh8bench: the same in random order too, and every fourth batch is freed by the other thread.
+/// sh8bench: the same and also in random order; the other thread frees every fourth batch.
 pub(super) fn batches_swapped(ops: u64) -> Sample {
     sh(ops, true)
 }
@@ -70,9 +70,9 @@ fn free(mut batch: Vec<Block>, order: u64, random: &mut Random) {
     }
 }
 
-/// mstress: two threads take blocks of sizes by powers of two, keep some for long, free others at
-/// random, and exchange one in four with an array that both share; then they end, blocks of theirs
-/// live on, and two new ones begin.
+/// mstress: two threads take blocks whose sizes are powers of two, keep some for long, and free
+/// others at random. They exchange one in four with an array that both share. Then the threads end
+/// while some of their blocks are in use, and two new threads begin.
 pub(super) fn stress(ops: u64) -> Sample {
     const SHARED: usize = 1000;
     const GENERATIONS: u64 = 10;
@@ -119,7 +119,7 @@ pub(super) fn stress(ops: u64) -> Sample {
     Sample::new(done, elapsed)
 }
 
-/// 16 bytes, or a doubling of it that is half as likely each time, up to 128 KiB.
+/// A size from 16 bytes to 128 KiB. Each power of two is half as likely as the one before.
 fn block(random: &mut Random) -> Block {
     let doublings = random.next().trailing_zeros().min(13);
     Block::new(16 << doublings).touched()

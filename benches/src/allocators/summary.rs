@@ -1,8 +1,7 @@
-//! The allocators side by side: ratios of ours over each rival's, as the goals are stated, lower
-//! being better.
+//! The allocators side by side: ratios of our figure over each rival's, as the goals are stated.
+//! Lower is better.
 //!
-//! The tables of the harness divide the other way round, rival over ours; the ratios here are the
-//! inverses of the same pairs.
+//! The tables of the harness divide the rival's time by ours. The ratios here are the inverses.
 
 use std::fmt::Write as _;
 
@@ -12,7 +11,7 @@ use crate::layers::alloc::{HARDENED, LAYER};
 use crate::report::quoted;
 use crate::stats::{Spread, geometric_mean};
 
-/// What a process of a workload added to its memory at least, for its return to be judged.
+/// The share of returned memory is shown only for workloads that added at least this much.
 const RETURN_MIB_LEAST: f64 = 2.0;
 
 /// The outcomes of this layer that have a rival.
@@ -59,8 +58,8 @@ fn peak(outcome: &Outcome, rival: &str) -> Option<Spread> {
     ))
 }
 
-/// MiB that a workload added, and how much of that had gone back when its blocks were free, and
-/// when the allocator was asked; medians.
+/// Medians: MiB that a workload added, how much of it was returned to the system when all blocks
+/// were free, and how much after a call that tells the allocator to return memory.
 fn given_back(figures: &Figures) -> Option<[f64; 3]> {
     let median = |name| Some(Spread::of(extra(figures, name)?.to_vec()).median);
     let (base, peak) = (median(BASE_MIB)?, median(PEAK_MIB)?);
@@ -75,7 +74,7 @@ fn mean(column: &[f64]) -> String {
 
 type Ratio = fn(&Outcome, &str) -> Option<Spread>;
 
-/// The tables: time, peak memory, and what goes back. Nothing where no rival ran.
+/// The tables: time, peak memory, and returned memory. Empty if no rival ran.
 pub fn tables(outcomes: &[Outcome]) -> String {
     let rivals = rivals(outcomes);
     if rivals.is_empty() {

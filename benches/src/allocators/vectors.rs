@@ -27,8 +27,8 @@ fn grow(ops: u64, length: u64) -> u64 {
     done
 }
 
-/// Sixteen strings that grow in turn, to 50,000 bytes each. An operation is a piece of 7 bytes
-/// appended.
+/// Sixteen strings, to which the thread appends 7 bytes in turn, up to 50,000 bytes each. An
+/// operation is one append.
 pub(super) fn strings(ops: u64) -> Sample {
     const LENGTH: usize = 50_000;
     alone(|| {

@@ -1,4 +1,4 @@
-//! The allocators' workloads with jemalloc, which is asked to purge all of its arenas.
+//! The allocators' workloads with jemalloc, which returns memory by a purge of all its arenas.
 
 #[cfg(rast_rivals)]
 use tikv_jemallocator::Jemalloc;

@@ -1,5 +1,4 @@
-//! The allocators' workloads with mimalloc, which is asked by `mi_collect(true)` to give back what
-//! it can.
+//! The allocators' workloads with mimalloc, which returns memory by `mi_collect(true)`.
 
 #[cfg(rast_rivals)]
 use mimalloc::MiMalloc;

@@ -1,5 +1,4 @@
-//! The allocators' workloads with the system's allocator; glibc's is asked by `malloc_trim` to give
-//! back what it can.
+//! The allocators' workloads with the system's allocator; glibc's returns memory by `malloc_trim`.
 
 use std::alloc::System;
 

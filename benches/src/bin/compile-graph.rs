@@ -1,5 +1,5 @@
-//! How long a graph of 100 processors and 400 edges takes to compile, over another `graph!` on the
-//! same graph: processor time of the compiler, in alternating rounds.
+//! How long a graph of 100 processors and 400 edges takes to compile with our `graph!` and with
+//! another one: processor time of the compiler, in alternating rounds.
 //!
 //! ```text
 //! compile-graph [--prototype FILE] [--rounds N] [--profile check|dev|release] [--tree DIR]
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
             println!("round {round}: ours {:.2} s", ours[round]);
             continue;
         }
-        // Whichever comes first may find warmer files.
+        // The order alternates, because the second one may find its files in the page cache.
         let (own, their) = match round % 2 {
             0 => {
                 let own = crates.build(Side::Ours)?;

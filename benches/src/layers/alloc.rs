@@ -1,7 +1,7 @@
 //! rast-alloc: `RastAlloc` and its rivals, each as the global allocator of a process of its own.
 //!
-//! The workloads are in [`crate::allocators`]; here a run of a contender is a process that does one
-//! of them once.
+//! The workloads are in [`crate::allocators`]. Here a run of a contender is a process that does one
+//! workload once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::workers::Sample;
 /// The layer's name, by which the summary finds its outcomes.
 pub(crate) const LAYER: &str = "alloc";
 
-/// Ours that detects misuse, as the tables name it.
+/// The name in the tables of our allocator that detects misuse.
 pub(crate) const HARDENED: &str = "RastAlloc hardened";
 
 /// The rivals, as the tables name them and by the names of their programs.
@@ -68,7 +68,7 @@ pub(crate) fn not_built(options: &Options) -> Vec<&'static str> {
         .collect()
 }
 
-/// Where the programs stand: where it was said, or beside this one.
+/// Directory of the programs: that of the option, or that of this program.
 fn programs(options: &Options) -> PathBuf {
     options.programs.clone().unwrap_or_else(|| {
         let this = std::env::current_exe().expect("the system tells where a program stands");

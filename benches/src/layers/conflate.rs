@@ -1,5 +1,5 @@
-//! rast-conflate: what a put costs over the exchange it is made of, and the executor against maps
-//! with queues and against queues without conflation.
+//! rast-conflate: a put against the exchange of a word that it contains, and the conflator against
+//! maps with queues, and against queues without conflation.
 
 mod contenders;
 mod flow;
@@ -33,7 +33,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 /// The order in which a thread goes over the keys: `1 << 16` draws, made before the clock starts.
 fn draws(keys: usize, zipf: bool, seed: u64) -> Vec<u32> {
     let mut random = Random::new(seed);
-    // Of rank r comes a share in proportion to 1 / r.
+    // The share of the key of rank r is proportional to 1 / r.
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=keys)
         .map(|rank| {

@@ -1,10 +1,10 @@
 //! rast-executor: the workloads of tokio's and async-executor's own benches, on two workers and on
 //! one thread.
 //!
-//! The workers of each contender are put on processors of their own before the first run. The
-//! program's allocator is `RastAlloc` for all. CPU time is printed beside each row, since a runtime
-//! may buy time with another core. async-executor's `StaticExecutor` keeps no list of its tasks, so
-//! that it cannot end them: it is printed, and the floors are not over it.
+//! The workers of each contender are pinned to different processors before the first run. All
+//! contenders allocate from `RastAlloc`. Each row also has the CPU time, because a runtime may save
+//! time by using another core. The `StaticExecutor` of async-executor keeps no list of its tasks,
+//! so it cannot end them. It is printed, but our floors are not over it.
 
 mod lists;
 mod rigs;
@@ -64,7 +64,7 @@ fn cpu_ns() -> f64 {
     0.0
 }
 
-/// Counts down, and tells when nothing is left.
+/// Counts down, and sends a message when it reaches zero.
 #[derive(Clone)]
 struct Countdown(Arc<(AtomicUsize, mpsc::SyncSender<()>)>);
 
@@ -123,7 +123,7 @@ fn spawn_many_local<R: Rig>(rig: &R, ops: u64) -> Sample {
     })
 }
 
-/// The same inside of a task.
+/// The same from inside a task.
 fn spawn_many_inside<R: Rig>(rig: &R, ops: u64) -> Sample {
     timed(|| {
         let (countdown, done) = Countdown::new(ops as usize);
@@ -325,7 +325,7 @@ fn spawn_recursively<R: Rig>(rig: &R, ops: u64) -> Sample {
     })
 }
 
-/// A channel of one place, as async-executor's bench has them, the same for each contender.
+/// A channel of one place, as in async-executor's bench; the same for each contender.
 #[derive(Clone, Default)]
 struct Channel(Arc<Mutex<Place>>);
 
@@ -337,7 +337,7 @@ struct Place {
 }
 
 impl Channel {
-    /// Fills the place, or empties it, once it is the other way.
+    /// Waits until the place is empty and fills it, or until it is full and empties it.
     async fn turn(&self, fills: bool) {
         poll_fn(|cx| {
             let mut place = self.0.lock().expect("no panic");
@@ -413,8 +413,8 @@ fn yield_now<R: Rig>(rig: &R, ops: u64) -> Sample {
     yields(rig, 300, ops)
 }
 
-/// The CPU time in a second of a runtime whose 10,000 tasks sleep for an hour, over so many
-/// milliseconds.
+/// The CPU time per second of a runtime whose 10,000 tasks sleep for an hour, measured over the
+/// given milliseconds.
 fn idle_sleepers(millis: u64) -> Sample {
     let runtime = Runtime::builder().workers(2).build();
     let runtime = runtime.expect("the system gives threads");
@@ -481,7 +481,8 @@ fn latency<R: Rig>(rig: &R, ops: u64) -> Sample {
         .with("p99.9 ns", at(0.999))
 }
 
-/// Bytes of a task whose future has `N` bytes beside what waiting takes; judged by the bytes.
+/// Bytes of a task whose future has `N` bytes besides those that it needs to wait; judged by the
+/// bytes.
 fn bytes<R: Rig, const N: usize>(rig: &R, ops: u64) -> Sample {
     let gate = Arc::new(AtomicBool::new(false));
     let polled = Arc::new(AtomicU64::new(0));
@@ -644,7 +645,7 @@ fn locally<L: Local>(work: fn(&L, u64) -> Sample) -> impl FnMut(u64) -> Sample +
     move |ops| work(local.get_or_insert_with(L::new), ops)
 }
 
-/// Gives a contender its rig at its first run.
+/// Makes the rig of a contender at its first run.
 fn with<R: Rig>(work: Work<R>) -> impl FnMut(u64) -> Sample + 'static {
     let mut rig: Option<R> = None;
     move |ops| work(rig.get_or_insert_with(R::start), ops)

@@ -1,7 +1,7 @@
 //! rast-msgpass: a message through a graph of two processors against two threads and a channel.
 //!
-//! The channel does less: no graph, no back-pressure across several edges, no load figures, no
-//! moves. The comparison shows the price of a message to a program that would otherwise use
+//! A channel does less: it has no graph, no back-pressure across several edges, no measurement of
+//! load, and no moves. The comparison shows what a message costs a program that would otherwise use
 //! threads and channels directly.
 
 use std::sync::mpsc;
@@ -33,7 +33,7 @@ const LAYER: &str = "msgpass";
 /// The capacity of the edge and of the channels.
 const ROOM: usize = 1024;
 
-/// Messages of a turn of the source, unless the scenario says one.
+/// Messages per turn of the source, unless the scenario has one per turn.
 const BURST: u64 = 64;
 
 graph! {
@@ -71,7 +71,7 @@ impl Process<Hop> for Source {
     }
 }
 
-/// Sums what comes, and reports when it had everything.
+/// Sums the messages, and reports when the last one has come.
 struct Sink {
     sum: u64,
     left: u64,
@@ -100,7 +100,7 @@ impl Receive<Hop, Source, u64> for Sink {
     }
 }
 
-/// One worker, whose processors stay.
+/// One worker, with the balancer that moves no processor.
 fn on_one_worker<G: Graph>(graph: Builder<G>) -> Builder<G> {
     graph.workers(1).balancer(Static)
 }

@@ -108,7 +108,7 @@ impl Park for Parking {
     }
 }
 
-/// One thread wakes itself and goes on: the token is there before the sleep.
+/// One thread wakes itself and then sleeps, so the token is there before the sleep.
 fn token<P: Park>(ops: u64) -> Sample {
     let (sleeper, waker) = P::pair();
     P::settle(&sleeper);
@@ -121,8 +121,8 @@ fn token<P: Park>(ops: u64) -> Sample {
     })
 }
 
-/// Two threads hand a turn to and fro; who has no turn sleeps, and sleeps again if woken for
-/// nothing.
+/// Two threads pass a turn back and forth. The thread without the turn sleeps, and sleeps again
+/// after a wake-up without the turn.
 fn hand_over<P: Park>(ops: u64) -> Sample {
     let turn = Arc::new(AtomicU64::new(0));
     let (near, wake_near) = P::pair();
@@ -147,7 +147,7 @@ fn hand_over<P: Park>(ops: u64) -> Sample {
     ])
 }
 
-/// Publishes a value and tells the thread that waits for it; no thread does.
+/// Publishes a value and notifies waiting threads; no thread waits.
 fn notify_event_count(ops: u64) -> Sample {
     let value = AtomicU64::new(0);
     let event = EventCount::new();

@@ -1,7 +1,7 @@
 //! rast-queue: each structure against its rivals.
 //!
-//! Every value is summed by the side that takes it, and the sum is checked, so that no contender
-//! can lose, repeat or skip an item for speed.
+//! The consumers sum the values, and the harness checks the sum. So no contender can gain by
+//! losing, repeating or skipping an item.
 
 mod batch;
 mod contenders;
@@ -45,7 +45,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 ///
 /// # Errors
 ///
-/// If a contender does not do what it claims, or if this system has no signals to stop threads by.
+/// If a contender does not do what it claims, or if the system has no signals that stop threads.
 pub(crate) fn stall(options: &Options) -> Result<(), String> {
     #[cfg(unix)]
     let result = stall::run(options);

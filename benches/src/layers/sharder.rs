@@ -1,7 +1,7 @@
-//! rast-sharder: what a turn costs beside a bare loop, and what an epoch costs.
+//! rast-sharder: the cost of a turn compared with a bare loop, and the cost of an epoch.
 //!
-//! The bare loops own their shards to the end: no epochs, no stop, no contained panics.
-//! The difference is what the sharder takes for these.
+//! The bare loops own their shards to the end. They have no epochs, no stop and no contained
+//! panics. The difference is what these cost in the sharder.
 
 mod pause;
 mod waking;
@@ -23,7 +23,7 @@ use crate::workers::{Job, Sample, together};
 const LAYER: &str = "sharder";
 const SHARDS: usize = 16;
 
-/// A shard with a number of turns to take; it notes when it took the first and the last.
+/// A shard that takes a number of turns; it records the times of the first and the last.
 struct Turns {
     left: u64,
     value: u64,
@@ -107,7 +107,7 @@ fn turns(workers: usize, period: Duration, ops: u64) -> Sample {
     turns_of(vec![each; SHARDS], workers, period)
 }
 
-/// Turns of one shard beside so many idle ones.
+/// Turns of one shard, beside a number of idle ones.
 fn turns_beside(idle: usize, ops: u64) -> Sample {
     let mut each = vec![0; 1 + idle];
     each[0] = ops;
@@ -150,7 +150,7 @@ fn bare(workers: usize, ops: u64) -> Sample {
     together(jobs.collect())
 }
 
-/// Asks for an epoch as soon as the last one has begun, until there were enough.
+/// Requests an epoch as soon as the last one has begun, until there were enough.
 struct Epochs {
     wanted: u32,
 }
@@ -191,7 +191,7 @@ impl Controller for Epochs {
     fn new_load(&self, _: ShardId) {}
 }
 
-/// Moves nothing, and has the figures collected nevertheless.
+/// Moves no shard, but has the figures collected.
 struct Keep;
 
 impl Balancer for Keep {
@@ -235,9 +235,9 @@ fn epochs(balancer: impl Balancer, ops: u64) -> Sample {
     Sample::new(u64::from(last - first), end - start).by(2)
 }
 
-/// The longest slice of a decision of `Greedy` on so many shards and 128 workers, each shard
-/// talking to three others; the best of some decisions, because other programs interrupt. The
-/// first decisions, which take memory, are a figure of their own.
+/// The longest slice of a decision of `Greedy` on 128 workers, where each shard exchanges messages
+/// with three others. The result is the best of several decisions, because other programs interrupt
+/// some. The first decisions, which allocate memory, have a figure of their own.
 fn longest_slice(shards: usize) -> Sample {
     const WORKERS: usize = 128;
     let mut view = LoadView::new(WORKERS, shards);
@@ -266,7 +266,7 @@ fn longest_slice(shards: usize) -> Sample {
             }
         }
     };
-    // All are kept, so that none has the memory of one before.
+    // All balancers are kept, so that none reuses the memory of an earlier one.
     let mut all: Vec<_> = (0..5).map(|_| Greedy::new()).collect();
     let first = all.iter_mut().map(longest).min().unwrap_or_default();
     let best = (0..5).map(|_| longest(&mut all[0])).min();

@@ -1,9 +1,9 @@
 //! No circle of files: the imports among the files of a crate point one way.
 //!
-//! A file imports another when its code names an item of that other file, by a `use` or by a path.
-//! The item's own file counts, whatever re-exports lie between. So a `mod.rs` or `lib.rs` that only
-//! declares and re-exports what is below it imports nothing, and a call of a method is no import.
-//! Test-only items do not count.
+//! File A imports file B if the code of A names an item of B, by a `use` or by a path. B is the
+//! file that defines the item, even if A names it through a re-export. So a `mod.rs` or `lib.rs`
+//! that only declares and re-exports modules imports nothing. A call of a method is no import, and
+//! items that are only for tests do not count.
 
 use super::{File, is_library};
 use crate::paths::{Named, paths};
@@ -50,7 +50,7 @@ struct Tree<'a> {
     modules: BTreeMap<Module, BTreeSet<usize>>,
 }
 
-/// Of a pair of files, the names that the first takes from the second.
+/// For a pair of files, the names that the first imports from the second.
 type Imports = BTreeMap<(usize, usize), BTreeSet<String>>;
 
 impl<'a> Tree<'a> {
@@ -153,8 +153,8 @@ impl<'a> Tree<'a> {
         imports
     }
 
-    /// The files that hold what `path`, at `at` in a file, leads to; none if it leads to a module
-    /// or out of the crate.
+    /// The files that define what `path` leads to, which is at `at` in a file. Returns none if it
+    /// leads to a module or out of the crate.
     fn target(&self, from: usize, at: usize, path: &str) -> BTreeSet<usize> {
         let part = &self.parts[from];
         let module = inside(&part.inline, at).unwrap_or(&part.module);
@@ -181,8 +181,8 @@ impl<'a> Tree<'a> {
                 }
                 self.below(above, rest, seen)
             }
-            // A name of this module: a child, or what a `use` brought in. Anything else that begins
-            // a path is an outside crate, or an item of this file.
+            // A name of this module: a child, or a name that a `use` imported. A path that begins
+            // with another name leads to an outside crate or an item of this file.
             name => {
                 let child = [module, &[name.to_string()]].concat();
                 let is_known = self.modules.contains_key(&child)
@@ -196,7 +196,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What the names of `path` lead to, one after the other, from `module` downwards.
+    /// What the names of `path` lead to, one name after the other, starting in `module`.
     fn below(&self, module: Module, path: &[&str], seen: &mut Seen) -> Option<Found> {
         let Some((first, rest)) = path.split_first() else {
             return Some(Found::Module(module));
@@ -241,7 +241,7 @@ impl<'a> Tree<'a> {
                 return self.below(other, &[first], seen);
             }
         }
-        // A macro may have made it.
+        // A macro may have defined it.
         Some(Found::Item(own.clone()))
     }
 
@@ -256,7 +256,7 @@ impl<'a> Tree<'a> {
                 .any(|(_, import)| is_name(&import.name))
     }
 
-    /// What the `use` trees of a module bring in, with its path.
+    /// The names that the `use` trees of a module import, with their paths.
     fn brought<'b>(
         &'b self,
         module: &'b [String],
@@ -324,7 +324,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The names that a search has looked for, each in its module: re-exports may go round.
+/// The names that a search has visited, each with its module, because re-exports may form a cycle.
 type Seen = BTreeSet<(Module, String)>;
 
 /// Where a path ends.

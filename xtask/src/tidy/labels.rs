@@ -7,7 +7,7 @@ use super::{File, find, is_library};
 use crate::orderings::{ORDERINGS, is_label, operations};
 use crate::source::Source;
 
-/// Where the table stands.
+/// The page with the table.
 const TABLE: &str = "docs/verification.md";
 
 /// The ordering that needs no row.

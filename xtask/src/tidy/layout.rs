@@ -4,10 +4,10 @@
 use super::{File, find};
 use std::path::Path;
 
-/// The page whose code map must name only what is there.
+/// The page whose code map must name only files that exist.
 const MAPS: [&str; 3] = ["docs/architecture.md", "README.md", "CONTRIBUTING.md"];
 
-/// Files of every crate, or of many, which pages name from the crate rather than from the root.
+/// Files that every crate has, or many crates. Pages name them by their paths in the crate.
 const OF_EACH_CRATE: [&str; 5] = [
     "tests/api.rs",
     "tests/it/main.rs",
@@ -55,7 +55,7 @@ fn skeletons(files: &[File]) -> Vec<String> {
             "LICENSE-MIT",
             "LICENSE-APACHE",
         ];
-        // The tests of macros are those of the crate that names them.
+        // The crate that uses the macros tests them.
         if name != "rast" && !name.ends_with("-macros") {
             wanted.extend(["tests/api.rs", "tests/model.rs", "tests/loom.rs"]);
         }
@@ -146,7 +146,7 @@ fn cargo_config(config: &str) -> Vec<String> {
         .collect()
 }
 
-/// Links to files lead somewhere.
+/// Links to files lead to existing files.
 pub(super) fn links(file: &File, root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     let dir = Path::new(&file.path).parent().unwrap_or(Path::new(""));
@@ -166,7 +166,7 @@ pub(super) fn links(file: &File, root: &Path) -> Vec<String> {
     faults
 }
 
-/// Paths in back-ticks that start at the root stand.
+/// Paths in back-ticks that start at the root exist.
 fn mentions(file: &File, root: &Path) -> Vec<String> {
     let tops = [
         "crates/", "docs/", "xtask/", "benches/", "tests/", ".ci/", ".cargo/", ".github/",
@@ -200,7 +200,7 @@ fn link_targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     for (at, _) in line.match_indices("](") {
         let rest = &line[at + 2..];
-        // Inside back-ticks it is a word about links.
+        // Inside back-ticks this is no link.
         if line[..at].matches('`').count() % 2 == 1 {
             continue;
         }

@@ -6,7 +6,7 @@ use crate::orderings::operations;
 use crate::paths::{Named, paths};
 use crate::source::Source;
 
-/// What only `rust-primitive`'s place in the tower may name, as path prefixes, and what to take
+/// Paths, given as prefixes, that only `rast-primitive` may name, and what the other crates name
 /// instead.
 const PRIMITIVE_PATHS: &[(&str, &str)] = &[
     ("loom", "the switch of rast-primitive"),
@@ -94,7 +94,7 @@ fn nowhere(file: &File, source: &Source<'_>) -> Vec<String> {
     faults
 }
 
-/// Tests synchronise by what they wait for, never by time.
+/// Tests wait for events, never for time.
 fn sleeps(file: &File, source: &Source<'_>) -> Vec<String> {
     let is_test_file = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
     let mut faults = Vec::new();
@@ -187,7 +187,7 @@ fn names(file: &File, source: &Source<'_>) -> Vec<String> {
     faults
 }
 
-/// `SeqCst` serves as a fence alone: the model checker treats other uses as `AcqRel`.
+/// `SeqCst` is used only in fences, because the model checker treats other uses as `AcqRel`.
 fn sequential(file: &File, source: &Source<'_>) -> Vec<String> {
     operations(source)
         .into_iter()

@@ -20,7 +20,8 @@ const UNDONE: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 /// The most lines of a Rust file.
 const LINES: usize = 800;
 
-/// The most columns of a comment. A table, a drawing and an address cannot be wrapped.
+/// The most columns of a comment. Tables, drawings and addresses are exempt, because they cannot be
+/// wrapped.
 const COLUMNS: usize = 100;
 
 /// Words for a thread or a caller that do not name it, with what to write.

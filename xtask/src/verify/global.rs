@@ -1,10 +1,9 @@
 //! The step `global`: tests of the layers with RastAlloc as the allocator of the whole program.
 //!
-//! The allocator's own test is among them: it fails where it is not the program's. They are built
-//! from the packages, and with the features that are on by default, so that this is tested by the
-//! same build.
+//! One of them is the allocator's own test, which fails if `RastAlloc` is not the global allocator.
+//! All are built from the packages with their default features, so this build tests these as well.
 //!
-//! Unless `--full`, only a sample of the crates whose builds and tests take longest runs.
+//! Some crates take long to build and test. Without `--full`, only a sample of these crates runs.
 
 use super::outcome::Outcome;
 use super::steps::{counted, is_full};

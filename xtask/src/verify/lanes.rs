@@ -1,7 +1,7 @@
-//! Runs steps side by side, up to a given number at a time, and no two that build in one target
-//! directory.
+//! Runs steps side by side: at most a given number at a time, and never two that build in the same
+//! target directory.
 //!
-//! Cargo lets one build at a time into a target directory, and most builds and tests leave a core
+//! Cargo allows one build at a time in a target directory, and most builds and tests leave a core
 //! idle for a part of their time. So steps with different directories run together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,8 +12,8 @@ use std::sync::mpsc::channel;
 pub(super) struct Dirs {
     /// Those that no other step may use meanwhile.
     pub(super) alone: &'static [&'static str],
-    /// Those from which the step only takes what is built there already. Other steps that do the
-    /// same may run meanwhile.
+    /// Directories from which the step only uses what is already built. Other steps that do the
+    /// same may run at the same time.
     pub(super) shared: &'static [&'static str],
     /// No other step runs meanwhile, whatever its directories.
     pub(super) is_single: bool,
@@ -38,10 +38,10 @@ pub(super) enum Event<R> {
     Ended(usize, R),
 }
 
-/// Calls `run` with the index of each of `steps`, up to `lanes` at a time; tells `told` on this
-/// thread.
+/// Calls `run` with the index of each of `steps`, up to `lanes` at a time. Calls `told` on this
+/// thread for each begin and end.
 ///
-/// Of the steps that may begin, the first of the list does.
+/// The next step is always the first in the list that may begin.
 pub(super) fn run<R: Send>(
     steps: &[Dirs],
     lanes: usize,

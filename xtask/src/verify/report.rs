@@ -3,8 +3,8 @@
 use super::outcome::{Outcome, ran};
 use std::time::Duration;
 
-/// The lines of a log that tell what failed: those before a test's FAILED, those of the lists of
-/// failures, those after an error, and the last ones.
+/// The lines of a log that show what failed: the lines up to each FAILED, the lists of failures,
+/// the lines around each error or warning, and the last lines.
 pub(super) fn faults(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut shown = vec![false; lines.len()];

@@ -45,12 +45,12 @@ pub(super) fn checked(name: &str, result: Result<bool>) -> Result<Outcome> {
 }
 
 /// The unit and integration tests with all features, the examples that some of them start, and the
-/// clients. One command, because Cargo chooses the features of outside crates for each command
-/// anew.
+/// clients. One command builds all of them, because Cargo chooses the features of outside crates
+/// per command, and would build these crates again.
 pub(crate) const BUILD: &str = "build --workspace --all-features --tests --examples --bin clients";
 
-/// All that runs without debug assertions: the demos, the benches and the tests of the step
-/// `stress`. One command, for the same reason.
+/// Builds all that runs without debug assertions: the demos, the benches and the tests of the step
+/// `stress`. One command builds them for the same reason.
 const SMOKE: &str = "build --profile smoke -p rast -p rast-benches -p rast-msgpass \
      -p rast-conflate --features rast/io --example kv --example adserver \
      --bin rast-benches --bin alloc-rast --test stress --test above_capacity";
@@ -74,8 +74,8 @@ fn program(dir: &Path, name: &str) -> Cmd {
     )
 }
 
-/// The tests of the plain allocator. With all features the allocator is hardened: it keeps no
-/// mappings then, and has no blocks of 8 bytes.
+/// The tests of the plain allocator. With all features the allocator is hardened. Then it keeps no
+/// mappings, and has no blocks of 8 bytes.
 const PLAIN: &str = "build -p rast-alloc --tests";
 
 /// Builds what the steps `tests`, `examples`, `doc tests` and `clients` run.
@@ -144,11 +144,13 @@ pub(super) fn tagged() -> Result<Outcome> {
     counted(Ok(sum))
 }
 
-/// Each crate and its tests with no other crate beside it, so that none depends on a neighbour's
-/// features: with no feature, and with all. With each feature alone the library and the examples,
-/// and only if `--full` the tests. The step `package` checks each with its default features.
+/// Checks each crate alone, so that it does not depend on features that another crate turns on.
 ///
-/// Of the choices that turn on the same, the first is checked.
+/// With no feature and with all features, it checks the crate and its tests. With each feature
+/// alone, it checks the library and the examples, and with `--full` also the tests. The step
+/// `package` checks each crate with its default features.
+///
+/// If several choices turn on the same features, only the first is checked.
 pub(super) fn features() -> Result<Outcome> {
     let workspace = Workspace::load(tree::root())?;
     let mut errors = Vec::new();
@@ -205,8 +207,8 @@ fn choices(krate: &Package) -> Vec<Choice<'_>> {
     choices.into_iter().map(|(choice, _)| choice).collect()
 }
 
-/// `cargo LINE` in the target directory of all that is checked and not built, as another step
-/// builds beside.
+/// `cargo LINE` in the target directory `checks`, in which nothing is linked. Steps that link use
+/// another directory, so they can run at the same time.
 fn checks(words: &str, workspace: &Workspace) -> Cmd {
     let target = workspace.target_dir.join("checks");
     line(words).env("CARGO_TARGET_DIR", target).without_lines()
@@ -222,8 +224,8 @@ pub(super) fn clippy() -> Result<Outcome> {
     done(clippy.args(["-D", "warnings"]).run())
 }
 
-/// The program without std links what lies below and runs; alone, so that no neighbour turns std
-/// on.
+/// Builds and runs the program without std, which links the crates below. It is built alone, so
+/// that no other crate turns std on.
 pub(super) fn no_std() -> Result<Outcome> {
     let workspace = Workspace::load(tree::root())?;
     // It takes its entry point from the C library by that library's name on Linux.
@@ -241,8 +243,8 @@ pub(super) fn no_std() -> Result<Outcome> {
     )
 }
 
-/// Moves the instances of a busy graph for a minute, or ten; and outruns a conflator's consumers
-/// for a million passes.
+/// Moves the processors of a busy graph between workers for a minute, or for ten with `--full`.
+/// Runs passes of a conflator whose producers are faster than its consumers.
 pub(super) fn stress() -> Result<Outcome> {
     let (seconds, full): (_, &[_]) = match is_full() {
         true => ("600", &[("RAST_FULL", "1".to_string())]),
@@ -263,8 +265,8 @@ pub(super) fn stress() -> Result<Outcome> {
     counted(programs::sum(ran, Vec::new()))
 }
 
-/// The models under loom; and a few orderings, at least one of each protocol, each caught by its
-/// model.
+/// The models under loom. Also weakens a few orderings, at least one of each protocol; the model of
+/// each must fail.
 pub(super) fn models() -> Result<Outcome> {
     let table = tree::read(tree::root(), "docs/verification.md")?;
     let labels = match is_full() {
@@ -321,8 +323,8 @@ pub(super) fn demo() -> Result<Outcome> {
     done(Ok(()))
 }
 
-/// Each criterion bench once. The option belongs to criterion alone: a library or program without
-/// `bench = false` fails here, as it would fail `cargo bench -- --save-baseline NAME`.
+/// Runs each criterion bench once. Only criterion knows the option. If a library or program lacks
+/// `bench = false`, this step fails, as `cargo bench -- --save-baseline NAME` would.
 pub(super) fn criterion() -> Result<Outcome> {
     cargo("test --workspace --all-features --no-fail-fast --benches -- --noplot")
 }

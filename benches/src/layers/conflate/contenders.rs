@@ -1,7 +1,7 @@
 //! What is measured, behind one trait: the conflator, and baselines of std.
 //!
-//! A value is 24 bytes and carries its stamp; keys are numbers below the number of keys, and each
-//! producer may keep what it looked up before.
+//! A value has 24 bytes and contains its stamp. Keys are numbers below the number of keys. A
+//! producer may keep what it looked up for a key.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(super) trait Put {
     fn put(&mut self, key: u32, value: Value);
 }
 
-/// A consumer: handles what it finds and returns how many values that were.
+/// A consumer: handles the values that it finds, and returns their number.
 pub(super) trait Take {
     fn take(&mut self, each: &mut dyn FnMut(u32, Value)) -> u64;
 }
@@ -184,10 +184,10 @@ impl Baseline for MutexPerKey {
     }
 }
 
-/// A ring like the Disruptor's, without conflation: producers claim by a counter and wait for room,
+/// A ring like the Disruptor's, without conflation. Producers claim by a counter and wait for room;
 /// each slot has a sequence.
 ///
-/// Consumers share the ring's work: a value is taken by one of them.
+/// Consumers share the values of the ring: one of them takes each value.
 pub(super) struct Ring {
     slots: Vec<Mutex<(u64, u32, Value)>>,
     /// The sequence of each slot: its position when it may be written, one more when it may be
@@ -216,7 +216,7 @@ impl Baseline for Ring {
         while turn.load(Ordering::Acquire) != at {
             patience.wait();
         }
-        // Held by one thread at a time by its turn: never contended.
+        // Never contended: the turn of a slot lets one thread at a time access it.
         *self.slots[(at % RING) as usize].lock().expect("no panic") = (at, key, value);
         turn.store(at + 1, Ordering::Release);
     }

@@ -1,8 +1,8 @@
-//! Producers that put as fast as they can, and consumers that handle what they find: puts per
-//! second, and beside them how many values were handled.
+//! Producers that put as fast as they can, and consumers that handle the values that they find. The
+//! tables show puts per second, and the number of handled values.
 //!
-//! A slow consumer makes puts look fast, so the tables show both. Without conflation each put is
-//! handled.
+//! Both are shown, because a slow consumer makes puts look fast. Contenders that do not conflate
+//! handle the value of each put.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::{KEYS, LAYER, draws};
 use crate::harness::Scenario;
 use crate::workers::{Job, Sample, together};
 
-/// So many producers and consumers; the handler spins `WORK` times.
+/// Runs a number of producers and consumers; the handler spins `WORK` times.
 pub(super) fn flow<E: Executor>(
     ops: u64,
     (producers, consumers): (usize, usize),
@@ -60,7 +60,7 @@ fn consume<'a, E: Executor>(
     Box::new(move || {
         let mut sum = 0;
         loop {
-            // Read before the look: what was put before the end is found after it.
+            // Loaded before the pass, so the pass finds each value that was put before the end.
             let is_last = putting.load(Ordering::Acquire) == 0;
             let count = consumer.take(&mut |key, value| {
                 black_box((key, value));
@@ -77,7 +77,7 @@ fn consume<'a, E: Executor>(
             }
         }
         handled.fetch_add(sum, Ordering::Relaxed);
-        // Puts alone are counted.
+        // Only puts are counted.
         0
     })
 }

@@ -1,8 +1,8 @@
-//! From the time at which a put was due to its handling, in an open loop.
+//! The time from when a put was due to the handling of its value, in an open loop.
 //!
-//! The producer puts by a schedule, whatever the consumer does, and stamps each value with the time
-//! at which its put was due. Only values that are handled have a latency; the table shows how many
-//! puts there were for each. The first 20,000 puts are not recorded. A run is judged by its median.
+//! The producer puts by a schedule, independent of the consumer, and stamps each value with the
+//! time at which its put was due. Only handled values have a latency; the table shows the number of
+//! puts per handled value. The first 20,000 puts are not recorded. A run is judged by its median.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

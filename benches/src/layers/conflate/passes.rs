@@ -1,4 +1,4 @@
-//! What a pass costs where few keys are due in a large table.
+//! The cost of a pass if few keys in a large table have a value to handle.
 
 use std::hint::black_box;
 
@@ -8,7 +8,8 @@ use super::LAYER;
 use crate::harness::Scenario;
 use crate::workers::{Sample, alone};
 
-/// Puts four keys and goes once round; the four puts are part of the time and the same for all.
+/// Puts four keys and makes one pass. The time includes the puts, which are the same for all
+/// contenders.
 fn pass(cells: usize, marks: Marks) -> impl FnMut(u64) -> Sample {
     let conflator = Conflator::<u32, u32>::builder()
         .mode::<InPlace>()
@@ -37,8 +38,8 @@ fn pass(cells: usize, marks: Marks) -> impl FnMut(u64) -> Sample {
     }
 }
 
-/// Above capacity: every handling puts four keys again. Each pass handles each due key once, and no
-/// value that is handled is older than one handling of every key.
+/// Above capacity: each handled value causes four more puts. Each pass handles each key that has a
+/// value once. No handled value is older than one round over all keys.
 fn fairness(ops: u64) -> Sample {
     const KEYS: u32 = 64;
     let conflator = Conflator::<u32, u32>::builder().mode::<InPlace>().build();

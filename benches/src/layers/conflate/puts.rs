@@ -1,4 +1,4 @@
-//! A put by handle, on one thread, over the exchange of one word that it is made of.
+//! A put by handle, on one thread, against the exchange of one word that it contains.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel};
@@ -14,9 +14,9 @@ use crate::workers::{Sample, alone};
 /// What most puts of a node carry: 24 bytes.
 type Quote = [u64; 3];
 
-/// Puts under one key whose value no consumer takes. `of` is a type of its own, so that it is
-/// inlined: a value that a call left in memory word by word is copied by wider loads, which wait
-/// for those stores.
+/// Puts under one key, while no consumer takes the value. `of` has a generic type, so that it is
+/// inlined. If a call wrote the value to memory word by word, wider loads that copy it would wait
+/// for these stores.
 fn dirty<M: Mode<V>, V: Copy + Send + 'static>(
     of: impl Fn(u64) -> V + 'static,
 ) -> impl FnMut(u64) -> Sample {
@@ -49,7 +49,8 @@ fn one_swap() -> impl FnMut(u64) -> Sample {
     }
 }
 
-/// Puts under each of the keys, timed, and handles them, not timed. `of` as in [`dirty`].
+/// Puts a value under each key, which is timed, and handles them, which is not timed. `of` as in
+/// [`dirty`].
 fn clean<M: Mode<V>, V: Copy + Send + 'static>(
     of: impl Fn(u64) -> V + 'static,
 ) -> impl FnMut(u64) -> Sample {

@@ -59,7 +59,7 @@ impl Baseline for PapayaAndQueue {
     }
 }
 
-/// A watch channel per key, and a queue of the keys that changed since they were last looked at.
+/// A watch channel per key, and a queue of the keys that changed since a consumer last read them.
 pub(super) struct TokioWatch {
     cells: Vec<(
         tokio::sync::watch::Sender<Value>,

@@ -1,5 +1,5 @@
-//! The source's queues under our tasks and our sleep: a list under a mutex for each worker, and
-//! nothing else. A task from outside goes to the lists by turns, a thief takes one task.
+//! The run queues of the original design, under our tasks and our sleep: only a list under a mutex
+//! for each worker. Tasks from outside go to the lists in turn, and a thief takes one task.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ impl Shared {
         f(&mut self.lists[list].lock().expect("no panic"))
     }
 
-    /// Takes a task: of the worker itself, or else one of the other.
+    /// Takes a task of the worker itself, or else one of the other worker.
     fn take(&self, worker: usize) -> Option<Task> {
         (0..WORKERS).find_map(|step| self.list((worker + step) % WORKERS, VecDeque::pop_front))
     }

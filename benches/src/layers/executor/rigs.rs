@@ -1,4 +1,4 @@
-//! The face of a runtime in these benches, and ours under it.
+//! The trait of a runtime in these benches, and its implementation by ours.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub(super) trait Rig: Clone + Send + Sync + 'static {
     /// Starts it and puts its workers on processors of their own.
     fn start() -> Self;
 
-    /// Spawns a task and lets it go.
+    /// Spawns a task and detaches it.
     fn spawn(&self, future: impl Future<Output = ()> + Send + 'static);
 
     /// Spawns a task.
@@ -29,8 +29,8 @@ pub(super) trait Rig: Clone + Send + Sync + 'static {
     fn yield_now() -> impl Future<Output = ()> + Send;
 }
 
-/// Puts each of the two workers on a processor of its own: each gets one of two tasks that wait for
-/// each other.
+/// Pins the two workers to different processors. It spawns two tasks that wait for each other, so
+/// each worker runs one of them.
 pub(super) fn pin<R: Rig>(rig: R) -> R {
     let barrier = Arc::new(Barrier::new(3));
     for worker in 0..2 {

@@ -1,4 +1,4 @@
-//! tokio and async-executor under the face of these benches.
+//! tokio and async-executor behind the trait of these benches.
 
 use std::future::{Future, pending};
 use std::pin::Pin;

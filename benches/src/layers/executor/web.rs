@@ -1,4 +1,4 @@
-//! hyper's hello-world on each runtime, under clients that keep their connections.
+//! hyper's hello-world on each runtime, with clients that keep their connections.
 //!
 //! One thread drives all connections: it sends a request on each, waits for any answer, and sends
 //! the next one there. So there are as many requests under way as connections.
@@ -37,7 +37,7 @@ macro_rules! connection {
     ($stream:expr) => {{
         let http = hyper::server::conn::http1::Builder::new();
         let service = hyper::service::service_fn($crate::layers::executor::web::hello);
-        // The client leaves at the end.
+        // The client closes the connection at the end.
         let _ = http.serve_connection($stream, service).await;
     }};
 }

@@ -1,8 +1,7 @@
 //! A message from one worker to another: counting, ping-pong, request and reply, two slow stages.
 //!
-//! The processors stay where they were put at first (`Static`), one on each worker.
-//! Where the workers are pinned, they run on processors of their own, and so do the threads of
-//! the rival.
+//! The processors stay on their first worker (`Static`), one on each. If the workers are pinned,
+//! they and the rival's threads are on different processors.
 
 use std::hint::spin_loop;
 use std::sync::mpsc;
@@ -25,12 +24,12 @@ fn two<G: Graph>(graph: Builder<G>) -> Builder<G> {
     graph.workers(2).balancer(Static)
 }
 
-/// As [`two`], pinned to processors of their own.
+/// As [`two`], with the workers pinned to different processors.
 fn pinned<G: Graph>(wait: WaitStrategy) -> impl Fn(Builder<G>) -> Builder<G> {
     move |graph| two(graph).wait(wait).pin_threads()
 }
 
-/// What each of the two stages takes for a message.
+/// The time that each of the two stages works on a message.
 const WORK: Duration = Duration::from_millis(2);
 
 fn work() {
@@ -40,14 +39,14 @@ fn work() {
     }
 }
 
-/// The time of a run over what both stages take side by side.
+/// The time of a run divided by the ideal time, in which both stages work at the same time.
 fn over_ideal(sample: Sample) -> Sample {
     let ideal = WORK.as_secs_f64() * (sample.done + 1) as f64;
     let ratio = sample.elapsed.as_secs_f64() / ideal;
     sample.with("time over the ideal", ratio)
 }
 
-/// Two stages that work for 2 ms a message, with so many slots between them.
+/// Two stages that work for 2 ms per message, with the given number of slots between them.
 macro_rules! stages {
     ($module:ident, $cap:expr) => {
         mod $module {

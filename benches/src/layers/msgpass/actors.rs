@@ -1,8 +1,9 @@
-//! The actors of a program, written once and run by each rival.
+//! The actors of a program, which are written once and run by each rival.
 //!
-//! A rival starts the actors, gives each one a mailbox without a bound, and lets an actor send to
-//! any other one by its index. `handle` is not asynchronous, because no actor waits inside of it.
-//! Mailboxes have no bound in the Savina programs, and some of them would block for ever with one.
+//! A rival starts the actors, gives each one an unbounded mailbox, and lets an actor send to any
+//! other one by its index. `handle` is not asynchronous, because no actor waits inside it.
+//! Mailboxes are unbounded in the Savina suite, and some of its programs would block for ever with
+//! bounded ones.
 //!
 //! | rival | how an actor runs |
 //! | --- | --- |
@@ -45,14 +46,15 @@ pub(super) trait Peers<M> {
     fn send(&self, to: usize, message: M);
 }
 
-/// What runs actors.
+/// A rival, which runs actors.
 pub(super) trait Rival {
     /// The name of its row.
     const NAME: &'static str;
 
     /// Starts the actors, calls `drive` with their addresses, and stops them when it returns.
     ///
-    /// `homes` has the thread of each actor, below `threads`, for rivals whose actors have one.
+    /// `homes` has the thread of each actor, a number below `threads`. Only rivals that place
+    /// actors on threads use it.
     fn run<A: Actor, R>(
         actors: Vec<A>,
         homes: &[usize],
@@ -75,7 +77,7 @@ impl Starts {
     }
 
     fn wait(self) {
-        // Nothing is sent, so it ends when all tokens are dropped.
+        // No thread sends, so this returns when all tokens are dropped.
         assert!(self.0.recv().is_err(), "a token is not sent");
     }
 }

@@ -1,5 +1,5 @@
-//! The compile time of a graph of 100 processors and 400 edges, beside a prototype's `graph!` on
-//! the same graph.
+//! The compile time of a graph of 100 processors and 400 edges, with our `graph!` and with that of
+//! a prototype.
 //!
 //! The prototype's source is not part of the repository. `RAST_PROTOTYPE` names its file, or the
 //! directory of `graph_macro_lib.rs`. Without it ours alone is compiled.
@@ -39,7 +39,7 @@ fn run(crates: &Crates, side: Side) -> Sample {
     Sample::new(1, Duration::from_secs_f64(seconds)).with("seconds", seconds)
 }
 
-/// The scenario, if it is asked for: it builds crates, so a smoke run leaves it out.
+/// The scenario, if the options name it. A smoke run leaves it out, because it builds crates.
 pub(super) fn scenario(options: &Options) -> Option<Scenario> {
     let scenario = Scenario::new(LAYER, NAME, 1, 1).at_most(5);
     if options.smoke || !scenario.is_named(options.only.as_deref()) {

@@ -1,4 +1,4 @@
-//! Requests that are answered at once, or when the next one comes.
+//! Requests that the server answers at once, or when the next request comes.
 
 use rast::msgpass::{Builder, Cx, Next, Process, Receive, ReplyTo, graph};
 
@@ -67,7 +67,7 @@ impl Receive<Desk, Client, Ask> for Server {
     }
 }
 
-/// `keeps`: each is answered by its token when the next one comes.
+/// `keeps`: the server keeps the token of each request and answers it when the next request comes.
 pub(super) fn run(
     ops: u64,
     flight: u64,
@@ -78,7 +78,7 @@ pub(super) fn run(
         let client = Client {
             flight,
             to_send: ops,
-            // The last one is kept.
+            // The server keeps the token of the last request.
             to_come: ops - u64::from(keeps),
             span,
         };

@@ -1,4 +1,4 @@
-//! The price of a message as the graph grows: idle shards beside, many replicas, many pairs.
+//! The cost of a message if the graph is large: many idle shards, many replicas, many pairs.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::harness::Scenario;
 use crate::usage::{memory, processor_time};
 use crate::workers::Sample;
 
-/// Nothing is ever sent to it.
+/// No processor sends to it.
 struct Idler;
 
 /// Messages by key to replicas and back, 64 under way.
@@ -86,7 +86,8 @@ macro_rules! through {
 through!(through_64, 64);
 through!(through_1000, 1000);
 
-/// Returns what earlier runs freed to the system, so that the next one is seen to take memory.
+/// Returns freed memory of earlier runs to the system, so that the memory of the next run is
+/// measured.
 fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it may be called at any time.
@@ -95,7 +96,8 @@ fn trim() {
     }
 }
 
-/// Messages of 16 bytes from many to many, by random keys, two a turn of each sender.
+/// Messages of 16 bytes from many senders to many receivers by random keys, two per turn of each
+/// sender.
 macro_rules! square {
     ($module:ident, $side:expr, $cap:expr) => {
         mod $module {

@@ -14,7 +14,7 @@ use crate::workers::{Sample, alone};
 /// Timers under way.
 const FLIGHT: u64 = 64;
 
-/// What a timer waits: it is due in the next turn.
+/// The time until a timer is due: it fires in the next turn.
 const SOON: Nanos = Nanos::from_nanos(1);
 
 mod rearmed {
@@ -66,7 +66,7 @@ mod rearmed {
     }
 }
 
-/// The same timers in the store alone; `reads` the clock for each one that it arms.
+/// The same timers in the bare store; `reads` says whether to read the clock for each timer.
 fn store(ops: u64, reads: bool) -> Sample {
     let clock = MonotonicClock::new();
     let mut store = HeapStore::new();
@@ -97,7 +97,7 @@ mod deadlines {
     use std::sync::{Arc, Mutex};
 
     const APART: Nanos = Nanos::from_micros(500);
-    /// What the other processor takes, and after how long it does it again.
+    /// How long the other processor works, and at what interval it does so.
     const WORK: Nanos = Nanos::from_micros(10);
     const PERIOD: Nanos = Nanos::from_micros(20);
 
@@ -118,7 +118,7 @@ mod deadlines {
 
     impl Late {
         fn arm(cx: &mut Cx<'_, Deadlines, Self>) {
-            // Not after the instant that `after` counts from.
+            // It is at or before the instant from which `after` counts.
             let at = cx.now().saturating_add(APART);
             cx.after(APART, Due(at));
         }

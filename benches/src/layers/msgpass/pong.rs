@@ -1,14 +1,14 @@
-//! A ball that two processors throw to and fro, beside others that are idle or busy.
+//! A ball that two processors throw to each other, beside other processors that are idle or busy.
 
 use rast::msgpass::{Builder, Cx, Next, Process, Receive, graph};
 
 use super::span::{Span, measured};
 use crate::workers::Sample;
 
-/// Round trips before the first that counts: all others have had their first turn by then.
+/// Round trips that do not count. After them, all other processors have had their first turn.
 const WARM_UP: u64 = 1000;
 
-/// So many processors beside, whose ping returns this.
+/// The number of other processors, and what their ping returns.
 macro_rules! ping_pong {
     ($module:ident, $count:expr, $next:expr) => {
         pub(super) mod $module {

@@ -1,11 +1,12 @@
 //! One hop and three hops at a fixed rate: the times from the planned sends to the last handler.
 //!
 //! The loop is open: message `n` is planned at `n` intervals after the start, and its time counts
-//! from then, whenever it was sent. So a contender that falls behind is charged for the messages
-//! that wait in front of it.
+//! from then, even if it was sent later. So if a contender falls behind, its times include the time
+//! for which messages waited to be sent.
 //!
-//! Each scenario compares ours with one rival. Its first round measures the peak of both, with
-//! everything sent at once, and all its runs then send at half of the lower peak.
+//! Each scenario compares ours with one rival. Its first round measures the peak rate of both,
+//! which get all messages at once. In the next rounds both get messages at half of the lower peak
+//! rate.
 //!
 //! Every contender uses two threads, each pinned to a processor of its own. Ours has the source on
 //! the first worker, and the receivers of all hops on the second. A rival has a thread that sends
@@ -41,8 +42,8 @@ const BURST: u64 = 64;
 /// Messages of a run that measures the peak.
 const PEAK: u64 = 500_000;
 
-/// Between the start of the source and the first planned message, so that the other threads are
-/// there by then.
+/// The time from the start of the source to the first planned message. The other threads have
+/// started by then.
 const LEAD: Duration = Duration::from_millis(5);
 
 /// When message `n` is planned, in nanoseconds.
@@ -118,7 +119,7 @@ struct Source {
 }
 
 impl Source {
-    /// The times of the messages that are due, up to a burst.
+    /// The planned times of the messages that are due, at most a burst.
     #[inline]
     fn due(&mut self) -> impl Iterator<Item = u64> {
         self.plan.watch.begin();
@@ -227,10 +228,10 @@ mod three {
     }
 }
 
-/// How a contender runs a number of messages over a number of hops at an interval.
+/// Runs a contender with a number of messages, a number of hops and an interval.
 type Run = fn(hops: usize, count: u64, interval_ns: f64) -> Sample;
 
-/// Measures a run: its sample has the time per message, and the percentiles beside it.
+/// Measures a run: its sample has the time per message and the percentiles.
 fn measured(
     count: u64,
     interval_ns: f64,
@@ -292,7 +293,7 @@ fn theirs<R: Rival>(hops: usize, count: u64, interval_ns: f64) -> Sample {
         }
     };
     let run = || {
-        // The threads of the rival begin on the processor of the one that starts them.
+        // The threads of the rival inherit the processor of the thread that starts them.
         pin_to(1);
         measured(count, interval_ns, |plan, last, wait| {
             let mut actors: Vec<Member> = (1..hops).map(Member::Relay).collect();
@@ -314,7 +315,7 @@ fn theirs<R: Rival>(hops: usize, count: u64, interval_ns: f64) -> Sample {
     std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
 }
 
-/// Messages per nanosecond when everything is sent at once.
+/// Messages per nanosecond if all are sent at once.
 fn peak(run: Run, hops: usize) -> f64 {
     let sample = run(hops, PEAK, 0.0);
     sample.done as f64 / sample.elapsed.as_nanos() as f64

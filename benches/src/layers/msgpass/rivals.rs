@@ -1,10 +1,10 @@
-//! What counting and ping-pong cost on one thread with tokio's channels, and counting with the
-//! actors of actix, ractor and kameo.
+//! Counting and ping-pong on one thread with tokio's channels, and counting with the actors of
+//! actix, ractor and kameo.
 //!
-//! The counting task sends a burst and lets the others run, as the processor of the graph does.
-//! The actors are started as their documentation does, each with its default mailbox: actix' and
-//! kameo's are bounded, ractor's is not. `do_send` of actix ignores the bound, and kameo's
-//! `tell` waits for room.
+//! After each burst the counting task lets the other tasks run, as the processor of the graph does.
+//! The actors are started as in their documentation, with the default mailbox. The mailboxes of
+//! actix and kameo are bounded, that of ractor is not. `do_send` of actix ignores the bound, and
+//! kameo's `tell` waits for room.
 
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ pub(super) fn tokio_ping_pong(ops: u64) -> Sample {
     })
 }
 
-/// What an actor sums, and when it had everything.
+/// The sum of an actor, and the time at which the last message had come.
 struct Sum {
     sum: u64,
     left: u64,

@@ -1,8 +1,11 @@
 //! The programs of the Savina suite that a static graph can run, against actors, tasks and threads.
 //!
 //! Source: S. Imam and V. Sarkar, "Savina: An Actor Benchmark Suite", AGERE 2014, with the default
-//! parameters of its repository. `fib`, `fjcreate`, `quicksort` and others create actors while they
-//! run, which a graph does not.
+//! parameters of its repository. `fib`, `fjcreate`, `quicksort` and others are left out, because
+//! they create actors while they run, and the processors of a graph are fixed.
+//!
+//! The last column says on which of two workers our processors are. "In turn" means that they
+//! alternate between the workers.
 //!
 //! | program | parameters | ours on two workers |
 //! | --- | --- | --- |
@@ -20,21 +23,21 @@
 //! | radix sort | 100,000 values of 60 bits | four neighbours in turn |
 //! | trapezoid | 100 workers, 10,000,000 pieces | workers in turn |
 //!
-//! The programs follow the actors for Akka in the repository. Edges of a graph are bounded where
-//! their senders may wait, and sources on bounded edges send in bursts. Mailboxes of rivals have no
-//! bound.
+//! The programs follow the actors for Akka in the repository. An edge of a graph is bounded if its
+//! senders may wait, and sources on bounded edges send in bursts. Mailboxes of rivals are
+//! unbounded.
 //!
-//! Where an actor of Savina sends a message to itself to begin its next round, it begins the
-//! round at once here, in every contender. An actor that has ended keeps its thread until the end.
-//! Before the first message all threads sleep.
+//! Some actors of Savina send a message to themselves to begin their next round. Here they begin it
+//! at once, in every contender. An actor that has ended keeps its thread until the run ends. Before
+//! the first message all threads sleep.
 //!
-//! The actors of actix have the same places as the processors of the graph. In counting, fork-join
-//! and radix sort they have the places with which actix is fastest. The runtime of ractor, kameo
-//! and tokio moves tasks between its threads by itself.
+//! The actors of actix are on the same threads as the processors of the graph, except in counting,
+//! fork-join and radix sort, where they are placed so that actix is fastest. The runtime of ractor,
+//! kameo and tokio moves tasks between its threads by itself.
 //!
-//! Each program is a [`Program`]. What an actor does with a message is one function, which the
-//! processor of the graph calls too. What a run counts are the messages that every run needs: a
-//! philosopher that is denied its forks and asks again does not count.
+//! Each program is a [`Program`]. One function says what an actor does with a message; the
+//! processor of the graph calls it too. A run counts only the messages that every run needs. For
+//! example, if a philosopher is denied its forks and asks again, these messages do not count.
 
 use std::any::Any;
 use std::sync::{Arc, Barrier};
@@ -77,14 +80,14 @@ const THREADS_MAX: usize = 128;
 trait Program: 'static {
     /// The scenario.
     const NAME: &'static str;
-    /// What a run does: pings, items, values, as the program's page says.
+    /// The size of a run: a number of pings, items or values, as the docs of the program say.
     const SIZE: u64;
-    /// The same for a run that proves only that the bench runs.
+    /// The size of a smoke run.
     const SMOKE: u64;
     /// Actors that report the end.
     const PARTS: u64 = 1;
-    /// A thread per actor runs this part of the size, because each message costs a switch of
-    /// threads there.
+    /// The part of the size that a thread per actor runs. It is small if each message costs a
+    /// switch of threads.
     const THREADS_SHARE: u64 = 10;
 
     /// The actors of the rivals.
@@ -129,9 +132,9 @@ fn placed<S: Program, G: Graph + Node<P>, P>(
     })
 }
 
-/// Starts a graph with so many workers. Its run begins once all of them sleep, as the threads of a
-/// rival do before the first message. The first worker is woken from outside and each wakes the
-/// next one, as the threads of tokio do.
+/// Starts a graph with the given number of workers. The run begins when all of them sleep, like the
+/// threads of a rival before the first message. A thread outside wakes the first worker, and each
+/// worker wakes the next one, as the threads of tokio do.
 fn started<G: Graph>(builder: Builder<G>, workers: usize, watch: &Watch) -> Box<dyn Any> {
     let began = Arc::new(Barrier::new(workers + 1));
     let gates: Arc<[Barrier]> = (0..workers).map(|_| Barrier::new(2)).collect();

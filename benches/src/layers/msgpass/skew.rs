@@ -1,13 +1,15 @@
-//! A load that becomes skewed while both workers are busy: what moving processors is worth.
+//! A load that becomes skewed while both workers are busy: what the moves of processors gain.
 //!
-//! A hub keeps jobs at 16 cells under way and sends the next one for each that is done. Beside the
-//! cells each worker has a poller, pinned there, which works in every turn and is never idle, so
-//! both workers are saturated before and after the change. At first all cells get jobs. Then only
-//! those do that the worker of the hub holds at that moment: it has all jobs to do, and the other
-//! worker has its poller alone. A poller's turns are no throughput: what is counted are jobs that
-//! are done, from the sixth window after the change on.
+//! A hub keeps jobs at 16 cells under way, and sends the next job for each job that is done. Each
+//! worker also has a poller, which is pinned to it, works in every turn and is never idle. So both
+//! workers are saturated before and after the skew.
 //!
-//! The workers are pinned apart.
+//! At first all cells get jobs. After the skew, jobs go only to the cells that the hub's worker
+//! holds at that moment. So this worker has to do all jobs, and the other worker has only its
+//! poller. Only finished jobs count, from the sixth window after the skew on; turns of pollers do
+//! not.
+//!
+//! The workers are pinned to different processors.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -26,11 +28,11 @@ use crate::workers::Sample;
 const CELLS: usize = 16;
 /// Jobs under way.
 const FLIGHT: u64 = 64;
-/// What a job takes, and a turn of a poller.
+/// How long a job takes, and a turn of a poller.
 const WORK: Duration = Duration::from_micros(5);
-/// Between two decisions.
+/// The time between two decisions of the balancer.
 const WINDOW: Duration = Duration::from_millis(20);
-/// Windows before the change, and between the change and the measurement.
+/// Windows before the skew, and between the skew and the measurement.
 const WINDOWS: u32 = 5;
 
 graph! {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::workers::Sample;
 
-/// Tells when the first and the last message was handled.
+/// Records when the first and the last message were handled.
 #[derive(Clone)]
 pub(super) struct Span {
     began: Option<Instant>,

@@ -1,7 +1,7 @@
 //! Batches of 32 from one producer to one consumer.
 //!
-//! A queue with calls for batches uses them; one without makes 32 single calls, which is what a
-//! program would do with it.
+//! A queue with calls for batches uses them. A queue without them makes 32 single calls, as a
+//! program would.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;

@@ -1,8 +1,8 @@
-//! The queues with many producers and many consumers, ours and the rivals, under one face.
+//! The queues with many producers and many consumers, ours and the rivals, behind one trait.
 //!
-//! A contender that wants a handle per thread gets one ([`Mpmc::handle`]); the others are called
-//! by reference ([`Shared`]).
-//! Bounded rivals hand an item back when they are full, and the harness waits in its own way.
+//! A contender that needs a handle per thread gets one ([`Mpmc::handle`]); the others are called by
+//! reference ([`Shared`]). If a bounded rival is full, it returns the item, and the harness waits
+//! in its own way.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use super::LAYER;
 use crate::harness::Scenario;
 use crate::workers::{Patience, Sample};
 
-/// What travels: it carries a number, and as many bytes as the scenario says.
+/// An item: it has a number, and as many bytes as the scenario says.
 pub(super) trait Payload: Copy + Send + Sync + 'static {
     /// Wraps a number.
     fn of(number: u64) -> Self;
@@ -47,9 +47,9 @@ impl Payload for [u64; 8] {
     }
 }
 
-/// One thread's way to a queue.
+/// The access of one thread to a queue.
 pub(super) trait Handle<T> {
-    /// Hands the item back when a bounded queue is full.
+    /// Returns the item if a bounded queue is full.
     fn push(&mut self, item: T) -> Result<(), T>;
     fn pop(&mut self) -> Option<T>;
 
@@ -82,7 +82,7 @@ pub(super) trait Mpmc: Sync + Sized + 'static {
     type Item: Payload;
     type Handle<'a>: Handle<Self::Item>;
 
-    /// A queue that holds `room` items at least; unbounded ones do not ask.
+    /// A queue with room for at least `room` items; unbounded queues ignore it.
     fn new(room: usize) -> Self;
     fn handle(&self) -> Self::Handle<'_>;
 }
@@ -121,8 +121,8 @@ impl<Q: Shared> Handle<Q::Item> for &Q {
     }
 }
 
-/// Puts a queue under the face: how it is made for so much room, and how a reference to it pushes
-/// and pops.
+/// Implements the trait for a queue: how to make it with the given room, and how to push and pop by
+/// reference.
 macro_rules! shared {
     (
         $queue:ty:
@@ -161,7 +161,7 @@ shared! {
     pop |queue| queue.pop();
 }
 
-/// Ours in segments of 64 slots, as one takes it where there are many small queues.
+/// Ours in segments of 64 slots, as a program with many small queues would use it.
 pub(super) struct Small<T>(Queue<T>);
 
 shared! {
@@ -202,13 +202,13 @@ pub(super) fn ours<W: Work>(scenario: Scenario) -> Scenario {
         .ours("rast Queue, 64 slots", W::run::<Small<W::Item>>)
 }
 
-/// Adds the source's own queue, which is far slower, so that few scenarios have it.
+/// Adds the queue of the original design. Few scenarios have it, because it is far slower.
 pub(super) fn listed<W: Work>(scenario: Scenario) -> Scenario {
     scenario.ours("rast ListQueue", W::run::<ListQueue<W::Item>>)
 }
 
-/// Adds those that a scenario is never without: the lock of std and, among the rivals, the faster
-/// lock and the queue that most programs take.
+/// Adds the rivals of every scenario: std's lock and, with the rivals, the faster lock and the
+/// queue that most programs take.
 pub(super) fn nearest<W: Work>(scenario: Scenario) -> Scenario {
     let scenario = scenario.rival("std Mutex<VecDeque>", W::run::<Mutex<VecDeque<W::Item>>>);
     #[cfg(all(rast_rivals, feature = "rivals"))]
@@ -216,7 +216,7 @@ pub(super) fn nearest<W: Work>(scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// A scenario of every contender but the list.
+/// A scenario with every contender except the list queue.
 pub(super) fn all<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
     others::<W>(nearest::<W>(ours::<W>(Scenario::new(
         LAYER, name, ops, smoke_ops,

@@ -1,8 +1,9 @@
-//! Eight threads on one queue: what the slowest of them gets, and how long a contended pop takes.
+//! Eight threads on one queue: how many operations the slowest of them does, and how long a
+//! contended pop takes.
 //!
-//! Each thread pushes one and pops one until all together have done the run's operations, so the
-//! queue is never long and every operation is contended.
-//! With fewer cores than threads the shares contain the system's own slices of time.
+//! Each thread pushes one item and pops one, until all threads together have done the operations of
+//! the run. So the queue is always short, and every operation is contended. If there are fewer
+//! cores than threads, the shares also depend on the time slices of the system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -15,9 +16,9 @@ use crate::histogram::Histogram;
 use crate::workers::{Job, Sample, together};
 
 const THREADS: usize = 8;
-/// Operations between two looks at the common count.
+/// Operations of a thread between two loads of the common count.
 const STRIDE: u64 = 256;
-/// One pop in so many is timed; reading the clock each time would leave little contention.
+/// One pop in this many is timed. If each pop read the clock, there would be little contention.
 const TIMED: u64 = 16;
 
 struct Fairness;

@@ -1,9 +1,8 @@
-//! Queues whose producers and consumers are values of their own: `mpsc` and `spmc`.
+//! Queues whose producers and consumers are different values: `mpsc` and `spmc`.
 //!
-//! Each thread has its own half; the work is the same for both kinds, with one producer or one
-//! consumer.
-//! `SegQueue` takes part although it allows many of both, because it is what a program would take
-//! that has no queue for its case.
+//! Each thread has its own producer or consumer. The work is the same for both kinds: `mpsc` has
+//! one consumer, `spmc` one producer. `SegQueue` takes part although it allows many of both,
+//! because a program takes it if it has no queue for its case.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -90,7 +89,7 @@ macro_rules! by_reference {
     };
 }
 
-/// Ours for many of both, to show what the narrower kinds gain.
+/// Our queue with many producers and consumers, to show what the narrower kinds gain.
 struct Many;
 by_reference!(
     Many,
@@ -100,7 +99,7 @@ by_reference!(
     |queue| queue.pop()
 );
 
-/// Ours, with nodes of its own.
+/// Our queue with nodes of its own.
 struct Boxed;
 
 impl Halves for Boxed {
@@ -143,7 +142,7 @@ impl Halves for Boxed {
     }
 }
 
-/// Ours, with nodes of the user's; a box is allocated and freed for each item.
+/// Our queue with nodes of the user; each item allocates and frees a box.
 struct Intrusive;
 
 struct Task {
@@ -278,7 +277,7 @@ mod rivals {
         |queue| queue.pop()
     );
 
-    /// `Injector`; a steal that asks for another try gets it at once.
+    /// `Injector`; if a steal returns `Retry`, it is repeated at once.
     pub(super) struct Injected;
     by_reference!(
         Injected,
@@ -333,7 +332,8 @@ fn crossing<H: Halves, const PRODUCERS: u64, const CONSUMERS: u64, const BATCH: 
     let each = ops / PRODUCERS;
     let tally = Tally::new(each * PRODUCERS);
     let (producers, consumers) = H::new(PRODUCERS, CONSUMERS);
-    // The halves live until all have ended: no contender gains by one that hangs up.
+    // The halves live until all threads have ended, so no contender gains because an end was
+    // dropped.
     let (mut producers, mut consumers) = (producers, consumers);
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for (producer, index) in producers.iter_mut().zip(0..) {

@@ -1,10 +1,9 @@
-//! How long an item takes from one thread to another at a rate far below what the queue could do.
+//! How long an item takes from one thread to another at a rate far below the maximum of the queue.
 //!
-//! The producer sends by a schedule, each item carries the time at which its push began, and the
-//! consumer spins and never yields, so that what is measured is the queue and not the system's
-//! scheduler.
-//! A run is judged by its median; the higher percentiles are beside it and contain the machine's
-//! own pauses.
+//! The producer sends by a schedule, and each item carries the time at which its push began. The
+//! consumer spins and never yields, so the scheduler of the system has no part in the result. A run
+//! is judged by its median. The higher percentiles are also shown; they include pauses of the
+//! machine.
 
 use std::time::Instant;
 
@@ -85,8 +84,8 @@ impl Schedule {
         taken
     }
 
-    /// As [`receive`](Self::receive), by batches: `pop` adds the stamps of those that it took and
-    /// tells how many. Each item of a batch counts with the batch's mean.
+    /// As [`receive`](Self::receive), by batches: `pop` adds the stamps of the items that it took,
+    /// and returns their number. Each item of a batch counts with the mean of the batch.
     pub(super) fn receive_batches(
         &self,
         into: &mut Histogram,
@@ -108,9 +107,9 @@ impl Schedule {
     }
 }
 
-/// The schedule that a program meets whose producer wakes by a timer: items and microseconds.
+/// The schedule of a program whose producer is woken by a timer: items and microseconds.
 pub(super) const BURST: (u64, u64) = (32, 100);
-/// Items of a run of it, and of a smoke.
+/// Items of a run, and of a smoke run.
 pub(super) const BURST_OPS: (u64, u64) = (12_800, 128);
 
 /// `BURST` items every `PERIOD_US` microseconds.

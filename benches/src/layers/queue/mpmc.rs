@@ -1,6 +1,6 @@
 //! Throughput of unbounded queues with many producers and many consumers.
 //!
-//! Bounded rivals take part as well; they show what a bound buys, and are no measure of ours.
+//! Bounded rivals also take part. They show what a bound gains; ours is not compared with them.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use super::contenders::{Handle, Mpmc, Payload, Work, all, listed, nearest, other
 use crate::harness::Scenario;
 use crate::workers::{Job, Patience, Sample, alone, together};
 
-/// What a bounded rival has room for.
+/// The capacity of a bounded rival.
 const ROOM: usize = 1024;
 
 /// How many items there are, how many were taken, and what they sum to.
@@ -31,8 +31,8 @@ impl Tally {
         }
     }
 
-    /// One consumer's work: takes by `pop`, which says how many it took and adds them to the sum,
-    /// until all consumers together have taken everything.
+    /// The work of one consumer, until all consumers together have taken everything. `pop` adds the
+    /// items that it took to the sum, and returns their number.
     #[inline]
     pub(super) fn consume(&self, mut pop: impl FnMut(&mut u64) -> u64) -> u64 {
         let mut patience = Patience::new();
@@ -40,8 +40,8 @@ impl Tally {
         loop {
             match pop(&mut own_sum) {
                 0 => {
-                    // The shared count is written only by a consumer that has taken something
-                    // since and now finds nothing.
+                    // A consumer adds to the shared count only if it has taken items since its last
+                    // addition and now finds none.
                     let all = match std::mem::take(&mut unreported) {
                         0 => self.taken.load(Ordering::Relaxed),
                         some => self.taken.fetch_add(some, Ordering::Relaxed) + some,
@@ -73,7 +73,7 @@ pub(super) fn sum_below(total: u64) -> u64 {
     (0..total).fold(0, u64::wrapping_add)
 }
 
-/// Pops one and adds it: what [`Tally::consume`] wants of a queue without batches.
+/// Pops one item and adds it: what [`Tally::consume`] needs for a queue without batches.
 #[inline]
 fn pop_one<T: Payload>(handle: &mut impl Handle<T>, sum: &mut u64) -> u64 {
     match handle.pop() {
@@ -120,7 +120,7 @@ impl<T: Payload, const PRODUCERS: u64, const CONSUMERS: u64> Work
         let queue = &Q::new(ROOM);
         let tally = Tally::new(each * PRODUCERS);
         let mut jobs: Vec<Job<'_>> = Vec::new();
-        // By turns, so that no kind of thread is always spawned last.
+        // Producers and consumers are spawned in turn, so that no kind always starts last.
         for index in 0..PRODUCERS.max(CONSUMERS) {
             if index < PRODUCERS {
                 jobs.push(Box::new(move || {
@@ -169,7 +169,7 @@ impl<T: Payload> Work for Drain<T> {
     }
 }
 
-/// Two threads, each of which pushes a thousand items and then takes as many, whosever they are.
+/// Two threads. Each pushes a thousand items and then pops as many, of either thread.
 struct Bursts<T>(PhantomData<T>);
 
 impl<T: Payload> Work for Bursts<T> {
@@ -206,7 +206,7 @@ impl<T: Payload> Work for Bursts<T> {
     }
 }
 
-/// Threads that poll an empty queue; here a poll that finds nothing counts.
+/// Threads that poll an empty queue. Here a poll that finds no item counts.
 struct Polls<const THREADS: u64>;
 
 impl<const THREADS: u64> Work for Polls<THREADS> {
@@ -214,7 +214,7 @@ impl<const THREADS: u64> Work for Polls<THREADS> {
 
     fn run<Q: Mpmc<Item = u64>>(ops: u64) -> Sample {
         let queue = &Q::new(ROOM);
-        // It has been used: a queue that has no memory yet would answer sooner.
+        // The queue has been used, because a poll of a queue without memory would be faster.
         let mut handle = queue.handle();
         for number in 0..100 {
             handle.push_patiently(number);
@@ -236,7 +236,7 @@ impl<const THREADS: u64> Work for Polls<THREADS> {
     }
 }
 
-/// Every contender and the list.
+/// A scenario with every contender and the list queue.
 fn all_and_list<W: Work>(name: &'static str, ops: u64, smoke_ops: u64) -> Scenario {
     others::<W>(nearest::<W>(listed::<W>(ours::<W>(Scenario::new(
         LAYER, name, ops, smoke_ops,

@@ -1,10 +1,10 @@
-//! The rivals from other crates under the face of the contenders.
+//! The rivals from other crates, behind the trait of the contenders.
 //!
-//! Of the crates whose queues claim not to stop when a thread stops, as ours does, one takes part:
-//! `faaa_queue`, the array queue by fetch-and-add with hazard pointers, unbounded, at 1.0.
-//! `lfqueue` 0.8.1 (LSCQ) was tried and left out: with four producers and four consumers on two
-//! cores its consumers waited for ever for items that had been pushed.
-//! The other crates of this kind that were looked at are bounded or have a single release.
+//! Some crates claim, like ours, that no thread waits for a stopped thread. One of them takes part:
+//! `faaa_queue` 1.0, the unbounded array queue by fetch-and-add with hazard pointers. `lfqueue`
+//! 0.8.1 (LSCQ) is left out, because with four producers and four consumers on two cores its
+//! consumers wait for ever for pushed items. The other crates of this kind are bounded or have only
+//! one release.
 
 use std::collections::VecDeque;
 

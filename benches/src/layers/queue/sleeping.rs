@@ -1,10 +1,10 @@
-//! How long an item takes to a consumer that sleeps whenever it finds nothing.
+//! How long an item takes to a consumer that sleeps whenever it finds no item.
 //!
-//! The schedule is that of `latency`: 32 items each 100 us, each stamped when its push begins. The
-//! consumer calls what each contender documents for waiting, so that the time holds the wake-up by
-//! the system, and the pushes of a burst hold what waking costs the producer. Ours waits by
-//! `WaitStrategy::Park`, which sleeps at once; the rivals spin as long as they please before they
-//! sleep.
+//! The schedule is that of `latency`: 32 items every 100 us. Each item is stamped when its push
+//! begins. The consumer calls what each contender documents for waiting. So the time includes the
+//! wake-up by the system, and the pushes of a burst include the producer's cost of waking. Ours
+//! waits by `WaitStrategy::Park`, which sleeps at once; the rivals spin before they sleep, as their
+//! code decides.
 
 use std::collections::VecDeque;
 use std::sync::mpsc as std_mpsc;

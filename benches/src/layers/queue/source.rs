@@ -1,8 +1,8 @@
-//! The test of the document this queue comes from: so many push calls and so many pop calls.
+//! The test of the original RAST design: a fixed number of push calls and of pop calls.
 //!
-//! Pops do not wait, so a queue that is often empty answers sooner, and a call that finds nothing
-//! is far cheaper than one that takes an item.
-//! Its figure is therefore the time per call, and the hits are beside it: compare both.
+//! Pops do not wait, and a call that finds no item is far cheaper than one that pops an item. So a
+//! queue that is often empty looks faster. The result is the time per call; compare it together
+//! with the share of pops that got an item, which is shown beside it.
 
 use super::LAYER;
 use super::contenders::{Handle, Mpmc, Work, listed, nearest, ours};

@@ -1,7 +1,7 @@
 //! One producer and one consumer: the bounded ring, and the unbounded queue in segments.
 //!
-//! Each contender moves batches by what its documentation calls the fast way: iterators into and
-//! out of a chunk where items are made and used one by one, slices where they are copied.
+//! Each contender moves batches by the calls that its documentation calls fast: iterators into and
+//! out of a chunk if the items are made and used one by one, slices if they are copied.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::workers::{Patience, Sample, alone, together};
 
 const CAPACITY: usize = 1024;
 
-/// What a contender does: the same things under its own names.
+/// The operations of a contender.
 trait Ring {
     type Item: Payload;
     type Producer: Send + 'static;
@@ -30,8 +30,8 @@ trait Ring {
     fn push(producer: &mut Self::Producer, item: Self::Item) -> bool;
     fn pop(consumer: &mut Self::Consumer) -> Option<Self::Item>;
 
-    /// Pushes `from..from + count` as far as there is room; returns how many. Without a call for
-    /// batches, as many single calls, of a queue that is never full.
+    /// Pushes as many of `from..from + count` as there is room for; returns their number. A queue
+    /// without a call for batches is never full and makes single calls.
     #[inline]
     fn push_batch(producer: &mut Self::Producer, from: u64, count: usize) -> usize {
         items(from, count).for_each(|item| {
@@ -114,7 +114,7 @@ impl<T: Payload> SliceRing for Rast<T> {
     }
 }
 
-/// Ours without a bound; under one face with the ring, it is never full.
+/// Our unbounded queue, behind the same trait as the ring; it is never full.
 struct Segmented<T>(PhantomData<T>);
 
 impl<T: Payload> Ring for Segmented<T> {
@@ -221,7 +221,7 @@ mod rivals {
                     .read_chunk(standing)
                     .expect("what stands does not shrink"),
             };
-            // By the slices, which is quicker than its iterator.
+            // By the slices, which are faster than its iterator.
             let (first, second) = chunk.as_slices();
             let count = first.len() + second.len();
             for item in first.iter().chain(second) {
@@ -360,7 +360,8 @@ fn same_thread_batch<R: Ring, const BATCH: usize>(ops: u64) -> Sample {
     })
 }
 
-/// A producer thread and a consumer thread; `push` is given the next number, and how many are left.
+/// A producer thread and a consumer thread. `push` gets the next number, and how many numbers are
+/// left.
 fn across<R: Ring>(
     ops: u64,
     mut push: impl FnMut(&mut R::Producer, u64, u64) -> usize + Send + 'static,
@@ -424,7 +425,8 @@ fn cross_thread_batch<R: Ring, const BATCH: usize>(ops: u64) -> Sample {
     )
 }
 
-/// A producer thread and a consumer thread that copy slices, made before and summed after.
+/// A producer thread and a consumer thread that copy slices. The slices are made before the
+/// measured time and summed after it.
 fn cross_thread_slices<R: SliceRing, const BATCH: usize>(ops: u64) -> Sample {
     across::<R>(
         ops,
@@ -443,7 +445,8 @@ fn cross_thread_slices<R: SliceRing, const BATCH: usize>(ops: u64) -> Sample {
     )
 }
 
-/// Two threads, two rings: a value goes there and comes back before the next one leaves.
+/// Two threads and two rings: a value goes to the other thread and back before the next one is
+/// sent.
 fn ping_pong<R: Ring>(ops: u64) -> Sample {
     let (mut there, mut far) = R::ring(1);
     let (mut back, mut near) = R::ring(1);

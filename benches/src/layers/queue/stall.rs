@@ -1,18 +1,21 @@
-//! Stalled threads: what a thread that stands still in the middle of an operation does to others.
+//! Stalled threads: what a thread that is stopped inside an operation does to the other threads.
 //!
-//! Two producers and two consumers are at work; a signal stops one of them, or one of each kind,
-//! at a random instant, and while it stands still each of the others has to complete [`QUOTA`]
-//! calls, and all of them together have to move [`QUOTA`] items.
-//! A pop that finds nothing is a completed call, and so is a producer's rest while enough items
-//! stand: a thread that is late for an item is not a thread that waits for the stopped one.
-//! No thread yields, because a thread that yields on a busy machine is away for many turns.
-//! A stop counts only if it fell inside an operation.
+//! Two producers and two consumers work on a queue. A signal stops one of them, or one producer and
+//! one consumer, at a random instant. Meanwhile each of the other threads has to complete [`QUOTA`]
+//! calls, and together they have to move [`QUOTA`] items. A stop counts only if it came inside an
+//! operation.
 //!
-//! The segments of `Queue` come from [`RastAlloc`], which has no locks: the system's allocator has,
-//! and when `Queue` took its segments there, one or two stops in a thousand fell into `malloc`
-//! under that lock, and stack traces showed the others in `free`, waiting for it. Ours has to come
-//! through every stop; a control that waits for its stopped threads (a lock, and `SegQueue` among
-//! the rivals) has to be seen waiting, or the test could not tell.
+//! A pop that finds no item counts as a completed call, because its thread does not wait for the
+//! stopped one. So does a producer's rest while enough items are queued. No thread yields: on a
+//! busy machine, a thread that yields does not run for many time slices.
+//!
+//! The segments of `Queue` come from [`RastAlloc`], which has no locks. The system's allocator has
+//! locks. With segments from it, one or two stops in a thousand came inside `malloc` under such a
+//! lock, and stack traces showed the other threads in `free`, waiting for the lock.
+//!
+//! With our queues, the other threads must not wait at any stop. The controls (a lock and, among
+//! the rivals, `SegQueue`) make them wait, and the test has to see that. Otherwise it would prove
+//! nothing.
 
 use rast::primitive::Random;
 use std::collections::VecDeque;
@@ -31,17 +34,17 @@ use crate::options::Options;
 use crate::report::{document, machine, quoted};
 use crate::signals::{Target, hold};
 
-/// Calls that each of the others completes while one stands still, and items that they move.
+/// Calls that each of the others completes while a thread is stopped, and items that they move.
 const QUOTA: u64 = 1000;
-/// After so long the others are said to wait.
+/// If the others take longer than this, they count as waiting.
 const LONG: Duration = Duration::from_secs(2);
-/// Between two looks at what the others have done.
+/// Time between two checks of what the others have done.
 const LOOK: Duration = Duration::from_micros(50);
-/// A contender that has waited so often has shown what it does.
+/// The test of a contender ends after so many stops at which the others waited.
 const WAITS_MAX: u64 = 10;
 const PRODUCERS: usize = 2;
 const THREADS: usize = 4;
-/// Where an item's producer stands; the number of the item is below.
+/// Position of the producer in an item; the number of the item is in the bits below.
 const PRODUCER_SHIFT: u32 = 48;
 
 /// Ours in memory without locks, in segments of `SLOTS`.
@@ -63,13 +66,13 @@ impl<const SLOTS: usize> Unhandled for InRast<SLOTS> {
     }
 }
 
-/// What the stops of a contender came to.
+/// The results of the stops of a contender.
 struct Verdict {
     name: &'static str,
     ours: bool,
-    /// Stops that fell inside an operation.
+    /// Stops that came inside an operation.
     stops: u64,
-    /// Stops of those during which another thread did not complete its quota.
+    /// Number of these stops during which another thread did not complete its quota.
     waited: u64,
     /// How long the others took for their quota, in nanoseconds.
     quota_ns: Histogram,
@@ -180,7 +183,7 @@ struct Shared<Q> {
     moved: [Padded<AtomicU64>; THREADS],
     /// Whether each thread is inside an operation.
     inside: [Padded<AtomicBool>; THREADS],
-    /// Producers rest while more items than this stand.
+    /// Producers rest while more items than this are queued.
     limit: AtomicU64,
     /// Producers end.
     end: AtomicBool,
@@ -227,7 +230,7 @@ impl<Q: Mpmc<Item = u64>> Shared<Q> {
         self.moved(PRODUCERS..THREADS)
     }
 
-    /// Runs an operation of a thread, between the marks that tell that it is inside.
+    /// Runs an operation of a thread, and sets `inside` during it.
     fn operate<R>(&self, thread: usize, operation: impl FnOnce() -> R) -> R {
         self.inside[thread].0.store(true, Ordering::Relaxed);
         let result = operation();
@@ -259,7 +262,7 @@ impl<Q: Mpmc<Item = u64>> Shared<Q> {
         let mut taken = 0;
         let mut latest = [0_u64; PRODUCERS];
         let mut turns = 0;
-        // Until all has arrived: no producer is left, and as many items were taken as pushed.
+        // Until no producer is left and as many items were popped as pushed.
         while self.producing.load(Ordering::Acquire) != 0 || self.popped() < self.pushed() {
             let popped = self.operate(thread, || handle.pop());
             turns += 1;
@@ -330,14 +333,14 @@ fn stopped<Q: Mpmc<Item = u64>>(name: &'static str, ours: bool, stops: u64) -> V
     verdict
 }
 
-/// Lets all run for a moment, stops one or two, and watches the others.
+/// Lets all threads run for a moment, stops one or two of them, and observes the others.
 fn stop_once<Q: Mpmc<Item = u64>>(
     shared: &Shared<Q>,
     targets: &[Target; THREADS],
     random: &mut Random,
     verdict: &mut Verdict,
 ) {
-    // Short queues, where consumers reach what a stopped producer left, and long ones.
+    // Both short queues, in which consumers reach the slot of a stopped producer, and long ones.
     let limit = if random.below(2) == 0 { 16 } else { 4096 };
     shared.limit.store(limit, Ordering::Relaxed);
     thread::sleep(Duration::from_nanos(random.below(100_000) as u64));

@@ -1,8 +1,8 @@
 //! How late a pop with a time limit returns from an empty queue.
 //!
-//! Each operation is one call that runs out after [`LIMIT`], which another thread does not disturb.
-//! A run is judged by the median of the lateness, the time between the deadline and the return; it
-//! contains the system's own timer and wake-up.
+//! Each operation is one call that times out after [`LIMIT`]; no other thread accesses the queue. A
+//! run is judged by the median of the lateness, the time between the deadline and the return. It
+//! includes the timer and the wake-up of the system.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

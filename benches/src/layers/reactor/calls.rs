@@ -1,8 +1,8 @@
-//! A call to another thread's executor and back: ours by a call between reactors, tokio's by a
-//! spawn on the other runtime and a oneshot channel.
+//! A call to another thread's executor and back. Ours is a call between reactors. Tokio's is a
+//! spawn on the other runtime, whose result comes back through a oneshot channel.
 //!
 //! Idle: one call at a time, so that each thread sleeps while the other one works. Busy: 32 tasks
-//! on each thread call the other one, so that neither sleeps.
+//! on each thread call the other thread, so that neither sleeps.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use crate::harness::Scenario;
 use crate::usage::processor_time;
 use crate::workers::Sample;
 
-/// Tasks of each thread that call the other one, where both are busy.
+/// Tasks of each thread that call the other thread, if both are busy.
 const TASKS: u64 = 32;
 
-/// Two executors, each on a thread and a processor of its own.
+/// Two executors, each on its own thread and processor.
 trait Pair: 'static {
     fn start() -> Self;
 

@@ -23,7 +23,7 @@ pub(super) const BYTES: usize = 64;
 /// Connections of the rows with many.
 pub(super) const MANY: usize = 50;
 
-/// The client's ends of the connections, and what they wait in.
+/// The client's ends of the connections, and the epoll on which it waits for them.
 pub(super) struct Clients {
     pub(super) streams: Vec<TcpStream>,
     epoll: OwnedFd,
@@ -66,8 +66,8 @@ impl Clients {
         answer.expect("the server answers");
     }
 
-    /// Waits for answers, for so many milliseconds at most, or without a limit for -1; returns the
-    /// connections that have some.
+    /// Waits for answers, for at most the given milliseconds, or without a limit for -1. Returns
+    /// the connections that have answers.
     pub(super) fn wait(&self, limit: i32) -> impl Iterator<Item = usize> + use<> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];
         let (epoll, room) = (self.epoll.as_raw_fd(), events.len() as i32);
@@ -186,7 +186,8 @@ fn with_epoll_rivals(row: Scenario, connections: usize, by: By) -> Scenario {
     row
 }
 
-/// One row for each backend: io_uring over the rivals by either, readiness over those by epoll.
+/// One row for each backend: ours by io_uring against all rivals, ours by readiness against the
+/// rivals by epoll.
 fn rows(names: [&'static str; 2], connections: usize, ops: u64, by: By) -> Vec<Scenario> {
     let mut rows = Vec::new();
     // A kernel without io_uring has no such row.

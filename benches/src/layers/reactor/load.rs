@@ -1,13 +1,14 @@
 //! The time of an echo in an open loop: requests are sent by a schedule, whatever the server does.
 //!
-//! 50 connections take the requests in turn. A request counts from the time at which it was due, so
-//! a server that is late with one delays the figures of those behind it. The rate is half of the
-//! peak of the slowest contender, which is measured once, in a closed loop, before the first run.
-//! The client spins on its processor.
+//! 50 connections take the requests in turn. The time of a request counts from when it was due, so
+//! if the server is late with one request, the times of the requests behind it grow too. The rate
+//! is half of the peak rate of the slowest contender. This peak is measured once before the first
+//! run, in a closed loop. The client spins on its processor.
 //!
-//! A run that is judged by p99 is short. The host takes a processor for some milliseconds several
-//! times per second, and one such pause in a run of a second is its p99. Most runs of 80 ms have
-//! none, and the quiet test before and after a round finds the busy times of the host.
+//! Runs that are judged by p99 are short. Several times per second, the host takes a processor away
+//! for some milliseconds. One such pause determines the p99 of a run of a second. Most runs of 80
+//! ms have no pause, and the test before and after a round ([`crate::quiet`]) finds the busy times
+//! of the host.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -32,7 +33,7 @@ const LONG: u64 = 50_000;
 /// Requests that warm up, and are not recorded.
 const WARM: u64 = 1_000;
 
-/// Contenders by name, and half of the least of their peaks.
+/// The names of the contenders, and half of their least peak rate.
 struct Field {
     serves: Vec<(&'static str, Serve)>,
     period: OnceCell<Duration>,
@@ -60,7 +61,8 @@ impl Field {
     }
 }
 
-/// Sends so many requests, one each `period`; the times from due to answered.
+/// Sends a number of requests, one each `period`; returns the times from when each was due to its
+/// answer.
 fn open_loop(clients: &mut Clients, ops: u64, period: Duration) -> Histogram {
     for stream in &clients.streams {
         stream.set_nonblocking(true).expect("a socket option");
@@ -103,7 +105,7 @@ fn open_loop(clients: &mut Clients, ops: u64, period: Duration) -> Histogram {
     histogram
 }
 
-/// A server in an open loop at the rate of its field; judged by that quantile.
+/// A server in an open loop at the given rate; judged by the given quantile.
 fn at_rate(field: &Rc<Field>, serve: Serve, judge: f64) -> impl FnMut(u64) -> Sample + 'static {
     let field = Rc::clone(field);
     let mut pair = None;

@@ -13,7 +13,7 @@ use crate::workers::{Sample, alone};
 
 /// Tasks that share the lock.
 const TASKS: u64 = 4;
-/// Acquisitions of one request, where a scope is made for each request.
+/// Acquisitions per request, if each request makes a scope.
 const PER_SCOPE: u64 = 4;
 
 /// Times one task that acquires the lock `ops` times and never waits.

@@ -1,10 +1,13 @@
 //! A service with ten times the load that it can serve, against half of that load.
 //!
-//! Each client connects, sends a request, reads the answer and closes. The service takes 50 µs of
-//! its processor for a request, and admits by active requests: connections that it does not accept
-//! wait in the queue of its socket. Judged by p99 from the accept to the answer. The load is an
-//! open loop of connections; where 2,000 are under way, those that are due are not made, and the
-//! table has how many were. It also has the resets, of which there is to be none.
+//! Each client connects, sends a request, reads the answer and closes. A request takes 50 µs of the
+//! service's processor. The service limits the number of active requests: connections that it does
+//! not accept wait in the queue of its socket. A run is judged by the p99 of the time from accept
+//! to answer.
+//!
+//! The load is an open loop of connections. While 2,000 connections are under way, connections that
+//! become due are not made; the table has their number. It also has the number of resets, which
+//! must be 0.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -24,13 +27,13 @@ use crate::harness::Scenario;
 use crate::histogram::Histogram;
 use crate::workers::Sample;
 
-/// What a request takes of the service's processor.
+/// The processor time of the service for a request.
 const WORK: Duration = Duration::from_micros(50);
-/// Active requests above which the service accepts no connection, and below which it does again.
+/// Above `high` active requests the service accepts no connection; below `low` it accepts again.
 const MARKS: Watermarks = Watermarks { low: 16, high: 32 };
 /// Connections under way at most, in an open loop.
 const MOST: usize = 2_000;
-/// Connections under way where the saturating load is measured.
+/// Connections under way while the saturating load is measured.
 const CLOSED: usize = 64;
 
 /// The service: one reactor.
@@ -94,7 +97,7 @@ struct Client {
     has_sent: bool,
 }
 
-/// What a load came to.
+/// The results of a load.
 #[derive(Default)]
 struct Counts {
     made: u64,
@@ -134,7 +137,7 @@ impl Load {
         assert!(socket >= 0, "a descriptor");
         // SAFETY: the descriptor was made above, and nothing else owns it.
         let stream = unsafe { TcpStream::from_raw_fd(socket) };
-        // A close without a wait, so that no port is kept; the answer was read before it.
+        // Closes without a wait, so that no port is kept. The answer was read before.
         let linger = libc::linger {
             l_onoff: 1,
             l_linger: 0,
@@ -176,7 +179,7 @@ impl Load {
         self.counts.made += 1;
     }
 
-    /// Goes on with the connections that are ready, after a wait of so many milliseconds at most.
+    /// Continues the connections that are ready, after a wait of at most the given milliseconds.
     fn turn(&mut self, limit: i32) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         let (epoll, room) = (self.epoll.as_raw_fd(), events.len() as i32);
@@ -252,7 +255,7 @@ fn on_client<T: Send>(server: SocketAddr, work: impl FnOnce(&mut Load) -> T + Se
     on_processor(1, || work(&mut Load::new(server)))
 }
 
-/// A load of so many times what saturates the service; `ops` are its milliseconds.
+/// A load of a multiple of the saturating load, for `ops` milliseconds.
 fn load(saturates: &Rc<OnceCell<f64>>, times: f64) -> impl FnMut(u64) -> Sample + 'static {
     let saturates = Rc::clone(saturates);
     move |ops| {

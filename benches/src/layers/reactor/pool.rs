@@ -1,8 +1,8 @@
 //! A task submitted to a pool of one thread, from another processor.
 //!
-//! Idle: one task at a time, each after a pause in which the pool's thread falls asleep; judged by
-//! the median time from the submission to the start of the task. Busy: empty tasks as quickly as
-//! they can be submitted; judged by the time per task that has run.
+//! Idle: one task at a time, each after a pause in which the pool's thread falls asleep. A run is
+//! judged by the median time from the submission to the start of the task. Busy: empty tasks as
+//! fast as they can be submitted. A run is judged by the time per task that has run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ use crate::workers::Sample;
 
 /// The pause after a task, where the pool is idle.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Tasks of the reactor that submit, and how many submissions each awaits together, where the pool
-/// is busy.
+/// The number of tasks of the reactor that submit, and how many submissions each of them awaits
+/// together, if the pool is busy.
 const SUBMITTERS: u64 = 8;
 const BATCH: u64 = 128;
 
@@ -61,7 +61,7 @@ impl Rig {
     }
 }
 
-/// Our pool by a task of a reactor.
+/// Our pool, to which a task of a reactor submits.
 fn idle_from_reactor() -> impl FnMut(u64) -> Sample {
     let mut rig = None;
     move |ops| {
@@ -98,7 +98,7 @@ fn from_thread(ops: u64, mut submit: impl FnMut(Instant, Arc<AtomicU64>) + Send)
     })
 }
 
-/// Our pool by another thread.
+/// Our pool, to which another thread submits.
 fn idle_from_thread() -> impl FnMut(u64) -> Sample {
     let mut rig = None;
     move |ops| {
@@ -124,7 +124,7 @@ async fn submit_batches(batches: u64) {
     }
 }
 
-/// Our pool by eight tasks of a reactor.
+/// Our pool, to which eight tasks of a reactor submit.
 fn busy_from_reactor() -> impl FnMut(u64) -> Sample {
     let mut rig = None;
     move |ops| {
@@ -142,7 +142,7 @@ fn busy_from_reactor() -> impl FnMut(u64) -> Sample {
     }
 }
 
-/// Our pool by another thread, which awaits all tasks at the end.
+/// Our pool, to which another thread submits; it awaits all tasks at the end.
 fn busy_from_thread() -> impl FnMut(u64) -> Sample {
     let mut rig = None;
     move |ops| {

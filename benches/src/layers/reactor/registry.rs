@@ -1,5 +1,5 @@
 //! Reads by key and by stable id on a reactor that does not own the resources, against maps and
-//! vectors behind a pointer that is swapped; and the commit of a leaf, against copying its path.
+//! vectors behind a swapped pointer. Also the commit of a leaf, against a copy of the path to it.
 
 use rast::primitive::Random;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::workers::{Sample, alone};
 
 /// Resources that are read.
 const MANY: u64 = 10_000;
-/// Reads of one turn, where a transaction or a guard is kept for a turn.
+/// Reads per turn, if a transaction or a guard is kept for a turn.
 const TURN: usize = 32;
 /// Children of each node.
 const CHILDREN: usize = 1000;
@@ -31,7 +31,7 @@ impl Resource for Ad {
     type Key = u64;
 }
 
-/// A node of 1 KiB; what is beneath it is named by the id of its list.
+/// A node of 1 KiB. It has the id of the list of its children.
 #[derive(Clone)]
 struct Node {
     payload: [u8; 1024],
@@ -42,7 +42,7 @@ impl Resource for Node {
     type Key = NoKey;
 }
 
-/// The same, where parents point to children.
+/// The same, but parents have pointers to their children.
 #[derive(Clone)]
 struct Tree {
     payload: [u8; 1024],
@@ -95,7 +95,7 @@ impl Rig {
     }
 }
 
-/// Times `read` over what is to be read, so often, on a reactor that is not the owner.
+/// Times `ops` reads on a reactor that does not own the resources.
 fn ours<K: Copy + Send + Sync + 'static>(
     keys: impl FnOnce(&Rig) -> Vec<K>,
     reads: fn(&[K]) -> u64,
@@ -157,7 +157,7 @@ fn by_key() -> Scenario {
     scenario
 }
 
-/// The map of all contenders, by the hash of ours.
+/// The map type of all contenders, with our hash function.
 fn map() -> HashMap<u64, Arc<Ad>, DefaultHashBuilder> {
     (0..MANY).map(|key| (key, Arc::new(Ad([key; 8])))).collect()
 }
@@ -226,7 +226,7 @@ fn commit_by_id() -> impl FnMut(u64) -> Sample {
                 changed.expect("it is there");
                 drop(changes.commit().expect("there is room"));
                 if number % 16 == 15 {
-                    // The end of a turn destroys what was replaced.
+                    // The replaced values are destroyed at the end of the turn.
                     yield_now().await;
                 }
             }
@@ -239,7 +239,7 @@ fn spent(before: Duration) -> Duration {
     thread_time().saturating_sub(before)
 }
 
-/// Copies a leaf and all above it.
+/// Copies a leaf and all nodes above it.
 fn commit_by_path() -> impl FnMut(u64) -> Sample {
     let leaf = || Tree {
         payload: [1; 1024],

@@ -10,7 +10,7 @@ use super::one_reactor;
 
 /// A server. It serves until it is dropped, or the program ends.
 pub(super) trait Server {
-    /// How many calls of the system its ring has made, if it has one and counts them.
+    /// Number of system calls that its ring has made, if it has a ring and counts them.
     fn calls(&self) -> Option<u64> {
         None
     }
@@ -19,12 +19,12 @@ pub(super) trait Server {
 /// Starts a server on the first processor.
 pub(super) type Serve = fn(TcpListener) -> Box<dyn Server>;
 
-/// What becomes of a server between the runs of its contender.
+/// What a server does between the runs of its contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
     /// It waits, without work.
     Waits,
-    /// It ends: it would take its processor from the others.
+    /// It ends, because it would otherwise use the processor of the other contenders.
     Ends,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn readiness_spins(listener: TcpListener) -> Box<dyn Server> {
 /// How long a background task runs.
 const WORK: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// The best backend, with a background task of 10 ms always running, in a thread of the lowest
+/// The best backend, while a background task of 10 ms is always running on a thread of the lowest
 /// scheduling class.
 pub(super) fn with_background(listener: TcpListener) -> Box<dyn Server> {
     let ours = serve(listener, builder(Backend::Auto));
@@ -173,7 +173,7 @@ pub(super) mod rivals {
         })
     }
 
-    /// The loop of a connection of monoio, whose drivers differ in their runtime alone.
+    /// The loop of a connection of monoio. Its drivers differ only in their runtime.
     macro_rules! monoio {
         ($driver:ty, $listener:expr) => {
             serving(move || {

@@ -1,4 +1,4 @@
-//! What the contenders share: workers on their processors, counts without contention, loads.
+//! What the contenders share: pinned workers, counters without contention, and loads.
 
 use std::cell::{OnceCell, RefCell};
 use std::hint::black_box;
@@ -17,8 +17,8 @@ use crate::processors;
 pub(super) enum Load {
     /// Adds one.
     Nano,
-    /// A hundred times a random truth value, stored with sequential consistency: the source's load
-    /// of this name.
+    /// Stores a random truth value a hundred times with sequential consistency, as in the
+    /// original's load of this name.
     Micro,
 }
 
@@ -46,8 +46,8 @@ thread_local! {
     static RANDOM: RefCell<Twister> = RefCell::new(Twister::new(5489));
 }
 
-/// The Mersenne twister of 32 bits (Matsumoto and Nishimura, 1998), which the source draws its
-/// truth values from.
+/// The Mersenne twister of 32 bits (Matsumoto and Nishimura, 1998), from which the original draws
+/// its truth values.
 struct Twister {
     state: [u32; Self::N],
     at: usize,
@@ -92,8 +92,9 @@ impl Twister {
 
 type Cell = CachePadded<AtomicU64>;
 
-/// How many tasks have ended: a word per thread, so that no contender pays for a shared one. The
-/// words of a run are leaked, so that a task that captures this has nothing to drop.
+/// The number of tasks that have ended. Each thread has a word, so that no contender pays for a
+/// shared one. The words of a run are leaked, so that a task that captures this has nothing to
+/// drop.
 #[derive(Clone, Copy)]
 pub(super) struct Ends(&'static Mutex<Vec<&'static Cell>>);
 
@@ -160,7 +161,7 @@ impl Ours {
                 })
             })
             .collect();
-        // Everyone is there when the first tasks have run.
+        // All workers have started when the first tasks have run.
         while scheduler
             .stats()
             .workers

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::processors;
 
-/// What a step answers.
+/// The result of a step.
 pub(super) enum Then {
     Again,
     Wait,

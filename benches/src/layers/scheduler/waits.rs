@@ -1,4 +1,5 @@
-//! Waiting: idle post to run, lateness, deadlines fired and woken, one-shot tasks, signals.
+//! Waiting: time from post to run on an idle worker, lateness, deadlines that fire or are woken,
+//! one-shot tasks, signals.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::workers::Sample;
 /// Time between two posts to an idle scheduler.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// Judges by the median of what `post` brings about: it is given the instant of the post and a word
-/// for the delay.
+/// Judges a run by the median delay of what `post` causes. `post` gets the instant of the post, and
+/// a word in which to store the delay.
 fn idle(workers: usize, ops: u64, mut post: impl FnMut(Instant, Arc<AtomicU64>) + Send) -> Sample {
     aside(workers, move || {
         let mut histogram = Histogram::new();
@@ -69,7 +70,7 @@ fn idle_trivial(ops: u64) -> Sample {
     })
 }
 
-/// Posts for 200 µs ahead; the delay is the lateness.
+/// Posts with a deadline in 200 µs; the delay is the lateness.
 fn late_ours(ops: u64) -> Sample {
     let ours = Ours::new(1);
     let remote = ours.scheduler.remote();
@@ -285,9 +286,8 @@ fn signals_trivial(ops: u64) -> Sample {
     Sample::new(count * SIGNALS, elapsed)
 }
 
-/// A scheduler in which so many tasks wait for an hour: processor time in a second, and bytes for
-/// each task. The first scenario of a program alone tells the bytes, because memory that was freed
-/// before is used again.
+/// A scheduler in which many tasks wait for an hour: processor time per second, and bytes per task.
+/// Only the first scenario of a program shows the bytes, because later ones reuse freed memory.
 fn far_deadlines(count: u64) -> Sample {
     let span = Duration::from_secs(if count < 1_000_000 { 1 } else { 10 });
     let ours = Ours::new(1);

@@ -1,7 +1,8 @@
-//! Epochs beside idle shards: how long they keep a worker from its turns, and how long they take.
+//! Epochs beside idle shards: how long an epoch keeps a worker from its turns, and how long it
+//! takes.
 //!
-//! Both should not depend on the number of idle shards. In the first epochs every shard is new to
-//! its worker, or was used shortly before, so they do not count.
+//! Neither should depend on the number of idle shards. The first epochs do not count: in them,
+//! every shard is new to its worker, or has run shortly before.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +18,11 @@ use crate::workers::Sample;
 const TURNS: u32 = 64;
 
 /// The last epoch that does not count. Every shard has a turn in the first window, and `Greedy`
-/// goes through a shard for up to 20 windows after its last turn.
+/// considers a shard for up to 20 windows after its last turn.
 const SETTLED: u32 = 24;
 
-/// Shard 0 is always busy and asks for an epoch every [`TURNS`] turns. The others are idle, except
-/// that as many as there are workers are busy as well.
+/// Shard 0 is always busy and requests an epoch every [`TURNS`] turns. As many shards are busy as
+/// there are workers; the others are idle.
 struct Pauses {
     epochs: usize,
     busy: usize,
@@ -36,7 +37,7 @@ struct Watch {
     last: Option<Instant>,
     /// The longest time between two turns in this epoch.
     longest: Duration,
-    /// That of each epoch.
+    /// The longest time of each epoch.
     pauses: Vec<Duration>,
     /// When the first epoch that counts was seen, and the last one.
     span: Option<(Instant, Instant)>,
@@ -103,8 +104,8 @@ fn watch(shards: usize, workers: usize, epochs: u64, balancer: impl Balancer) ->
     run(builder).swap_remove(0)
 }
 
-/// The median of the longest time between two turns of an epoch, on one worker. `Greedy` would
-/// need no figures there.
+/// The median of the longest time between two turns of an epoch, on one worker. The balancer is
+/// `Keep`, because `Greedy` would need no figures with one worker.
 fn pause(shards: usize, epochs: u64) -> Sample {
     let mut pauses = watch(shards, 1, epochs, Keep).pauses;
     pauses.sort_unstable();

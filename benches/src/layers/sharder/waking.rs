@@ -1,4 +1,4 @@
-//! Wake-ups: what a round trip between two shards costs, and what idle shards cost.
+//! Wake-ups: the cost of a round trip between two shards, and the cost of idle shards.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ use crate::harness::Scenario;
 use crate::usage::processor_time;
 use crate::workers::Sample;
 
-/// Balls that shard 0 catches before the first that counts: all other shards have had their first
-/// turn by then.
+/// Catches of shard 0 that do not count. After them, all other shards have had their first turn.
 const WARM_UP: u64 = 1000;
 
 /// Shards 0 and 1 throw a ball to each other; the others are busy or idle.

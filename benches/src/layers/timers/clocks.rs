@@ -1,7 +1,7 @@
 //! Clocks and measuring timers against reading std's clock every time.
 //!
-//! Our loops also do the work that the amortised timers need from their caller: they read the
-//! clock and publish the tick once in `TICK` calls, and that time is part of the figure.
+//! The amortised timers need work from their caller: reading the clock and publishing the tick. Our
+//! loops do it once in `TICK` calls, and its time is included.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ fn start_finish_std(ops: u64) -> Sample {
     sample
 }
 
-/// A deadline that the run never reaches: the price of asking.
+/// A deadline that is not reached in the run, so only the check is timed.
 const FAR: Duration = Duration::from_secs(3600);
 
 fn waiting(ops: u64) -> Sample {
@@ -98,7 +98,7 @@ fn waiting_std(ops: u64) -> Sample {
     })
 }
 
-/// The same with the counter as the guard, which needs no publisher.
+/// [`PeriodicTimer`] with the processor's counter as the guard, which needs no publishing thread.
 fn periodic_by_counter(clock: &TscClock) -> impl FnMut(u64) -> Sample + 'static {
     let guard = clock.guard(Nanos::from_millis(1));
     move |ops| {
@@ -112,7 +112,7 @@ fn periodic_by_counter(clock: &TscClock) -> impl FnMut(u64) -> Sample + 'static 
     }
 }
 
-/// Asks `read` for the time, `ops` times.
+/// Calls `read`, which returns the time, `ops` times.
 fn reading<T>(ops: u64, read: impl Fn() -> T) -> Sample {
     alone(|| {
         for _ in 0..ops {
@@ -122,7 +122,7 @@ fn reading<T>(ops: u64, read: impl Fn() -> T) -> Sample {
     })
 }
 
-/// Two threads that read at once: what is shared between them shows.
+/// Two threads that read at the same time, which shows the cost of shared data.
 fn reading_together<T>(ops: u64, read: impl Fn() -> T + Sync) -> Sample {
     let read = &read;
     let job = || -> Job<'_> {
@@ -136,7 +136,7 @@ fn reading_together<T>(ops: u64, read: impl Fn() -> T + Sync) -> Sample {
     together(vec![job(), job()])
 }
 
-/// The rivals' ways to tell the time.
+/// The rivals' calls that return the time.
 #[cfg(all(rast_rivals, feature = "rivals"))]
 mod rivals {
     use super::{Sample, alone, black_box};
@@ -166,7 +166,7 @@ fn with_rivals(scenario: Scenario, threads: usize) -> Scenario {
     #[cfg(all(rast_rivals, feature = "rivals"))]
     let scenario = {
         rivals::prepare();
-        // A type for each function, so that it is inlined where ours is.
+        // A generic type for each function, so that it is inlined as ours is.
         fn read<T: 'static>(
             threads: usize,
             now: impl Fn() -> T + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Uniform timeouts, for which the lanes are.
+//! Uniform timeouts, for which `LaneStore` is made.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use super::wheels;
 use crate::harness::Scenario;
 use crate::workers::Sample;
 
-/// What of uniform timeouts a contender is judged by: one of the three, their mean, the cheapest,
-/// or the mean of what a store does that cannot cancel.
+/// The time by which a contender is judged: that of one of the three operations, their mean, the
+/// least, or the mean of arming and firing for a store that cannot cancel.
 const ARM: usize = 0;
 const CANCEL: usize = 1;
 const FIRE: usize = 2;
@@ -24,7 +24,7 @@ const ARM_AND_FIRE: usize = 5;
 const OLDER: usize = 0;
 const EVERY_OTHER: usize = 1;
 
-/// What the three operations took.
+/// The times of the three operations.
 #[derive(Default)]
 struct Spent {
     times: [Duration; 3],
@@ -38,7 +38,7 @@ impl Spent {
     }
 
     fn sample(&self, by: usize) -> Sample {
-        // Nothing where nothing was done: a heap cancels none.
+        // 0 for an operation that was not done, because a heap cancels nothing.
         let per = |operation: usize| match self.counts[operation] {
             0 => 0.0,
             count => self.times[operation].as_nanos() as f64 / count as f64,
@@ -58,7 +58,7 @@ impl Spent {
     }
 }
 
-/// Deadlines 30 ms from now, a nanosecond from one to the next.
+/// Deadlines from 30 ms on, one nanosecond apart.
 fn timeouts<S: Deadlines>(store: &S, now: u64, count: usize) -> Vec<S::Time> {
     let turns = 0..count as u64;
     turns
@@ -79,8 +79,8 @@ fn let_fire<S: Deadlines>(store: &mut S, now: u64) -> u64 {
     fired
 }
 
-/// Uniform timeouts, `N` at a time: in each round `arm_and_cancel` arms all that it is given and
-/// cancels half, returning how many it cancelled; then the others fire.
+/// Uniform timeouts, `N` at a time. In each round `arm_and_cancel` arms all of them, cancels half,
+/// and returns how many it cancelled. Then the others fire.
 #[inline(always)]
 fn rounds<S: Deadlines, const N: usize>(
     ops: u64,
@@ -93,7 +93,7 @@ fn rounds<S: Deadlines, const N: usize>(
         let now = round * 40 * MILLI;
         let times = timeouts(&store, now, N);
         if round == 1 {
-            // The first round gets the memory.
+            // The first round allocates the memory, and does not count.
             spent = Spent::default();
         }
         let gone = arm_and_cancel(&mut store, &times, &mut spent);
@@ -105,7 +105,7 @@ fn rounds<S: Deadlines, const N: usize>(
     spent
 }
 
-/// Each on its own: arms all, cancels half, lets the others fire, each timed.
+/// One by one: arms all, cancels half, lets the others fire. Each operation is timed.
 fn uniform<S: Deadlines, const N: usize, const HALF: usize, const BY: usize>(ops: u64) -> Sample {
     let mut keys = Vec::with_capacity(N);
     let spent = rounds::<S, N>(ops, |store, times, spent| {

@@ -1,10 +1,12 @@
 //! Deadline stores against maps, heaps and wheels.
 //!
-//! Every contender gets the same deadlines, converted to its own type of time before the clock
-//! runs, and every value that comes out is summed and checked.
-//! A wheel rounds a deadline up to its tick; ours and the maps do not, and do more work for it.
-//! A wheel keeps no order below its tick either: the calendar takes part twice where timers fire,
-//! once as it is, and once by `expire_unordered`, which is exact too but sorts nothing.
+//! Every contender gets the same deadlines, converted to its own type of time before the measured
+//! time. Every value that comes out is summed and checked.
+//!
+//! A wheel rounds a deadline up to its tick, and keeps no order below the tick. Our stores and the
+//! maps do not round and keep the order, which is more work. So where timers fire, the calendar
+//! takes part twice: once by `expire`, and once by `expire_unordered`, which does not round either
+//! but does not sort.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -26,7 +28,7 @@ use crate::workers::{Sample, alone};
 pub(super) const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;
 
-/// Steps of one call, where a contender knows a budget.
+/// Budget of one call, for contenders that have a budget.
 const BUDGET: usize = 64;
 
 /// A store of deadlines.
@@ -34,7 +36,7 @@ pub(super) trait Deadlines {
     type Key;
     type Time: Copy;
 
-    /// Makes a store with room for so many.
+    /// Makes a store with room for the given number of deadlines.
     fn new(room: usize) -> Self;
 
     /// Converts nanoseconds since the store was made.
@@ -42,7 +44,7 @@ pub(super) trait Deadlines {
 
     fn insert(&mut self, at: Self::Time, value: u64) -> Self::Key;
 
-    /// Inserts 1 for each of `times` and puts the keys behind those in `keys`.
+    /// Inserts the value 1 for each of `times`, and appends the keys to `keys`.
     #[inline]
     fn insert_all(&mut self, times: &[Self::Time], keys: &mut Vec<Self::Key>) {
         keys.extend(times.iter().map(|&at| self.insert(at, 1)));
@@ -50,12 +52,13 @@ pub(super) trait Deadlines {
 
     fn cancel(&mut self, key: Self::Key) -> Option<u64>;
 
-    /// Cancels all of `keys` and returns the sum of what they named.
+    /// Cancels all of `keys`; returns the sum of their values.
     fn cancel_all(&mut self, keys: &mut Vec<Self::Key>) -> u64 {
         keys.drain(..).filter_map(|key| self.cancel(key)).sum()
     }
 
-    /// One call that takes out what is due; returns how many, their sum, and whether to come back.
+    /// One call that expires due deadlines; returns their number, the sum of their values, and
+    /// whether more are due.
     fn expire(&mut self, now: Self::Time) -> (u64, u64, bool);
 }
 
@@ -119,7 +122,7 @@ macro_rules! ours {
 
 ours!(CalendarStore FiringStore HeapStore LaneStore);
 
-/// The calendar asked for what is due in no order, as a wheel gives it.
+/// The calendar by `expire_unordered`, which has no order, like a wheel.
 struct Unordered(CalendarStore<u64>);
 
 impl Deadlines for Unordered {
@@ -154,7 +157,7 @@ impl Deadlines for Unordered {
     }
 }
 
-/// What std has: a map by deadline and serial number.
+/// A store made of std: a map by deadline and serial number.
 pub(super) struct Ordered {
     map: BTreeMap<(u64, u64), u64>,
     serial: u64,
@@ -197,7 +200,7 @@ impl Deadlines for Ordered {
     }
 }
 
-/// What std has for those that are never cancelled.
+/// A store made of std, for deadlines that are never cancelled.
 pub(super) struct Binary {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
 }
@@ -254,7 +257,7 @@ fn spread<S: Deadlines>(store: &S, count: usize) -> Vec<S::Time> {
     spread.take(count).collect()
 }
 
-/// Arms `N` deadlines, cancels all of them in the order in which they were armed, and again.
+/// Arms `N` deadlines, cancels all of them in the order of arming, and repeats this.
 fn all<S: Deadlines, const N: usize>(ops: u64) -> Sample {
     let mut store = S::new(N);
     let times = spread(&store, N);
@@ -269,7 +272,7 @@ fn all<S: Deadlines, const N: usize>(ops: u64) -> Sample {
         let gone = keys.drain(..).filter_map(|key| store.cancel(key));
         gone.fold(0_u64, u64::wrapping_add)
     };
-    // Memory is had and touched before the clock runs.
+    // The store allocates and touches its memory before the measured time.
     round(&times);
     let rounds = (ops as usize / N).max(1);
     alone(|| {
@@ -281,7 +284,7 @@ fn all<S: Deadlines, const N: usize>(ops: u64) -> Sample {
     })
 }
 
-/// Cancels one of `N` standing deadlines and arms another one: the oldest, or any.
+/// While `N` deadlines are armed, cancels the oldest or any of them, and arms another one.
 fn churn<S: Deadlines, const N: usize, const ANY: bool>(ops: u64) -> Sample {
     let mut store = S::new(N);
     let times = spread(&store, N);
@@ -307,7 +310,7 @@ fn churn<S: Deadlines, const N: usize, const ANY: bool>(ops: u64) -> Sample {
     })
 }
 
-/// Cancels sixteen of `N` standing deadlines, any of them, and arms as many.
+/// While `N` deadlines are armed, cancels any sixteen of them, and arms sixteen others.
 fn batches<S: Deadlines, const N: usize>(ops: u64) -> Sample {
     const BATCH: usize = 16;
     let mut store = S::new(N);
@@ -324,7 +327,7 @@ fn batches<S: Deadlines, const N: usize>(ops: u64) -> Sample {
             assert_eq!(store.cancel_all(&mut batch), count);
             done += count;
             for &pick in picks {
-                // Drawn twice in one batch: armed already.
+                // This index was drawn twice in one batch, so it is already armed again.
                 if keys[pick].is_none() {
                     let &at = times.next().expect("they go round");
                     keys[pick] = Some(store.insert(at, 1));
@@ -335,8 +338,8 @@ fn batches<S: Deadlines, const N: usize>(ops: u64) -> Sample {
     })
 }
 
-/// A program's day: a call of `expire` each millisecond, deadlines in 50 to 250 ms in four of five
-/// of them, and a cancel in one of twenty.
+/// A mixed load: `expire` is called each millisecond. Four of five times, a deadline in 50 to 250
+/// ms is armed; one of twenty times, one is cancelled.
 fn mixed<S: Deadlines>(ops: u64) -> Sample {
     let mut store = S::new(1024);
     let times: Vec<_> = (0..ops + 300)
@@ -368,19 +371,19 @@ fn mixed<S: Deadlines>(ops: u64) -> Sample {
     })
 }
 
-/// How the deadlines of a run lie: all over a second, in no order; one timeout for all, armed one
-/// after the other in a millisecond; anywhere within a millisecond.
+/// The shape of the deadlines of a run: at random over a second; one timeout for all, armed one
+/// after the other within a millisecond; at random within a millisecond.
 const DENSE: u8 = 0;
 const UNIFORM: u8 = 1;
 const SHUFFLED: u8 = 2;
 
-/// What a run is judged by: the time of all calls while something was due, by timer; the slowest of
-/// ten thousand calls.
+/// What a run is judged by: the time per timer of all calls that had due timers, or the p99.99 of
+/// the time of a call.
 const WHOLE: u8 = 0;
 const TAIL: u8 = 1;
 
-/// Arms `N` deadlines, lets time pass in milliseconds, calls `expire` until it has no more, and
-/// times each call.
+/// Arms `N` deadlines. Then for each millisecond it calls `expire` until no more are due, and times
+/// each call.
 fn fire<S: Deadlines, const N: usize, const SHAPE: u8, const JUDGE: u8>(ops: u64) -> Sample {
     let mut calls = Histogram::new();
     let (mut done, mut whole) = (0, Duration::ZERO);
@@ -400,7 +403,7 @@ fn fire<S: Deadlines, const N: usize, const SHAPE: u8, const JUDGE: u8>(ops: u64
             .take(N)
             .collect();
         for &at in &times {
-            // What fires is not cancelled: the key may go.
+            // These timers are not cancelled, so the key can be dropped.
             drop(store.insert(store.time(at), at));
         }
         let (mut fired, mut sum, mut now) = (0, 0_u64, 0);
@@ -441,7 +444,7 @@ fn fire<S: Deadlines, const N: usize, const SHAPE: u8, const JUDGE: u8>(ops: u64
     }
 }
 
-/// Takes the next deadline and arms another one, some time after it, `N` standing.
+/// While `N` deadlines are armed, takes the next one and arms another one some time after it.
 fn next<S: Deadlines<Time = timers::Instant> + DeadlineStore<u64>, const N: usize>(
     ops: u64,
 ) -> Sample {
@@ -530,8 +533,8 @@ macro_rules! firing {
     }};
 }
 
-/// The calendar's cost by how many are queued, all of them in one round: elsewhere each population
-/// is a scenario of its own, taken minutes from the next.
+/// The calendar's cost by the number of stored deadlines, with all numbers in one round. In the
+/// other scenarios each number is a scenario of its own, which runs minutes after the others.
 macro_rules! populations {
     ($name:literal, $($row:literal => $run:expr),+ $(,)?) => {
         Scenario::new(LAYER, $name, 2_000_000, 2_000)

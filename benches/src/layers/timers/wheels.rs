@@ -1,10 +1,12 @@
 //! The rivals of the deadline stores from other crates.
 //!
-//! - tokio-util's `DelayQueue` 0.7: the wheel of tokio, ticks of 1 ms; its queue gives out by the
-//!   runtime's time alone, so it takes part where nothing fires.
-//! - `hierarchical_hash_wheel_timer` 1.4: four wheels of 256 with a hash map for cancels, 1 ms.
-//! - `bitwheel` 0.6: gears of 64 slots without cascades, 1 ms, with its map for what fits no slot.
-//! - `nexus-timer` 1.5: a wheel that rebalances by the piece, and `TimeoutQueue`, a list for one
+//! - `DelayQueue` of tokio-util 0.7: the wheel of tokio, with ticks of 1 ms. It expires only by the
+//!   runtime's time, so it takes part only if no timer fires.
+//! - `hierarchical_hash_wheel_timer` 1.4: four wheels of 256 slots with ticks of 1 ms, and a hash
+//!   map for   cancels.
+//! - `bitwheel` 0.6: wheels of 64 slots without cascades, with ticks of 1 ms, and a map for timers
+//!   that   fit no slot.
+//! - `nexus-timer` 1.5: a wheel that rebalances in small steps, and `TimeoutQueue`, a list for one
 //!   timeout.
 
 use std::rc::Rc;
@@ -81,7 +83,7 @@ impl CancellableTimerEntry for Entry {
 /// The hashed wheel, with serial numbers for names.
 pub(super) struct Hashed {
     wheel: QuadWheelWithOverflow<Entry>,
-    /// Milliseconds that the wheel has seen.
+    /// Milliseconds that have passed for the wheel.
     now: u64,
     serial: u64,
 }
@@ -113,7 +115,7 @@ impl Deadlines for Hashed {
     }
 
     fn cancel(&mut self, (id, value): (u64, u64)) -> Option<u64> {
-        // It gives no value back.
+        // A cancel returns no value.
         self.wheel.cancel(&id).is_ok().then_some(value)
     }
 

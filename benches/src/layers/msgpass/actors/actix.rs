@@ -47,7 +47,7 @@ impl Rival for Actix {
         threads: usize,
         drive: impl FnOnce(&dyn Peers<A::Message>) -> R,
     ) -> R {
-        // An arbiter wants the system of its thread.
+        // An arbiter needs the `System` of its thread.
         let system = System::new();
         let arbiters: Vec<Arbiter> = (0..threads).map(|_| Arbiter::new()).collect();
         let book = Book::new();

@@ -12,7 +12,7 @@ use super::{Actor, Book, Peers, Rival, Starts};
 /// A thread per actor.
 pub(in super::super) struct Threads;
 
-/// `None` ends the thread: all threads own all senders, so no channel is ever closed.
+/// `None` ends the thread. A closed channel cannot, because all threads own all senders.
 impl<M> Peers<M> for Book<Sender<Option<M>>> {
     #[inline]
     fn send(&self, to: usize, message: M) {

@@ -1,5 +1,6 @@
-//! Banking: transfers between accounts, each of which does one transfer at a time and keeps what
-//! comes meanwhile. The size is the number of transfers, which a teller sends at once.
+//! Banking: transfers between accounts. Each account makes one transfer at a time, and keeps
+//! messages that come meanwhile. A teller sends all orders for transfers at once. The size is their
+//! number.
 //!
 //! An account transfers only to accounts of a higher index, so no two wait for each other.
 
@@ -59,14 +60,15 @@ pub(super) struct Deposited;
 #[derive(Clone, Copy)]
 pub(super) struct Done(u64);
 
-/// What accounts send each other: one edge of the graph, so that an account has one inbox for it.
+/// What accounts send each other. It is one edge of the graph, so that an account has one inbox for
+/// all.
 #[derive(Clone, Copy)]
 pub(super) enum Between {
     Deposit(Deposit),
     Deposited(Deposited),
 }
 
-/// What an account does, or keeps.
+/// Work that an account does at once, or keeps for later.
 #[derive(Clone, Copy)]
 enum Work {
     Transfer(Transfer),
@@ -81,7 +83,7 @@ pub(super) enum Note {
     Done(Done),
 }
 
-/// What an account sends: to another one, or to the teller.
+/// What an account sends, to another account or to the teller.
 enum Sends {
     Between(usize, Between),
     Done(Done),
@@ -155,7 +157,7 @@ impl Account {
         }
     }
 
-    /// Takes a deposit, or ends the transfer under way and does what was kept.
+    /// Takes a deposit, or ends the transfer under way and then does the kept work.
     #[inline]
     fn between(&mut self, between: Between, send: &mut impl FnMut(Sends)) {
         if let Between::Deposit(deposit) = between {
@@ -228,7 +230,7 @@ impl Receive<Bank, Account, Done> for Teller {
 }
 impl Process<Bank> for Account {}
 
-/// Sends what an account sends.
+/// Sends the messages of an account.
 #[inline]
 fn send(cx: &mut Cx<'_, Bank, Account>, sends: Sends) {
     match sends {

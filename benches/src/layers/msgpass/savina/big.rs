@@ -29,7 +29,7 @@ pub(super) struct Ping(u32);
 #[derive(Clone, Copy)]
 pub(super) struct Pong(u32);
 
-/// One edge of the graph for both, so that a member has one inbox.
+/// One edge of the graph for pings and answers, so that an actor has one inbox.
 #[derive(Clone, Copy)]
 pub(super) enum Ball {
     Ping(Ping),

@@ -1,5 +1,5 @@
-//! Bounded buffer: producers and consumers with a manager between them, which lets a producer make
-//! an item while there is room. The size is the number of items of one producer.
+//! Bounded buffer: producers, consumers, and a manager between them. The manager lets a producer
+//! make an item while there is room. The size is the number of items of one producer.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(super) struct BoundedBuffer;
 const ROOM: usize = 50;
 const PRODUCERS: usize = 40;
 const CONSUMERS: usize = 40;
-/// What an item costs to make, and to use, in units of a hundred logarithms.
+/// The cost of making an item, and of using it, in units of a hundred logarithms.
 const COST: u64 = 25;
 
 /// The actors: the manager, the producers, the consumers.
@@ -95,7 +95,7 @@ impl Manager {
         }
     }
 
-    /// The consumer that gets an item, and the producer that shall make one.
+    /// The consumer that gets an item, and the producer that has to make one.
     #[inline]
     fn on(&mut self, note: ToManager) -> (Option<(usize, Take)>, Option<usize>) {
         match note {
@@ -250,7 +250,7 @@ impl Program for BoundedBuffer {
     type Actor = Member;
 
     fn messages(size: u64) -> u64 {
-        // Of each item: produce, item, take, available. At the end each producer says so.
+        // Messages per item: produce, item, take, available. At the end each producer reports.
         (4 * size + 1) * PRODUCERS as u64
     }
 

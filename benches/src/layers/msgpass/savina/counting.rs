@@ -31,7 +31,7 @@ pub(super) enum Note {
     Count(u64),
 }
 
-/// One edge for both, because the question has to come last.
+/// One edge for increments and question, because the question has to come last.
 pub(super) enum Ask {
     Increment,
     Retrieve,
@@ -146,7 +146,7 @@ impl Program for Counting {
         actor % threads
     }
 
-    /// Both on one, where actix is faster.
+    /// Both actors are on one thread, because actix is faster then.
     fn arbiter(_: usize, _: usize) -> usize {
         0
     }

@@ -132,7 +132,7 @@ impl Program for ForkJoin {
         actor % threads
     }
 
-    /// All on one, which takes half of the time.
+    /// All actors are on one thread, because this takes half of the time.
     fn arbiter(_: usize, _: usize) -> usize {
         0
     }

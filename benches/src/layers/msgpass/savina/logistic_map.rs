@@ -1,5 +1,5 @@
-//! Logistic map: a master has each of several series compute its terms, one by one, by a computer.
-//! The size is the number of terms of a series.
+//! Logistic map: a master tells each of several series to compute its terms. A series asks its
+//! computer for one term at a time. The size is the number of terms of a series.
 
 use std::any::Any;
 
@@ -38,7 +38,7 @@ pub(super) struct Master {
 pub(super) struct Series {
     index: usize,
     term: f64,
-    /// Orders that came while the computer was asked.
+    /// Orders that came while the series waited for its computer.
     kept: u64,
     is_asking: bool,
     is_last: bool,
@@ -267,7 +267,7 @@ impl Program for LogisticMap {
     type Actor = Member;
 
     fn messages(size: u64) -> u64 {
-        // Of each term: next, compute, computed. At the end of each series: get, last.
+        // Messages per term: next, compute, computed. At the end of each series: get, last.
         (3 * size + 2) * SERIES as u64
     }
 
@@ -294,7 +294,7 @@ impl Program for LogisticMap {
         vec![(0, Note::Start)]
     }
 
-    /// A series and its computer have the same place.
+    /// A series and its computer are on the same thread.
     fn home(actor: usize, threads: usize) -> usize {
         match actor.checked_sub(FIRST_SERIES) {
             None => 0,

@@ -178,7 +178,8 @@ impl Program for Philosophers {
     type Actor = Member;
 
     fn messages(size: u64) -> u64 {
-        // Of each meal: hungry, eat, done. Denials and what follows them do not count.
+        // Messages per meal: hungry, eat, done. A denial and the messages that follow it do not
+        // count.
         (3 * size + 1) * COUNT as u64
     }
 

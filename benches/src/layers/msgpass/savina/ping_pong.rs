@@ -1,4 +1,4 @@
-//! Ping-pong: a ball to and fro between two actors. The size is the number of pings.
+//! Ping-pong: two actors send a ball to each other. The size is the number of pings.
 
 use std::any::Any;
 

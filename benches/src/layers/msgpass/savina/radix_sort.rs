@@ -1,5 +1,5 @@
-//! Radix sort: a chain of actors, each of which sorts by one bit and keeps the values with that bit
-//! until all have come. The size is the number of values.
+//! Radix sort: a chain of actors, each of which sorts by one bit. It passes on the values without
+//! the bit, and keeps the others until all values have come. The size is the number of values.
 
 use std::any::Any;
 
@@ -74,7 +74,7 @@ impl Sorter {
         }
     }
 
-    /// Passes on a value without the bit; after the last one those with it.
+    /// Passes on a value without the bit. After the last value it passes on those with the bit.
     #[inline]
     fn sort(&mut self, value: u64, mut send: impl FnMut(u64)) {
         match (value >> self.bit) & 1 {

@@ -12,7 +12,7 @@ const PREFIX: &str = "savina: ";
 /// The actor frameworks.
 const FRAMEWORKS: [&str; 3] = ["actix", "ractor", "kameo"];
 
-/// Programs whose time is mostly computed, or spent in one long chain.
+/// Programs whose time is mostly computation or one long chain of messages.
 const COMPUTE_BOUND: [&str; 3] = ["logistic map", "radix sort", "trapezoid"];
 
 /// The rival with the least median time among those that `is_meant`, and its time over ours.

@@ -1,4 +1,4 @@
-//! Thread ring: a token goes round a ring of actors. The size is the number of hops.
+//! Thread ring: the actors of a ring pass a token on. The size is the number of hops.
 
 use std::any::Any;
 

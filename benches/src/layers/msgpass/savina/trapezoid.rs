@@ -1,5 +1,5 @@
-//! Trapezoid: the area under a curve from 1 to 5, in as many pieces as the size says, by 100
-//! workers.
+//! Trapezoid: 100 workers compute the area under a curve from 1 to 5. The size is the number of
+//! pieces into which the area is divided.
 
 use std::any::Any;
 
@@ -64,7 +64,7 @@ fn part(size: u64, worker: usize) -> Part {
 }
 
 fn area(part: Part) -> f64 {
-    // As in Savina: what is left of a last piece does not count.
+    // As in Savina, the remainder that does not fill a piece does not count.
     let pieces = ((part.right - part.left) / part.width) as u64;
     let piece = |number| {
         let left = part.left + number as f64 * part.width;
