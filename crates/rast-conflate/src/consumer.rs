@@ -117,21 +117,21 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Visits each key that has a value once, and calls the key's own handler, or `handler`, for
-    /// it.
+    /// Visits each key that has a value once, and calls the key's own handler for it, or `handler`
+    /// if the key has none.
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,
-    /// by one consumer. A key that is put again behind the cursor waits for the next pass. With
-    /// priorities, the highest one that has values is always served first. If some of its keys have
-    /// values again after each was visited once, the pass ends without serving lower priorities
-    /// further.
+    /// by one consumer. If a key gets a value again after it was visited, it waits for the next
+    /// pass. With priorities, the highest one that has values is always served first. If some of
+    /// its keys have values again after each was visited once, the pass ends without serving lower
+    /// priorities further.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
     /// key can be handled again.
     ///
     /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
     /// keys than ever before. With [`Marks::Tree`](crate::Marks::Tree), the cost grows with the
-    /// number of marks.
+    /// number of marked keys.
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {
         self.begin_lap();
         let mut pass = Pass::default();

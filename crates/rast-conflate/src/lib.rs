@@ -13,7 +13,7 @@
 //! | [`Consumer`], [`Item`] | handling: `pass`, `run`, `try_next` |
 //! | [`Newest`], [`InPlace`], [`Sequenced`], [`Sum`], [`Least`], [`Greatest`], [`Merged`] | how two values of a key are combined |
 //! | [`Marks`], [`Growth`], [`Removed`], [`Pace`] | settings |
-//! | `Stream` (feature `async`) | values in tasks |
+//! | `Stream` (feature `async`) | handling in an async task |
 //!
 //! # When to use it, and when not
 //!
@@ -62,8 +62,8 @@
 //! - A key is handled by one consumer at a time.
 //! - In a pass each key is handled at most once. With equal priorities and no [`Pace`], each key
 //!   that had a value when the pass began is handled, so no key starves.
-//! - Every accepted value is handled, conflated, returned, or lost to a panicking handler, and
-//!   counted as such ([`Figures`]).
+//! - Every accepted value is handled, conflated (replaced by or combined with a newer one),
+//!   returned, or lost to a panicking handler. It is counted as such ([`Figures`]).
 //! - A put by the handle of a live key is wait-free. In mode [`Merged`], and on x86-64 in [`Least`]
 //!   and [`Greatest`], it is lock-free. It allocates nothing, and makes a system call only to wake
 //!   a sleeping consumer. A suspended producer delays only its own value; in mode [`Merged`] it

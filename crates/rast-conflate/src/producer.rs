@@ -46,17 +46,16 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
 
     /// Makes `value` the newest one of the handle's key, and marks the key for handling.
     ///
-    /// Wait-free, with two exceptions that are lock-free: the mode `Merged` everywhere, and the
-    /// modes `Least` and `Greatest` on x86-64. While the key is live this holds, and the put also
-    /// allocates nothing. It makes a system call only if a consumer sleeps. The replaced value is
-    /// dropped by this call, after everything else is done.
+    /// If the key is live, the put allocates nothing and is wait-free. In mode `Merged`, and on
+    /// x86-64 in modes `Least` and `Greatest`, it is only lock-free. It makes a system call only if
+    /// a consumer sleeps. The last step of the call is to drop the replaced value.
     ///
     /// # Errors
     ///
-    /// If the conflator is closed, or if the key was removed and either its handles are rejected
-    /// (`Removed::Refuse`) or the conflator is full. The error contains the value. If the conflator
-    /// closes during the put, it contains the key's pending value, which may be a newer one of
-    /// another producer.
+    /// If the conflator is closed. If the key was removed, the put also fails if handles of removed
+    /// keys are rejected (`Removed::Refuse`), or if the conflator is full. The error contains the
+    /// value. If the conflator closes during the put, the error contains the key's pending value,
+    /// which may be a newer one of another producer.
     ///
     /// # Panics
     ///

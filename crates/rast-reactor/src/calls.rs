@@ -76,13 +76,14 @@ where
     call.await
 }
 
-/// Calls `begin` on the reactor `target`, runs its future there, and returns the output.
+/// Calls `begin` on the reactor `target`, runs the future that it returns there, and returns the
+/// output.
 ///
-/// From one reactor to another at most 1,024 calls may be sent but not begun. A call takes a
-/// credit, or waits for one, first come first served. The credit is returned when the closure
-/// begins, so reactors that call each other back cannot deadlock. All calls that a reactor makes to
-/// one target in one turn of its loop are sent together at the end of the turn. They begin in the
-/// order of the calls, but tasks of other threads may run between them.
+/// From one reactor to another at most 1,024 calls may be sent but not begun; each of them holds a
+/// credit. Further calls wait for a credit, first come first served. A call returns its credit when
+/// the closure begins, so reactors that call each other back cannot deadlock. All calls that a
+/// reactor makes to one target in one turn of its loop are sent together at the end of the turn.
+/// They begin in the order of the calls, but tasks of other threads may run between them.
 ///
 /// If the returned future is dropped, the call is cancelled on the target's thread: a closure that
 /// has not begun is dropped, and a running future is dropped at its next await. If the target has
@@ -140,7 +141,7 @@ where
 ///
 /// [`Full`] with the closure if 1,024 calls from this reactor to `target` are sent but not begun,
 /// or if earlier calls from this reactor to `target` wait for a credit. If there is no reactor
-/// `target`, the call that is returned says so when it is awaited.
+/// `target`, awaiting the returned call yields [`CallError::NoReactor`].
 ///
 /// # Panics
 ///

@@ -3,7 +3,8 @@
 //! # What is here
 //!
 //! - [`Reactors`]: threads, one per core, each with a [`LocalExecutor`](executor::LocalExecutor).
-//!   [`Reactor::spawn`] from any thread, [`spawn_local`] on a reactor, [`current`].
+//!   [`Reactor::spawn`] spawns a task from any thread, [`spawn_local`] on the current reactor,
+//!   which [`current`] returns.
 //! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with a
 //!   limit on calls that have not begun.
 //! - [`Pool`] and [`background_task`]: threads for slow work of three urgencies ([`Policy`]),

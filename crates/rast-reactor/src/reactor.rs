@@ -44,7 +44,8 @@ impl Reactor {
         self.shared.seats.len()
     }
 
-    /// Calls `begin` on the reactor's thread and runs its future there, which need not be `Send`.
+    /// Calls `begin` on the reactor's thread, and runs there the future that it returns, which need
+    /// not be `Send`.
     ///
     /// The number of such tasks has no limit, unlike that of calls by
     /// [`reactor_task`](crate::reactor_task). After [`Reactors::stop`](crate::Reactors::stop) has

@@ -174,16 +174,16 @@ impl Reactors {
         Some(seat.tasks.count().0)
     }
 
-    /// Stops the reactors. Rejects tasks from other threads, waits up to `grace` for the existing
-    /// tasks to end, and drops the remaining ones on their threads. Blocks until then, and returns
-    /// the tasks that did not end by themselves.
+    /// Stops the reactors. Rejects tasks from threads outside of the reactors, waits up to `grace`
+    /// for the existing tasks to end, and drops the remaining ones on their threads. Blocks until
+    /// then, and returns the tasks that did not end by themselves.
     ///
     /// Tasks may spawn and call each other during the grace period. A reactor that is in one poll
     /// for ten milliseconds after the grace period counts as blocked, and the stop does not wait
     /// for it. While a reactor drops its tasks, it counts as blocked if no task is dropped for a
-    /// second. Calls that wait in the queue of
-    /// the background pool are cancelled. If a thread of one of these reactors calls
-    /// `stop`, there is no grace period, and that reactor counts as blocked.
+    /// second. Tasks that wait in the queue of the background pool are cancelled. If a thread of
+    /// one of these reactors calls `stop`, there is no grace period, and that reactor counts as
+    /// blocked.
     ///
     /// ```
     /// use rast_reactor::Reactors;

@@ -10,8 +10,8 @@
 //!
 //! Every node has one owner at any time, the cell or the thread whose spare it is, and only a swap
 //! changes the owner. So no node is freed while it is in use, there is no ABA problem, and no pool
-//! of nodes is needed. A cell allocates its node when a first key is put into it. Otherwise puts
-//! and takes allocate nothing.
+//! of nodes is needed. A cell allocates its node when it gets its first key. Otherwise puts and
+//! takes allocate nothing.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};

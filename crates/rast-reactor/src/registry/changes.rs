@@ -612,8 +612,9 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// [`NotCommitted::Full`] and [`NotCommitted::Conflict`], with the changes. After the end of
-    /// the reactor (in a destructor of a thread-local), always `Conflict`.
+    /// [`NotCommitted::Full`] if too many replaced values are not destroyed yet, and
+    /// [`NotCommitted::Conflict`] if another commit interferes; both contain the changes. After the
+    /// end of the reactor (in a destructor of a thread-local), always `Conflict`.
     ///
     /// # Panics
     ///

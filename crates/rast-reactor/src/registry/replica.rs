@@ -10,9 +10,9 @@
 //!
 //! 1. Between `park` and `unpark` no transaction is opened. If user code that the driver runs
 //!    during its sleep, such as a waker, opens one, `open` ends the park first.
-//! 2. After `leave`, at the end of the reactor, no transaction is opened and no commit is applied,
-//!    because owners free the resources that the reactor would read. Only `Changes` in a
-//!    thread-local can try to open a transaction then.
+//! 2. After `leave`, at the end of the reactor, no transaction is opened and no commit is applied.
+//!    From then on owners do not wait for this reactor, and free the resources that it would read.
+//!    Only `Changes` in a thread-local can try to open a transaction then.
 
 use core::any::TypeId;
 use core::cell::{Cell, RefCell};

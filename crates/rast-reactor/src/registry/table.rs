@@ -9,7 +9,7 @@
 //! | field | written | read |
 //! | --- | --- | --- |
 //! | `slots`, `keys` | when a commit is applied | by every read; slots of low indices are a vector, see `places` of rast-executor |
-//! | `changed`, the epoch of the last commit to this type | with them | by every read: if it is not above the transaction's epoch, the transaction sees the slots as they are |
+//! | `changed`, the epoch of the last commit to this type | together with `slots` and `keys` | by every read: if it is not above the transaction's epoch, the transaction sees the slots as they are |
 //! | `old_slots`, `old_keys` | when a commit is applied while a transaction is open | by transactions that were opened before |
 //!
 //! Rules:
