@@ -1,9 +1,10 @@
 //! The consumer's side: claim marks, run keys one at a time, wait.
 //!
 //! A consumer scans the tables with a cursor, in laps. A lap begins where the last one ended and
-//! passes each cell once, so it handles each marked key once. A key that is put again behind the
-//! cursor waits for the next lap. Each priority has its own cursor, and the consumer claims from
-//! the highest priority that has marks. So no key starves among the keys of one priority.
+//! passes each cell once, so it handles each marked key once. A key that gets a value again after
+//! the cursor has passed it waits for the next lap. Each priority has its own cursor, and the
+//! consumer claims from the highest priority that has marks. So no key starves among the keys of
+//! one priority.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -147,8 +148,8 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
 
     /// Takes the next value, if a key has one; no consumer runs the key until the item is dropped.
     ///
-    /// The value counts as handled. Keys come in the order of the passes; the key's own handler is
-    /// not called.
+    /// The value counts as handled. Keys come in the order in which a pass visits them; the key's
+    /// own handler is not called.
     pub fn try_next(&mut self) -> Option<Item<'_, K, V, M, S>> {
         let (spot, value) = self.take_next()?;
         Some(Item::new(&self.shared, spot, value))

@@ -55,8 +55,8 @@ pub struct KeyFigures {
     /// [`Builder::key_figures`](crate::Builder::key_figures).
     pub age: Option<Nanos>,
     /// Longest time from the first put that found the cell empty to the take. Needs
-    /// [`Builder::key_figures`](crate::Builder::key_figures). A put concurrent with the take may
-    /// count from its own time.
+    /// [`Builder::key_figures`](crate::Builder::key_figures). If another put runs during the take,
+    /// the time may start at that put.
     pub wait_max: Nanos,
 }
 

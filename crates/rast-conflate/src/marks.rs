@@ -47,8 +47,8 @@ pub enum Marks {
     #[default]
     Tree,
     /// One mask of 64 bits per table, each bit for a 64th of its cells. A put accesses fewer words,
-    /// and a pass checks every cell of a marked part. For small tables, or if most keys change all
-    /// the time.
+    /// and a pass checks every cell of a marked part. Use it for small tables, or if most keys
+    /// change all the time.
     Flat,
 }
 

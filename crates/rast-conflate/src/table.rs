@@ -123,8 +123,8 @@ impl<K, C> Entry<K, C> {
     ///
     /// # Safety
     ///
-    /// 1. The caller has a pin on the cell, or runs it, found it with a key, and keeps the pin or
-    ///    the run as long as the borrow.
+    /// 1. The caller has a pin on the cell or runs its key, has then found a key in the cell, and
+    ///    keeps the pin or runs the key as long as the borrow lasts.
     #[inline(always)]
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {

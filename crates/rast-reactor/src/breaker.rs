@@ -91,7 +91,7 @@ error!(Open, "the breaker is open");
 /// A call that a breaker admitted. Report its result by [`succeed`](Self::succeed) or
 /// [`fail`](Self::fail).
 ///
-/// A probe that is dropped without a result counts as failed; another call then does not count.
+/// If it is dropped without a result, a probe counts as failed, and any other call does not count.
 #[must_use = "a probe that is dropped has failed"]
 pub struct Admission<C: Clock = MonotonicClock> {
     core: Rc<Core<C>>,

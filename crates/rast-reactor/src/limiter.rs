@@ -80,9 +80,9 @@ pub struct TooLarge;
 /// The tokens are not available yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// When they will be available in addition to the tokens for which others wait, by the
-    /// limiter's clock. A [`try_acquire`](Limiter::try_acquire) then succeeds, if no other request
-    /// comes first.
+    /// The time, by the limiter's clock, when the tokens will be available in addition to those for
+    /// which earlier requests wait. A [`try_acquire`](Limiter::try_acquire) then succeeds, if no
+    /// other request comes first.
     pub retry_at: Instant,
 }
 
@@ -187,10 +187,10 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Takes tokens if they are available even after the `wanted` tokens of earlier waits are
-    /// taken, each as soon as it is available. So this request overtakes a wait only if the wait is
-    /// polled late, after the time that was reported to this request. The overtaken wait then waits
-    /// for these tokens again.
+    /// Takes tokens if they are available even after earlier waits have taken the `wanted` tokens,
+    /// each wait as soon as its tokens are available. So this request overtakes a wait only if the
+    /// wait is polled late, after the time that was reported to this request. The overtaken wait
+    /// then waits for these tokens again.
     ///
     /// The sum of `wanted` and `tokens` is exact: a wait that takes its tokens in time finds the
     /// arrival time at `now` or later, so it adds just their units.

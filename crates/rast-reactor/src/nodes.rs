@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A node is named by its index in the table and a stamp. A stamp is never used twice in a table,
-//! so the name of a removed node names no later node. So a lock can store the name of its holder
-//! without a reference count. After the scope is dropped, a lookup of its name returns "waits for
-//! nothing", which is then true.
+//! so the name of a removed node names no later node. Therefore a lock can store the name of its
+//! holder without a reference count. After the scope is dropped, a lookup of its name returns
+//! "waits for nothing", which is then true.
 
 use std_alloc::vec::Vec;
 

@@ -17,11 +17,11 @@ pub struct Registry(Plan);
 pub struct Turns(Rc<Replica>);
 
 impl Registry {
-    /// One for each of so many threads.
+    /// Makes one registry for each of `reactors` threads.
     ///
     /// # Panics
     ///
-    /// If a type has no owner among them, or two.
+    /// If a type has no owner among these threads, or two.
     #[must_use]
     pub fn of(resources: Resources, reactors: usize) -> Vec<Self> {
         let (plans, _) = resources.plans(reactors).expect("each type has an owner");

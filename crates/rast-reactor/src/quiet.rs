@@ -7,8 +7,8 @@ use crate::primitive::panics::discard;
 
 /// A value of the program whose destructor's panics are contained.
 ///
-/// For hooks and reports, which several threads share: the last thread drops the value, and
-/// that is often one of this crate.
+/// For hooks and reports, which several threads share: the last of these threads drops the value,
+/// and it is often a thread of this crate.
 pub(crate) struct Quiet<T>(ManuallyDrop<T>);
 
 impl<T> Quiet<T> {

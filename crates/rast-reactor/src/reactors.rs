@@ -445,10 +445,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`]: no reactors or more than 1,024, a core that is missing, another number of
-    /// cores than of reactors, a name with a NUL, settings that the pool rejects, a backend that is
-    /// not available, a type of resources without an owner or with two, or no thread. Nothing runs
-    /// then.
+    /// [`BuildError`]: no reactors or more than 1,024, a core that is missing, a number of cores
+    /// that is not that of the reactors, a name with a NUL, settings that the pool rejects, a
+    /// backend that is not available, a type of resources without an owner or with two, or a thread
+    /// that cannot be started. Nothing runs then.
     pub fn build(self) -> Result<Reactors, BuildError> {
         let number = match self.number {
             Some(number) => number,

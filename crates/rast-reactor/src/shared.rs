@@ -123,8 +123,8 @@ impl Shared {
 
     /// Returns `true` if no reactor has a task.
     ///
-    /// A task that ends may have spawned a task on a reactor that was counted before. Then the
-    /// numbers of all tasks ever spawned differ between the two counts.
+    /// Counts twice, because a task may spawn one on a reactor that was already counted, and then
+    /// end. In that case the two counts of all tasks ever spawned differ.
     pub(crate) fn is_quiet(&self) -> bool {
         let count = || {
             self.seats.iter().try_fold(0, |sum, seat| {

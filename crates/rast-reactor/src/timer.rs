@@ -45,7 +45,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Makes a lane of sleeps of `span`. Over 584 years count as that.
+    /// Makes a lane of sleeps of `span`. A span of over 584 years counts as 584 years.
     ///
     /// # Panics
     ///

@@ -339,9 +339,10 @@ pub struct GroupListener {
 impl GroupListener {
     /// Waits for a connection.
     ///
-    /// It also waits while all reactors of the group are turned away ([`Watermarks`]), or this one,
-    /// where the listeners share a socket. Dropping the future loses no connection. Other tasks run
-    /// after 16 connections in a row, or after each connection while this reactor is turned away.
+    /// It also waits while all reactors of the group are turned away ([`Watermarks`]). If the
+    /// listeners share a socket, it waits while this reactor is. Dropping the future loses no
+    /// connection. Other tasks run after 16 connections in a row, or after each connection while
+    /// this reactor is turned away.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `seats` | the reactor of the listener | one per listener: open, turned away, or empty after the listener was dropped |
 //! | `sockets` | a reactor that makes a listener | in the order in which they began to listen; the program names a socket by its index here |
-//! | `orphans` | a dropped listener adds, the next one that accepts takes | sockets that no listener has |
-//! | `changes` | each change that a waiting reactor must see | compared under the lock with what the waiter saw |
+//! | `orphans` | a dropped listener, which adds its sockets; the next listener that accepts, which takes them | sockets that no listener has |
+//! | `changes` | each change that a waiting reactor must see adds one | compared under the lock with the number that the waiter saw |
 //! | `waiting` | futures that wait for a connection | their wakers, woken by the next change |
 
 use core::task::{Context, Waker};

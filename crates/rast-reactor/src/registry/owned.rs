@@ -389,7 +389,7 @@ impl Drop for Owned {
 ///
 /// The commit is already published, so dropping this future does not undo it. A reactor that has
 /// stopped, or is parked, counts as having applied the commit: a parked reactor applies it before
-/// it runs another task. A reactor that is blocked in a poll does not count.
+/// it runs another task. A reactor that is blocked in a poll is waited for.
 #[must_use = "await it to know that all reactors have applied the commit, or drop it"]
 #[derive(Debug)]
 pub struct Committed {

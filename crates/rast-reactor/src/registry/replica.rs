@@ -257,8 +257,8 @@ impl Replica {
     /// Called before a sleep. Returns its maximum length, at most `timeout`; zero if there is
     /// something to do. [`unpark`](Self::unpark) follows.
     ///
-    /// It runs no user code and wakes no task of this reactor, unless it returns zero: the executor
-    /// has already found that no task is ready.
+    /// Unless it returns zero, it runs no user code and wakes no task of this reactor, because the
+    /// executor has already found that no task is ready.
     pub(crate) fn park(&self, timeout: Option<Duration>) -> Option<Duration> {
         self.follow();
         let until_report = {
