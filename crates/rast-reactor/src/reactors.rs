@@ -34,7 +34,7 @@ const SLOW: Duration = Duration::from_millis(1);
 /// How long one poll may continue after the deadline before its reactor counts as blocked: a poll
 /// takes microseconds, but the system may suspend its thread for milliseconds.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same where [`Reactors`] is dropped, which has no deadline; and how long the drop of one task
+/// The same after a drop of [`Reactors`], which has no deadline. Also how long the drop of one task
 /// may take.
 const PATIENCE_OF_DROP: Duration = Duration::from_secs(1);
 
@@ -83,7 +83,7 @@ pub struct Stopped {
     /// Tasks that did not end by themselves. Those of a reactor that returned are dropped.
     pub unfinished: Vec<Unfinished>,
     /// Reactors that did not return from a poll, or from a destructor of a task. Each ends when
-    /// that does.
+    /// that poll or destructor returns.
     pub blocked: Vec<usize>,
     /// Threads of the pool that still run a task. Each ends after it.
     pub background: usize,
@@ -166,8 +166,8 @@ impl Reactors {
         Some(self.shared.resources.long_reads.get(reactor)?.get())
     }
 
-    /// How many tasks of a reactor are not complete; calls of other reactors count with their
-    /// callers. `None` if there is no such reactor.
+    /// How many tasks of a reactor are not complete. A call from another reactor does not count
+    /// here, because its calling task counts there. `None` if there is no such reactor.
     #[must_use]
     pub fn tasks(&self, reactor: usize) -> Option<usize> {
         let seat = self.shared.seats.get(reactor)?;

@@ -46,8 +46,8 @@ impl Trackers {
         self.clock.now()
     }
 
-    /// Returns `true` if the timers up to `at` have expired. A clock of the program that panics may
-    /// show an earlier time after that.
+    /// Returns `true` if the timers up to `at` have expired. After a panic, a clock of the program
+    /// may show an earlier time.
     pub(crate) fn has_expired(&self, at: Instant) -> bool {
         at <= self.expired_at.get()
     }

@@ -55,7 +55,7 @@ pub(crate) struct Tasks(Mutex<Table>);
 
 impl Tasks {
     /// Enters a task, and returns its number; `None` if `is_closed` is given and set. The flag is
-    /// looked at under the lock, so that a count that comes after its change misses nothing.
+    /// read under the lock, so that a count after the flag was set misses no task.
     pub(crate) fn enter(&self, origin: Origin, is_closed: Option<&AtomicBool>) -> Option<u64> {
         let mut table = self.0.lock();
         // Relaxed: the lock orders it with the count.
@@ -68,8 +68,8 @@ impl Tasks {
         Some(number)
     }
 
-    /// Takes a task out; returns whether it was the last one. After far more tasks than are left it
-    /// gives memory back.
+    /// Removes a task, and returns whether it was the last one. Frees memory once far more tasks
+    /// were removed than are left.
     pub(crate) fn leave(&self, number: u64) -> bool {
         let (origin, is_last) = {
             let mut table = self.0.lock();

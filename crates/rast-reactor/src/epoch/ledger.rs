@@ -503,8 +503,8 @@ impl<C> Reader<C> {
     }
 }
 
-/// The fence between what a thread has published and what it loads next: a reactor, whether an
-/// owner waits; an owner that is about to sleep, the progress of the reactors.
+/// The fence between what a thread has published and what it loads next. A reactor loads whether an
+/// owner waits. An owner that is about to sleep loads the progress of the reactors.
 fn announced() {
     // SeqCst: pairs with itself on another thread, and with GE3; of two threads that publish and
     // then load, at least one sees what the other published. [GE8]

@@ -169,8 +169,8 @@ impl Transactions {
         self.fresh.get().is_some() || self.linked.borrow().unreported != NONE
     }
 
-    /// Returns how long until one is to be reported, zero if one is now; `None` if there is none to
-    /// report.
+    /// Returns the time until the next transaction is to be reported as too long: zero if one is
+    /// now, `None` if there is none to report.
     pub(crate) fn until_overdue(&self, now: Instant, limit: Duration) -> Option<Duration> {
         self.with_all(|all| all.until_overdue(now, limit))
     }

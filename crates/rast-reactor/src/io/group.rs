@@ -242,8 +242,8 @@ impl GroupBuilder {
         let is_steered = !self.is_shared && steer::is_served();
         #[cfg(not(target_os = "linux"))]
         let is_steered = false;
-        // Bound without sharing, so that a port of another group is an error: it would mix the
-        // numbers of the sockets.
+        // Bound without sharing, so that binding to a port of another group fails. Otherwise the
+        // numbers of the sockets of both groups would mix.
         let first = bound(address, false)?;
         let local = first.local_addr()?.as_socket();
         let address = local.ok_or_else(|| io::Error::other("an address of another family"))?;

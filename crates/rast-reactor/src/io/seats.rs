@@ -22,8 +22,8 @@ use super::steer;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::waker_list::{WakerList, wake_all};
 
-/// How many active requests a reactor has before it is turned away, and after which it is opened
-/// again.
+/// The numbers of active requests above which a reactor is turned away, and below which it is
+/// opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// A reactor with fewer active requests is opened again; at least 1 and at most `high`.
@@ -124,8 +124,8 @@ impl Shared {
         Ok((at, socket))
     }
 
-    /// Changes a seat, steers, and wakes those who must see it. `orphans` are sockets that the seat
-    /// leaves behind.
+    /// Changes a seat, steers, and wakes the futures that must see the change. `orphans` are
+    /// sockets that the seat leaves behind.
     pub(super) fn set(&self, at: usize, seat: Seat, orphans: impl Iterator<Item = usize>) {
         let wakers = {
             let mut state = self.state.lock();

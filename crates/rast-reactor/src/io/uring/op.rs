@@ -126,8 +126,8 @@ impl<'a> Target<'a> {
             flight.key = None;
             match done {
                 Some(Done { result, .. }) if result >= 0 => break Ok(result as usize),
-                // Nothing asked for a cancellation, since the future is here: the operation begins
-                // again, unless the ring has ended, which `start` finds.
+                // The future still exists, so it has not cancelled the operation. The operation
+                // begins again, unless the ring has ended, which `start` finds.
                 Some(Done { result, .. })
                     if matches!(-result, libc::EINTR | libc::ECANCELED)
                         || (-result == libc::EAGAIN && attempt != Attempt::Other) => {}

@@ -42,8 +42,8 @@ const CANCEL: u64 = u64::MAX;
 /// The completion of the read of the bell's event.
 const BELL: u64 = u64::MAX - 1;
 
-/// Maximum number of kept results of one operation; one that has more is cancelled, and begun again
-/// when they were taken.
+/// Maximum number of kept results of one operation. An operation with more is cancelled, and begun
+/// again when the results were taken.
 const RESULTS: usize = 64;
 
 /// How long the end of a ring waits for operations that were cancelled.
