@@ -8,8 +8,9 @@
 //!                        ──► Gone               by the drop of Answer
 //! ```
 //!
-//! 1. `Waiting` is left once, under the lock, so one side takes the registered waker. The side that
-//!    sets `Ready` or `Dropped` calls it after the lock is released; `Gone` drops it.
+//! 1. The state leaves `Waiting` once, under the lock, so exactly one side takes the registered
+//!    waker. The side that sets `Ready` or `Dropped` calls the waker after it released the lock.
+//!    The side that sets `Gone` drops it.
 //! 2. An asking thread blocks on the slot's `signal`, which is sent once, after `Ready` or
 //!    `Dropped`.
 //! 3. Wakers and answers run user code, so they are cloned and dropped outside of the lock.

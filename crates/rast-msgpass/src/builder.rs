@@ -164,7 +164,7 @@ impl<G: Graph> Builder<G> {
     /// once the receiver has made room, at most one [capacity](crate::EdgeInfo::capacity) at a
     /// time. So on such an edge a handler must not block until its receiver has handled earlier
     /// messages, unless the queue has room for all of them. An answer always has room, because its
-    /// client returns a slot, with a fence, per answer.
+    /// client returns the slot of each answer, at the cost of a fence.
     ///
     /// A drain and a stop wait for the handler that is running, so a handler that never returns
     /// keeps the graph from ending. A resharding waits for no handler of `P`, because these workers
