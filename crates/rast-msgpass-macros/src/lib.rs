@@ -9,8 +9,8 @@
 //!
 //! The parser repairs a mistake in a declaration if the intention is clear, and otherwise drops the
 //! faulty entry. It still writes the rest, so code that uses the graph causes no further errors
-//! about missing types. Checks that need values, such as `burst` above `cap`, are constants in
-//! rast-msgpass.
+//! about missing types. Checks that need values, such as that of `burst` against `cap`, are
+//! constants in rast-msgpass, which the compiler evaluates.
 
 mod check;
 mod declaration;

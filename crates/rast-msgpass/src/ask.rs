@@ -8,12 +8,13 @@
 //!                        ──► Gone               by the drop of Answer
 //! ```
 //!
-//! 1. The state leaves `Waiting` once, under the lock, so exactly one side takes the registered
-//!    waker. The side that sets `Ready` or `Dropped` calls the waker after it released the lock.
-//!    The side that sets `Gone` drops it.
+//! 1. The state leaves `Waiting` once, under the lock, so either the `Reply` or the `Answer` takes
+//!    the registered waker. The `Reply` calls the waker after it has released the lock. The
+//!    `Answer` drops it.
 //! 2. An asking thread blocks on the slot's `signal`, which is sent once, after `Ready` or
 //!    `Dropped`.
-//! 3. Wakers and answers run user code, so they are cloned and dropped outside of the lock.
+//! 3. Wakers are cloned, and wakers and answers are dropped, outside of the lock, because that runs
+//!    user code.
 
 use core::fmt;
 use core::pin::Pin;

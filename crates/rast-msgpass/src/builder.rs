@@ -162,9 +162,9 @@ impl<G: Graph> Builder<G> {
     /// is full. That happens on an `unbounded` edge, and on an edge with inboxes that other senders
     /// have filled. Then the messages wait in the sender. They leave between two of its handlers,
     /// once the receiver has made room, at most one [capacity](crate::EdgeInfo::capacity) at a
-    /// time. So on such an edge a handler must not block until its receiver has handled earlier
-    /// messages, unless the queue has room for all of them. An answer always has room, because its
-    /// client returns the slot of each answer, at the cost of a fence.
+    /// time. So a handler that sends on such an edge must not wait for the receiver to handle
+    /// earlier messages, unless the queue has room for all of them. An answer always has room,
+    /// because its client returns the slot of each answer at once, at the cost of a fence.
     ///
     /// A drain and a stop wait for the handler that is running, so a handler that never returns
     /// keeps the graph from ending. A resharding waits for no handler of `P`, because these workers
@@ -392,9 +392,8 @@ impl<G: Graph> Builder<G> {
 
     /// Starts the graph on threads of its own.
     ///
-    /// Allocates every ring and inbox. From here on a message allocates only at ingress, on an
-    /// unbounded edge, where the list of a sender to inboxes grows, and, as the first of its pair
-    /// of instances, on an edge with `drop_oldest`, `latest` or `bytes`.
+    /// Allocates every ring and inbox. The guarantees in the [crate docs](crate#guarantees) say
+    /// which messages allocate later.
     ///
     /// # Errors
     ///
@@ -422,8 +421,8 @@ impl<G: Graph> Builder<G> {
         Ok(TestGraph::new(Handle::new(run), driver))
     }
 
-    /// Returns whether [`start`](Self::start) would start the graph, if the system gives it a
-    /// thread. So no processors are lost because of a wrong number.
+    /// Returns `Ok` if [`start`](Self::start) would start the graph, provided that the system gives
+    /// it its threads. A `start` that fails drops the processors; this check keeps them.
     ///
     /// # Errors
     ///

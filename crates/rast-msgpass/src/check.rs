@@ -163,9 +163,9 @@ type Wait = usize;
 
 /// Returns `true` if the wait `of` can last until the wait `on` ends.
 ///
-/// Room in an edge comes when its inlet is delivered, which waits for the room and credit of the
-/// edges that its handler sends on. Credit comes when the request and the answer were delivered;
-/// the inlet of answers waits for room and not for credit.
+/// An edge gets room when its receiver handles a message. For that, the receiver waits for the room
+/// and credit of the edges that the handler sends on. A client gets credit when the request and its
+/// answer have been handled. The handler of answers waits for room and not for credit.
 const fn waits(edges: &[EdgeInfo], of: Wait, on: Wait) -> bool {
     let (edge, needed) = (of % MOST, on % MOST);
     if gating(&edges[needed]).is_none() {

@@ -1,13 +1,14 @@
 //! Credit: how many unanswered requests a client may have.
 //!
-//! A client counts its requests that are not answered yet. If answers come by a ring per pair, it
-//! has one count per server. If they come by an inbox, it has one count for all servers.
+//! A client counts its requests that are not answered yet. If answers come by a ring per pair of
+//! client and server, the client has one count per server. If they come by an inbox, it has one
+//! count for all servers.
 //!
-//! Requests carry no time. The age of the oldest unanswered request is bounded by marks. A mark is
-//! the time of a flush and the number of requests that were unanswered then. Requests of a pair are
-//! handled in order. So when as many answers have arrived as the mark counted, each of its requests
-//! was answered, or is held by a token, which has its time. All other unanswered requests were sent
-//! after the mark.
+//! Requests carry no time, so the client bounds the age of its oldest unanswered request by marks.
+//! A mark is the time of a flush and the number of requests that were unanswered then. A server
+//! handles the requests of a client in order. So when as many answers have arrived as the mark
+//! counted, each request of the mark was answered, or is held by a token, which has the time of its
+//! receipt. All other unanswered requests were sent after the mark.
 //!
 //! ```text
 //!   since            next            now    each unanswered request was sent after `since`;

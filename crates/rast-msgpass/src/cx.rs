@@ -244,8 +244,8 @@ impl<'a, G: Node<P> + Node<To>, P, To> Port<'a, G, P, To> {
     /// [retired](crate::OnPanic::Retire) replica only if all are retired, or if no other has a slot
     /// for one more answer.
     ///
-    /// On an edge with `route = any` this is the only way to `send`, and a replica without room
-    /// does not gate the others.
+    /// On an edge with `route = any` this is the only way to `send`. A replica without room does
+    /// not keep the sender from running, as long as another one has room.
     ///
     /// ```compile_fail
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
@@ -518,8 +518,8 @@ impl<G: Node<P> + Node<To>, P, To> All<'_, G, P, To> {
     ///
     /// # Panics
     ///
-    /// As [`Port::send`], and if `clone` of the message panics: replicas before that copy get
-    /// theirs. If there are none, the message is not counted.
+    /// As [`Port::send`], and if `clone` of the message panics. The replicas before the failed copy
+    /// get theirs. If there are none, the message is not counted.
     pub fn send<M: Edge<G, P, To> + Clone>(self, message: M) {
         const {
             assert!(

@@ -17,9 +17,9 @@
 //!    place, and as held. Both counts are in one word.
 //! 4. Between S1 and S2 no user code can panic, so no reserved place is lost. The clock is read
 //!    there, but [`GraphClock`] catches its panic.
-//! 5. A closed door whose reserved places are all held stays empty. A sink that pushes first makes
-//!    its place an ordinary one, and then the queue, which is closed, rejects the message. So an
-//!    idle sink delays no drain.
+//! 5. A closed door whose reserved places are all held stays empty. A sink changes its held place
+//!    to an ordinary one before it pushes. The queue, which is closed, then rejects the message. So
+//!    an idle sink delays no drain.
 //!
 //! A task that waits for room enters a list under a lock, and sets a bit of the count's word:
 //!

@@ -31,8 +31,8 @@
 //!
 //! The receiver takes a bit by a swap, which sees A1.
 //!
-//! A receiver that blocks waits on an event count, which has its own argument. To notify it costs
-//! the sender a fence and a load.
+//! A receiver that blocks waits on an event count; rast-primitive shows why that loses no wake-up.
+//! A sender notifies the event count by a fence and a load.
 //!
 //! The receiver that makes room in a ring wakes the senders that wait for room:
 //! see [`Waiting`].
@@ -260,8 +260,8 @@ impl Wake for sharder::Handle {
 
 /// The receiver's end of a ring into a lane.
 ///
-/// Its drop drops each message separately. The panic of a destructor is contained: the ring's own
-/// drop would end the process at a second one.
+/// Its drop drops each message separately, and contains the panic of a destructor. In the ring's
+/// own drop, a second panic would abort the process.
 pub(crate) struct LaneRing<M>(Consumer<M>, Option<Lost>);
 
 impl<M> LaneRing<M> {

@@ -1,6 +1,5 @@
 //! The functions that `graph!` calls to make the tables of a graph.
 //!
-//! The macro writes one call per entry, with constants as arguments, so its output is short.
 //! Attributes of an edge that contradict each other do not compile; `check.rs` has the checks that
 //! need all tables.
 

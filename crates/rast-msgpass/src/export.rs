@@ -1,7 +1,7 @@
 //! The counts and histograms of a graph, for whatever recorder the crate `metrics` was given.
 //!
-//! The graph counts as it does without an exporter. An [`Exporter`] reads the counts when it is
-//! called, and passes on their values, and the samples of histograms since its last call.
+//! When an [`Exporter`] is called, it passes on the counts, and the samples of histograms since its
+//! last call.
 
 use core::fmt;
 

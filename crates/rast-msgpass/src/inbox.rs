@@ -12,28 +12,27 @@
 //!
 //! Rules:
 //! 1. Only the thread whose worker holds the receiver's shard accesses the places: the receiver in
-//!    its own calls, and a sender in its own turn, while it has a [`Here`]. The access ends before
-//!    user code runs.
-//! 2. A message enters a place only while `asks` is unset. If its sender has pushed to a ring of
-//!    the edge before, the ring must also be empty, as `taken` shows.
+//!    its own calls, and a sender in its own turn, while it has a [`Here`] (the right to access the
+//!    places). The access ends before user code runs.
+//! 2. The flag `asks` has the receiver look into the ring. A message enters a place only while
+//!    `asks` is unset. If its sender has ever pushed to a ring of the edge, the ring must also be
+//!    empty: `taken`, the receiver's index in the ring, shows that.
 //! 3. The receiver takes messages of the places before those of the ring.
-//! 4. After each push to the ring its sender sets `asks` and wakes the receiver. If the receiver is
-//!    on another worker, the note has the bit [`RING`], and the wake-up sets `asks`. After a move
-//!    of the receiver's shard, the check of all inputs looks into the ring in any case. The
-//!    receiver accesses the ring only while `asks` is set, and unsets it when it finds the next
-//!    slot unwritten.
+//! 4. After each push to the ring, `asks` is set and the sender wakes the receiver. If the receiver
+//!    is on the same worker, the sender sets `asks`. Otherwise the note of the wake-up (a number
+//!    that names the input) has the bit [`RING`], and the receiver sets `asks` when it gets the
+//!    note. After a move of the receiver's shard, the check of all inputs looks into the ring in
+//!    any case. The receiver accesses the ring only while `asks` is set, and unsets it when it
+//!    finds the next slot unwritten.
 //!
 //! Messages of a pair stay in order, even if its sender or receiver moves to another worker. If the
 //! first of two messages is in the ring, its sender has pushed to a ring. So the second cannot
 //! enter a place before the first is taken (rule 2). If the first is in a place, it is taken before
 //! any in the ring (rule 3), and the places move with the receiver's shard.
 //!
-//! No message stays in the ring. If the receiver finds the next slot unwritten, the sender that
-//! claimed it sets `asks` after it has written the slot (rule 4).
-//! The places do not starve the ring: while `asks` is set, no message enters a place (rule 2).
-//!
-//! So a message in a place costs its sender and its receiver one cache line of the inbox each, and
-//! neither loads the ring's claim word.
+//! No message stays in the ring. If the receiver finds the next slot unwritten, `asks` is set again
+//! after a sender has written the slot (rule 4). The places do not starve the ring: while `asks` is
+//! set, no message enters a place (rule 2).
 
 #[cfg(any(rast_loom, rast_shuttle))]
 pub mod model;

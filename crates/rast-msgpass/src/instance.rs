@@ -18,9 +18,9 @@
 //!    by a thread that is not a worker.
 //! 3. The number of messages between two publications at most doubles. So a message waits for its
 //!    publication at most about twice as long as the chunk before took. If all receivers are on
-//!    this worker, no thread waits, so there is one publication, at the end of the turn. If
-//!    handlers are slow, there is one per message. If handlers may block, there is one after each
-//!    handler, even if it sent nothing.
+//!    this worker, no other thread waits for the messages, so there is one publication, at the end
+//!    of the turn. If handlers are slow, there is one per message. If handlers may block, there is
+//!    one after each handler, even if it sent nothing.
 //! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it stay ahead of
 //!    those that did, and come first in the next turn.
 
@@ -446,11 +446,12 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         self.core.is_gated || (self.core.keeps && self.rhythm.is_prompt)
     }
 
-    /// Checks the outlets for room. What that moved is published before the next handler, if it
-    /// may block.
+    /// Checks the outlets for room, and moves the messages that wait. If handlers may block, these
+    /// messages are published before the next handler.
     ///
-    /// An answer has room then. Its client returned a slot before the credit, and the fence of
-    /// [`Waiting::enter`](crate::waiting::Waiting::enter) shows that to this thread.
+    /// An answer that waits has room then. Its client returned a slot before the credit, and the
+    /// fence of [`Waiting::enter`](crate::waiting::Waiting::enter) makes the slot visible to this
+    /// thread.
     fn look(&mut self, cx: &mut WorkerCx<'_>) {
         if self.rhythm.is_prompt {
             self.core.wait(cx);

@@ -114,22 +114,25 @@
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending, each once. An
 //!   accepted message is handled, or counted in the [`Report`] and offered to
-//!   [`Builder::on_undelivered`]. On an edge with `route = any`, one that waited for room at a
-//!   replica that retired may arrive at another one after later messages.
+//!   [`Builder::on_undelivered`]. One exception to the order: on an edge with `route = any`, a
+//!   message may wait for room at a replica that then retires. It may move to another replica, and
+//!   arrive there after later messages.
 //! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
 //!   on another thread.
-//! - After [`Builder::start`] a message allocates nothing, with four exceptions: unbounded edges,
-//!   ingress, the lists of senders to inboxes, and edges with `drop_oldest`, `latest` or `bytes`.
-//!   The list of a sender to inboxes grows if one turn sends to more than 64 receivers, or if more
-//!   messages than before find no room. The edges of the last group have a locked queue for each
-//!   pair of instances. The first message of a pair allocates the queue's
-//!   `cap` slots, and the lock is held while one message is moved. On other edges with up to
-//!   [`PAIRS_MAX`] pairs, each pair has a single-producer ring, which needs no lock and no atomic
-//!   read-modify-write. Other edges with more pairs have one inbox per receiver, which takes at
-//!   most one read-modify-write for all messages of a pair that are published together. The inbox
-//!   has four places for messages of the receiver's own worker, used while its ring is empty; a
-//!   message in a place needs no read-modify-write. Edges with `route = any`, `reject` or
-//!   `drop_newest` and measured messages do not use them.
+//! - An edge between processors has one of three kinds of queues. With `drop_oldest`, `latest` or
+//!   `bytes` it has a locked queue for each pair of instances, and the lock is held while one
+//!   message is moved. Another edge with up to [`PAIRS_MAX`] pairs has a single-producer ring for
+//!   each pair, which needs no lock and no atomic read-modify-write. An edge with more pairs has
+//!   one inbox per receiver, unless it declares `rings`. An inbox takes at most one
+//!   read-modify-write for all messages of a pair that are published together. The inbox has four
+//!   places for messages of the receiver's own worker, used while its ring is empty; a message in a
+//!   place needs no read-modify-write. Edges with `route = any`, `reject` or `drop_newest` and
+//!   measured messages do not use the places.
+//! - After [`Builder::start`] messages allocate only in four cases: at ingress, on an unbounded
+//!   edge, on an edge with inboxes, and on an edge with locked queues. With inboxes, a sender's
+//!   list of collected messages grows if one turn sends to more than 64 receivers, or if more
+//!   messages than before find no room. With locked queues, the first message of a pair allocates
+//!   the queue's `cap` slots.
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,

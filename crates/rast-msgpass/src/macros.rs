@@ -57,9 +57,9 @@
 /// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
 ///
 /// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
-/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). On an edge from ingress the
-/// sender chooses by the method that it calls (`send` or `try_send`). An edge to egress accepts
-/// only `drop_newest` and `reject`.
+/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). An edge from ingress accepts
+/// none of the last four: there the sender's call decides whether it waits for room (`send`) or
+/// gets the message back (`try_send`). An edge to egress accepts only `drop_newest` and `reject`.
 ///
 /// `bytes = N` bounds the queued messages of a pair by their [`Weight`](crate::Weight), in addition
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
@@ -69,9 +69,8 @@
 ///
 /// `rings` suits an edge on which each sender sends many messages in a row to one of few receivers,
 /// such as a chain of replicas. It costs memory for each pair, whether or not the pair exchanges
-/// messages: `cap` slots and some cache lines. It is not for requests and their answers. Edges from
-/// ingress or to egress, and those with `bytes`, `drop_oldest` or `latest`, have queues of their
-/// own.
+/// messages: `cap` slots and some cache lines. These edges do not accept it: requests and their
+/// answers, edges from ingress or to egress, and edges with `bytes`, `drop_oldest` or `latest`.
 ///
 /// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
 /// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and
@@ -99,8 +98,7 @@
 /// implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
-/// send that no edge allows; the compiler's hint shows the edge to declare. (If the crate has
-/// several items with the name of a processor, the hint has paths that end with the names.)
+/// send that no edge allows; the compiler's hint shows the edge to declare.
 ///
 /// A cycle of bounded edges, in which the handlers of each edge send on the next, does not compile:
 /// see the crate docs.

@@ -11,14 +11,15 @@
 //!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
 //! first messages are stored in `few`; most turns send no more. The flush after each part of a turn
-//! moves them to their inboxes one by one, as long as each finds a place in an inbox of this
-//! worker. If there are more of them, or if one finds no place, they are stored in entries, chained
-//! by target, so that a chunk costs each ring at most one read-modify-write. The flush moves the
-//! chains to their inboxes. A chain is pushed to the ring of its inbox earlier if there are many
-//! entries, or if two targets have the same low bits.
+//! moves them to their inboxes one by one, as long as each finds one of the four places that an
+//! inbox has for messages of its own worker. If there are more messages, or if one finds no such
+//! place, they are stored in entries, chained by target, so that a chunk costs each ring at most
+//! one read-modify-write. The flush moves the chains to their inboxes. A chain is pushed to the
+//! ring of its inbox earlier if there are many entries, or if two targets have the same low bits.
 //!
-//! What a chain needs is in its first entry, and a place has one byte. So a message touches one
-//! line of the table, its own entry, and the first and the last entry of its chain.
+//! The target, the last entry and the length of a chain are in its first entry, and an element of
+//! `places` has one byte. So a message touches one line of the table, its own entry, and the first
+//! and the last entry of its chain.
 //!
 //! Messages without room stay here, in order, and the sender of a bounded edge does not run until
 //! all are pushed. Except with `route = any`, no step checks all targets.

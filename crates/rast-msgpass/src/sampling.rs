@@ -285,9 +285,9 @@ pub(crate) const MARKED: u32 = 1 << 29;
 
 /// The send times of the measured messages in an inbox, with their senders.
 ///
-/// A sender enters the time before it pushes the message, so the receiver finds it. Those of one
-/// sender are in the order of its messages, in the inbox and here. There are never more than slots
-/// in the inbox, and one per sender that is about to push.
+/// A sender enters the time before it pushes the message, so the receiver finds it. The times of
+/// one sender are in the order of its messages. There are at most as many times as the inbox has
+/// slots, plus one per sender that is about to push.
 #[derive(Default)]
 pub(crate) struct Marks(Mutex<VecDeque<(u32, u64)>>);
 

@@ -1,7 +1,7 @@
 //! Waiting on several lanes at once.
 //!
-//! A [`WaitAny`] is a waker of each lane that notifies one event count. No wake-up is lost, by the
-//! argument of the waker (see `egress.rs`). The check before a sleep finds a lane ready or empty,
+//! A [`WaitAny`] registers a waker with each lane; all these wakers notify one event count.
+//! `egress.rs` shows why no wake-up is lost. The check before a sleep finds a lane ready or empty,
 //! and a lane that was found empty calls its waker for the next message.
 
 use core::fmt;

@@ -40,9 +40,9 @@
 //! 3. It removes and wakes the first sender of the list, which does one of these in its place.
 //!
 //! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
-//! receiver published before F. If the ring has `due` messages or more behind `head`, another check
-//! follows, since the receiver takes them. Otherwise F wakes as many senders as the ring has free
-//! slots.
+//! receiver published before F. If the ring has `due` messages or more behind `head` (see
+//! [`Pace`]), another check follows, since the receiver takes them. Otherwise F wakes as many
+//! senders as the ring has free slots.
 //!
 //! Suppose that no check follows F. Then all senders together push fewer than `due` messages behind
 //! `head`, and the ring has room from then on. A sender that was woken by F, or in place of such a
@@ -254,11 +254,11 @@ impl Waiting {
 /// fence. It is made once `due` messages were taken since the last check. A sender that waits has
 /// more messages in the queue than the capacity less its burst, and `due` is at most this number.
 ///
-/// No sender waits for ever. Let F be a check that does not find a waiting sender W, made after the
-/// head f was published. Then W's last check came after F, and saw a head h of at least f, with
-/// more than `capacity - burst` messages behind it. So the receiver takes at least `due` messages
-/// more after f, and checks again. That check finds W, or W saw that check's head, and the same
-/// argument applies again; the number of messages is finite.
+/// No sender waits for ever. Let F be a check of the receiver that does not find a waiting sender
+/// W, made after the head f was published. Then W checked the room last after F, and saw a head h
+/// of at least f, with more than `capacity - burst` messages behind it. So the receiver takes at
+/// least `due` messages more after f, and checks again. That check finds W, or W saw that check's
+/// head, and the same argument applies again; the number of messages is finite.
 ///
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]

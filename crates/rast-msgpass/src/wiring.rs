@@ -305,9 +305,7 @@ impl Wiring {
     /// message, if that handler may block, or if the edge carries answers of handlers that may
     /// block.
     ///
-    /// In the second case the client returns the slot of an answer before the credit of its
-    /// request. So each request that a server has reserves a slot that is free, and the server
-    /// keeps no answer back while a handler blocks (see `Instance::look`).
+    /// Rule 5 of `outlet.rs` needs the second case (see `Instance::look`).
     fn pace(&self, id: usize, capacity: usize, burst: usize) -> Pace {
         let info = &self.shared.edges[id];
         let blocks = |end: End| end.processor().is_some_and(|at| self.shared.blocking[at]);

@@ -3,7 +3,7 @@
 //! `cargo run --release --example async-server --features async,io [ADDRESS]`
 //!
 //! Each line of a client is a word; the answer is how often all clients have sent it. Without an
-//! address three clients of its own talk to the server, and it ends.
+//! address, the program runs three clients of its own, and ends after them.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The second argument is how many milliseconds a client may take for the head of a request; the
-//! runtime's timers keep to it.
+//! runtime's timers enforce it.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! Requests: threads ask a cache, which asks a slow store once per key, however many wait for it.
+//! Requests: threads ask a cache. The cache asks a slow store once per key, even if many threads
+//! wait for the key.
 //!
 //! `cargo run --release --example requests`
 //!

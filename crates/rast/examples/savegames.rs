@@ -5,10 +5,10 @@
 //! of these except the change is a request that the remote answers after a delay. Then the player
 //! rests. A visit to a player costs processor time, whether or not there is anything to do.
 //!
-//! The scheduler visits a player when its answer or its time has come. The updater, which is how
-//! such a service is often begun, visits all players once in a period. Each runs for the same time
-//! with the same load, one after the other: the scheduler once, the updater with each of five
-//! periods, or with the one that is given.
+//! The scheduler visits a player when its answer or its time has come. The updater, a common first
+//! design of such a service, visits all players once in a period. Each runs for the same time with
+//! the same load, one after the other: the scheduler once, the updater with each of five periods,
+//! or with the one that is given.
 //!
 //! The remote is a thread of this process. Its processor time is printed apart and is not the
 //! service's, except for the calls that hand an answer to the service.
@@ -16,10 +16,10 @@
 //! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10
 //! --rest-ms 1000 --period-ms 5 --workers 2 --seconds 3`
 //!
-//! The parameters bound how many more saves than the updater the scheduler makes per second of
-//! processor time. It visits a player five times for a save. The updater visits each player in each
-//! pass, and a pass takes the period, or the visits of all players if those take longer: see
-//! [`Load::visits_of_updater`].
+//! The parameters bound how many more saves per second of processor time the scheduler makes than
+//! the updater. For a save, the scheduler visits a player five times. The updater visits each
+//! player in each pass. A pass takes the period, or the time of the visits to all players if that
+//! is longer: see [`Load::visits_of_updater`].
 
 use std::collections::VecDeque;
 use std::env;
@@ -96,8 +96,8 @@ const PERIODS: [Duration; 5] = [
 const VISITS: f64 = 5.0;
 
 impl Load {
-    /// Visits to a player for a save, by the updater: so many passes as four answers and a rest
-    /// take.
+    /// Visits to a player for a save, by the updater: as many as there are passes in the time of
+    /// four answers and a rest.
     fn visits_of_updater(&self, period: Duration) -> f64 {
         let visits = self
             .visit

@@ -1,4 +1,4 @@
-//! Inputs (incoming queues) of `high` edges, which are handled before the others.
+//! Inputs (incoming queues) of `high` edges, which are handled before the others (the low inputs).
 //!
 //! ```text
 //!   turn:  high inputs, up to a batch of each edge

@@ -12,8 +12,8 @@
 //! `high` input, and its batches have no time limit. A wake-up without a note ends the calm,
 //! because the next turn must check everything. So does a wake-up for room, because the next turn
 //! must use the room or pass the wake-up on. A turn of a calm instance checks none of these
-//! conditions before its batch. Only its own handlers can change them, and one comparison of all
-//! flags after the batch detects a change.
+//! conditions before its batch. During the turn only its own handlers can change them, and one
+//! comparison of all flags after the batch detects a change.
 //!
 //! An instance is *pinging* if it would be calm, but its last ping returned `Next::Again`.
 

@@ -7,8 +7,8 @@
 //! | `DELETE /campaigns/ID` | | removes a campaign with its ads |
 //! | `DELETE /campaigns/ID/ads/AD` | | removes an ad |
 //! | `POST /transfers` | `from`, `to`, `amount` | moves budget that is not spent |
-//! | `POST /pacing` | | runs the batch |
-//! | `PUT /bidder` | `latency_ms` | sets the simulated bidder |
+//! | `POST /pacing` | | recomputes the pacing of all campaigns |
+//! | `PUT /bidder` | `latency_ms` | sets the delay of the simulated bidder |
 //!
 //! A campaign is `{"id":7,"bid":120,"budget":1000,"ads":[{"id":1,"slot":"top","text":".."}]}`.
 

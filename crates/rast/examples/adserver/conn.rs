@@ -14,7 +14,7 @@
 //! time to time, holds its replies for 20 s at most.
 //!
 //! After a refused request the reply is written, and further bytes of the client are read and
-//! dropped for up to a second. A socket that is closed with unread bytes is reset, and the client
+//! dropped for up to a second. A close with unread bytes resets the connection, and the client
 //! would lose the reply.
 
 use std::future::poll_fn;

@@ -4,8 +4,8 @@
 //! thread may read. The list is locked when a connection begins or ends, and by the
 //! commands that ask for it; the way of a request takes no lock.
 //!
-//! A processor that ends a connection of another one leaves its name with that
-//! one and wakes it.
+//! To end a connection of another processor, a processor leaves the connection's id in the list of
+//! that processor, and wakes it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -6,8 +6,6 @@
 //! - [`Command::One`]: by the one partition that owns its key;
 //! - [`Command::Many`]: by the partitions that own its keys;
 //! - [`Command::Every`]: by all partitions.
-//!
-//! Refusals carry the words of Redis, which client libraries match on.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -14,22 +14,20 @@
 //!
 //! 1. Replies leave in the order of the commands, whatever order they came back in:
 //!    see `ring`.
-//! 2. The ring holds at most `in_flight` commands, and the arguments that are under
-//!    way at most one frame more than `frame` bytes. Beyond that the connection is
-//!    not read: back-pressure reaches the client through TCP.
+//! 2. The connection is read only while the ring holds fewer than `in_flight` commands, and their
+//!    arguments have fewer than `frame` bytes. So the arguments exceed `frame` bytes by at most one
+//!    command. While the connection is not read, TCP slows the client.
 //! 3. Requests that a full partition refused wait in the outbox, in order, and
 //!    nothing is parsed before they are gone. So two commands of one connection to
 //!    one key arrive in the order in which they were sent.
 //! 4. Replies are always accepted. If output and held replies exceed `backlog` bytes, the
 //!    connection is closed. The memory of all its buffers is charged to an account, so that `io`
 //!    can close the largest when all connections together hold too much.
-//! 5. A browser can be made to send a request of another site here. Its first words
-//!    as a command name end the connection at once, so that no later line of it is
-//!    carried out.
-//!
-//! 6. Output waits until the commands that were read with its own are answered, or there
-//!    is more than [`OUTPUT_SENT`]: a batch of requests costs one call of the system, and a
-//!    reply is delayed by its batch at most.
+//! 5. A web page can make a browser send an HTTP request here. A command named `POST` or `Host:`
+//!    ends the connection at once, so no later line of the request is executed.
+//! 6. A reply waits until all commands that were read together with its own are answered, or until
+//!    the output has [`OUTPUT_SENT`] bytes. So the replies to a batch of commands cost one system
+//!    call.
 //!
 //! Nothing here knows sockets or threads: `io` moves the bytes.
 

@@ -1,13 +1,10 @@
 //! `--demo`: a server, a skewed load over real sockets, and a live view.
 //!
 //! The clients (see `load`) ask for few keys most of the time. Every second other keys become the
-//! hot ones, and always keys of partitions that one worker owns at that moment, the next worker
-//! each time: the worst case for the balancer. So the workers' loads become uneven again and again,
-//! and the balancer moves partitions between them while the clients run. A phase of evenly chosen
-//! keys follows, in which the moves must stop.
-//!
-//! The demonstration fails if a reply is missing, doubled, wrong or out of order,
-//! or if, with two workers or more, no partition moved.
+//! hot ones: those of all partitions that one worker owns at that moment. Each time it is the next
+//! worker. This is the worst case for the balancer. So the workers' loads become uneven again and
+//! again, and the balancer moves partitions between them while the clients run. A phase of evenly
+//! chosen keys follows, in which the moves must stop.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

@@ -5,13 +5,13 @@
 //!               (pinned)  ◀──Reply──
 //! ```
 //!
-//! A partition is one replica of one processor, so the runtime measures each of
-//! them and moves it between workers while clients run. It owns its keys alone:
-//! no map is shared, and no lock is taken on the way of a request.
+//! A partition is one replica of one processor, so the runtime measures each partition, and moves
+//! it between workers while clients run. A partition alone owns its keys: no map is shared, and a
+//! request takes no lock.
 //!
-//! An I/O processor stays with its worker, which sleeps in its poll. A request for a partition of
-//! the same worker takes no atomic read-modify-write. One wake-up announces to a partition all
-//! requests that one pass over the sockets has read for it, and its answers come back together.
+//! A request for a partition of the same worker takes no atomic read-modify-write. One wake-up
+//! announces to a partition all requests that one pass over the sockets has read for it, and its
+//! answers come back together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

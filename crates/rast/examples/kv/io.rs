@@ -6,29 +6,29 @@
 //!     └── write ◀── order replies ◀────Reply───┘
 //! ```
 //!
-//! There is one per worker, pinned to it, and the worker sleeps in its poll (see `poller`).
-//! Each owns its sockets, and shares nothing with the others on the way of a request. It is
-//! pinged when the poll saw something, after the replies of a turn, or at a time:
+//! There is one per worker, pinned to it, and the worker sleeps in its poll (see `poller`). Each
+//! owns its sockets, and shares nothing with the others on the way of a request. It is pinged when
+//! the poll saw an event, after the replies of a turn, or at a time that it has set. A turn has
+//! these steps:
 //!
-//! 1. replies come first, whatever the sockets do: a reply goes to its connection's bounded
-//!    backlog, or is dropped if the connection has gone. So a client that does not read can
-//!    delay no partition;
-//! 2. take over sockets that the accepting processor handed out;
-//! 3. serve every socket with something to do, once;
-//! 4. when the buffers of all connections are past their limit, close those of its
-//!    own that hold most.
+//! 1. Take the replies of partitions, before the ping. A reply goes to its connection's bounded
+//!    backlog, or is dropped if the connection is closed. So a client that does not read delays no
+//!    partition.
+//! 2. Take over the sockets that the accepting processor has handed to this one.
+//! 3. Serve each socket that has something to do, once.
+//! 4. If the buffers of all connections exceed their limit, close those connections of this
+//!    processor that have the largest buffers.
 //!
-//! A partition keeps room for the answer of each request that it was sent, so no cycle fills
-//! up. What is sent in a ping is announced once to each partition.
+//! Each request reserves room for its answer, so the cycle of requests and answers cannot block.
 //!
-//! A request that finds no room at its partition stays on its connection, which
-//! is not read meanwhile, and none is read while the buffers are past their limit;
-//! such connections are tried again after each reply and each [`RETRY`].
+//! A request that finds no room at its partition waits in its connection, which is not read
+//! meanwhile. No connection is read while the buffers exceed their limit. Connections that wait are
+//! tried again after replies, and after each [`RETRY`].
 //!
 //! Processor 0 accepts too, and hands sockets out in turn (see `listen`).
 //!
-//! A connection frees its place as soon as its last reply was sent, though its
-//! socket lingers until the client has closed it.
+//! A connection frees its place as soon as its last reply was sent, although its socket stays open
+//! until the client closes it, or until [`LINGER`] is over.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -382,10 +382,10 @@ impl Io {
         }
     }
 
-    /// Closes the connections with the largest buffers while all connections
-    /// together hold more than they may: the one that asks for much pays, not the
-    /// one that asks next. One that holds no more than its share pays for none;
-    /// who holds more may be another processor's.
+    /// Closes the connections with the largest buffers while all connections together exceed the
+    /// limit. So the largest connections are closed, not the one that needs memory next. A
+    /// connection that holds no more than its share is not closed: the larger ones may belong to
+    /// other processors.
     fn bound_buffers(&mut self) {
         if !self.shared.buffers.is_exceeded() {
             return;

@@ -1,8 +1,4 @@
 //! Commands that touch no data: answered where they are read.
-//!
-//! They describe the server and the connection: what client libraries ask for
-//! when they connect, and what `redis-cli` and `redis-benchmark` ask before they
-//! start.
 
 use std::sync::Arc;
 

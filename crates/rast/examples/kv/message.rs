@@ -4,9 +4,8 @@
 //!  I/O processor ── Request ──▶ partition ── Reply ──▶ the same I/O processor
 //! ```
 //!
-//! A partition answers each request with exactly one reply, whose room the request
-//! reserves. A command over several keys is cut by the I/O processor into
-//! one request per partition and put together again there (see `gather`).
+//! A partition answers each request with exactly one reply, whose room the request reserves. For
+//! commands over several keys, see `gather`.
 
 use std::sync::Arc;
 

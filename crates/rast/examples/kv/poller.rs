@@ -6,9 +6,9 @@
 //!  other worker ──▶ waker ─────▲       (the worker looks at its wake-ups itself)
 //! ```
 //!
-//! A worker without work blocks here. One with work looks here without blocking once in
-//! some turns, so that its partitions do not keep sockets waiting. Events are kept until
-//! the I/O processor has taken them; there is no further look before.
+//! A worker without work blocks in the poll. A worker with work polls without blocking once in some
+//! turns, so that its partitions do not keep sockets waiting. Events are kept until the I/O
+//! processor has taken them; until then the worker does not poll again.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Incremental parser of requests, which RESP2 and RESP3 write alike.
+//! Incremental parser of requests, which have one form in RESP2 and RESP3.
 //!
 //! Bytes are pushed in as they arrive, in pieces of any size; a frame (the list
 //! of arguments of one command) comes out as soon as its last byte was seen.
@@ -13,11 +13,11 @@
 //! Two rules keep a hostile sender cheap:
 //!
 //! 1. Nothing is allocated by an announced length. The first byte of an argument of at most
-//!    [`AT_ONCE`] bytes allocates room for the whole, the memory of a longer one at most doubles
-//!    when it is full, and the list of arguments grows as arguments arrive.
-//! 2. What is announced is checked against the limits at once, before its bytes
-//!    arrive. Each argument also pays [`ARGUMENT_COST`] towards the frame's
-//!    limit, so that a frame of a million empty arguments is not free.
+//!    [`AT_ONCE`] bytes allocates room for the whole argument. The memory of a longer argument at
+//!    most doubles when it is full. The list of arguments grows as arguments arrive.
+//! 2. An announced length or count is checked against the limits at once. Each argument also pays
+//!    [`ARGUMENT_COST`] towards the frame's limit, so that a frame of a million empty arguments is
+//!    not free.
 //!
 //! After an error the parser must not be fed again: the stream has lost its frame
 //! boundaries, and the connection is closed once the error was sent.
@@ -317,8 +317,8 @@ impl Parser {
 
     /// Adds a piece of an argument of which `need` bytes, CRLF included, have not arrived.
     ///
-    /// Memory is taken for the exact length in the end: a vector that doubles and is shortened
-    /// leaves holes between the values which the next ones do not fit into.
+    /// The last allocation has the exact length. A vector that doubles and is then shortened leaves
+    /// gaps between the values, into which later values do not fit.
     fn gather(&mut self, piece: &[u8], need: usize) -> Result<(), ProtocolError> {
         let missing = need.saturating_sub(CRLF.len());
         let (body, end) = piece.split_at(missing.min(piece.len()));

@@ -1,7 +1,5 @@
 //! What `--tui` shows of a running graph: workers and their loads, instances coloured by their
 //! worker, edges with their rates and waiting times, and the latest moves.
-//!
-//! It knows no type of kv: any graph has a viewer.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! A value: bytes, or a number where the bytes are the canonical form of one.
 //!
-//! Counting then parses and prints nothing, and a counter needs no block of its
-//! own, nor do a few bytes. Other bytes are shared between the store and the replies that
-//! carry them, so a reply copies no value before it is written to its socket's buffer.
+//! So counting parses and prints nothing, and a counter needs no allocated block. Neither does a
+//! value of a few bytes. Other bytes are shared between the store and the replies that carry them,
+//! so a reply copies no value before it is written to its socket's buffer.
 
 use std::sync::Arc;
 
