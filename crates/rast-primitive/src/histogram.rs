@@ -171,7 +171,9 @@ impl<const P: u32> Histogram<P> {
         let share = share.clamp(0.0, 1.0) * self.count as f64;
         // Rounded up.
         let whole = share as u64;
-        let wanted = (whole + u64::from((whole as f64) < share)).max(1);
+        let wanted = whole + u64::from((whole as f64) < share);
+        // A count of 2^53 or more may have been rounded up.
+        let wanted = wanted.min(self.count).max(1);
         let mut seen = 0;
         let at = self.counts.iter().position(|&count| {
             seen += count;
@@ -367,6 +369,18 @@ mod tests {
         all.merge(&live.read());
         all.record(1);
         assert_eq!((all.sum(), all.count()), (u64::MAX, 5));
+    }
+
+    /// As a float, the count of these values is rounded up.
+    #[test]
+    fn a_quantile_of_very_many_values_is_one_of_them() {
+        let mut all = Histogram::<3>::new();
+        all.record(5);
+        for _ in 0..53 {
+            all.merge(&all.clone());
+        }
+        (0..3).for_each(|_| all.record(7));
+        assert_eq!(all.quantile(1.0), 7);
     }
 
     #[test]
