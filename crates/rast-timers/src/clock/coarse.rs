@@ -107,6 +107,7 @@ impl<C> fmt::Debug for CoarseClock<C> {
 #[cfg(feature = "std")]
 mod ticker {
     use super::CoarseClock;
+    use crate::primitive::panics::discard;
     use crate::primitive::sync::Arc;
     use crate::primitive::sync::atomic::{AtomicBool, Ordering};
     use crate::primitive::thread::{self, JoinHandle};
@@ -178,7 +179,9 @@ mod ticker {
             self.unparker.unpark();
             if let Some(thread) = self.thread.take() {
                 // The thread panics only if the source clock does; the panic was reported there.
-                let _ = thread.join();
+                if let Err(payload) = thread.join() {
+                    discard(payload);
+                }
             }
         }
     }

@@ -3,10 +3,13 @@
 
 use rast_timers::primitive::CachePadded;
 use rast_timers::primitive::sync::Arc;
+use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering};
 use rast_timers::{
-    Clock, CoarseClock, Guard, Instant, ManualClock, MonotonicClock, Nanos, PeriodicTimer, Tick,
-    Ticker, TimerConfig, Tsc,
+    Clock, CoarseClock, Guard, Instant, ManualClock, MonotonicClock, Nanos, PeriodicTimer,
+    StartFinishTimer, Tick, Ticker, TimerConfig, Tsc, WaitingTimer,
 };
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 
 #[test]
 fn threads_may_share_clocks() {
@@ -59,6 +62,34 @@ fn a_ticker_that_sleeps_for_ever_stops_at_once() {
     drop(Ticker::start(clock, Nanos::MAX).unwrap());
 }
 
+/// The clock panics on the ticker's thread, and so does the destructor of what it panics with.
+#[test]
+fn a_ticker_whose_clock_panics_is_dropped_without_a_panic() {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("the payload");
+        }
+    }
+    struct Broken(Arc<AtomicUsize>);
+    impl Clock for Broken {
+        fn now(&self) -> Instant {
+            // The first reading is that of the coarse clock.
+            if self.0.fetch_add(1, Ordering::Relaxed) > 0 {
+                panic_any(Loud);
+            }
+            Instant::ORIGIN
+        }
+    }
+    let readings = Arc::new(AtomicUsize::new(0));
+    let clock = CoarseClock::new(Broken(Arc::clone(&readings)));
+    let ticker = Ticker::start(clock, Nanos::MAX).unwrap();
+    while readings.load(Ordering::Relaxed) < 2 {
+        std::thread::yield_now();
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(ticker))).is_ok());
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn the_boot_clock_never_runs_behind_the_monotonic_one() {
@@ -101,4 +132,52 @@ fn any_guard_will_do() {
     assert_eq!(timer.elapsed(chosen), Nanos::from_nanos(10));
     assert!(padded.vouches(1_000, clock.now()));
     assert!(!padded.vouches(2_000, clock.now()));
+}
+
+/// A tick that panics when it is to vouch, if it is told to.
+struct Fragile {
+    tick: Tick,
+    panics: Cell<bool>,
+}
+
+impl Guard for Fragile {
+    fn word(&self) -> u64 {
+        self.tick.load()
+    }
+
+    fn vouches(&self, word: u64, now: Instant) -> bool {
+        assert!(!self.panics.get(), "no word");
+        self.tick.vouches(word, now)
+    }
+}
+
+/// A call that a guard ends by a panic changes nothing, so the next call does what it should.
+#[test]
+fn a_guard_that_panics_costs_no_beat_and_no_time() {
+    let clock = ManualClock::new();
+    let guard = Fragile {
+        tick: Tick::new(),
+        panics: Cell::new(false),
+    };
+    let pass = |micros| {
+        clock.advance(Nanos::from_micros(micros));
+        guard.tick.publish(clock.now());
+    };
+    let mut beat = WaitingTimer::new(clock.clone(), Nanos::from_secs(1), TimerConfig::new());
+    let mut busy = StartFinishTimer::new(clock.clone(), TimerConfig::new());
+    for _ in 0..100 {
+        assert!(!beat.check(&guard));
+        busy.start(&guard);
+        busy.finish(&guard);
+    }
+    pass(1_000_000);
+    guard.panics.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| beat.check(&guard))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| busy.start(&guard))).is_err());
+    guard.panics.set(false);
+    assert!(beat.check(&guard), "the beat is due");
+    assert!(!beat.check(&guard));
+    busy.start(&guard);
+    busy.finish(&guard);
+    assert!(busy.error() <= Nanos::from_secs(1), "{}", busy.error());
 }
