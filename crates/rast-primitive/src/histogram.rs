@@ -43,9 +43,9 @@ const fn largest(bucket: usize, part_bits: u32) -> u64 {
 
 /// Counts of values by size, with `2^P` buckets for each doubling.
 ///
-/// A quantile is at most one part in `2^P` too high. Count, sum, least and largest value are exact;
-/// the sum saturates. Values of 2^40 or more, which is 18 minutes in nanoseconds, share the last
-/// bucket.
+/// A quantile is at most one part in `2^P` too high, unless it is in the last bucket: there it is
+/// the largest value. Count, sum, least and largest value are exact; the sum saturates. Values of
+/// 2^40 or more, which is 18 minutes in nanoseconds, count in the last bucket.
 ///
 /// Memory: 8 bytes for each of `(41 - P) << P` buckets, 2.4 KiB with `P` = 3, allocated by
 /// [`new`](Self::new). A call allocates nothing.
@@ -164,8 +164,8 @@ impl<const P: u32> Histogram<P> {
 
     /// Returns the value that `share` of the values do not exceed; 0.99 is the 99th percentile. The
     /// result is at most one part in `2^P` too high, never above [`max`](Self::max), and zero if
-    /// there is no value. A `share` below 0 counts as 0, one above 1 as 1. Costs a pass over the
-    /// buckets.
+    /// there is no value. In the last bucket it is [`max`](Self::max). A `share` below 0 counts as
+    /// 0, one above 1 as 1. Costs a pass over the buckets.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         let share = share.clamp(0.0, 1.0) * self.count as f64;
