@@ -2,8 +2,8 @@
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_timers::primitive::CachePadded;
-use rast_timers::primitive::sync::Arc;
 use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering};
+use rast_timers::primitive::sync::{Arc, Mutex};
 use rast_timers::{
     Clock, CoarseClock, Guard, Instant, ManualClock, MonotonicClock, Nanos, PeriodicTimer,
     StartFinishTimer, Tick, Ticker, TimerConfig, Tsc, WaitingTimer,
@@ -88,6 +88,36 @@ fn a_ticker_whose_clock_panics_is_dropped_without_a_panic() {
         std::thread::yield_now();
     }
     assert!(catch_unwind(AssertUnwindSafe(|| drop(ticker))).is_ok());
+}
+
+/// The source clock drops the ticker whose thread reads it.
+#[test]
+fn a_ticker_may_be_dropped_on_its_own_thread() {
+    #[derive(Clone, Default)]
+    struct Stops {
+        ticker: Arc<Mutex<Option<Ticker>>>,
+        dropped: Arc<AtomicUsize>,
+        panicked: Arc<AtomicUsize>,
+    }
+    impl Clock for Stops {
+        fn now(&self) -> Instant {
+            if let Some(ticker) = self.ticker.lock().take() {
+                let ends = catch_unwind(AssertUnwindSafe(|| drop(ticker)));
+                self.panicked
+                    .fetch_add(usize::from(ends.is_err()), Ordering::Relaxed);
+                self.dropped.fetch_add(1, Ordering::Release);
+            }
+            Instant::ORIGIN
+        }
+    }
+    let clock = Stops::default();
+    let coarse = CoarseClock::new(clock.clone());
+    let ticker = Ticker::start(coarse, Nanos::ZERO).unwrap();
+    *clock.ticker.lock() = Some(ticker);
+    while clock.dropped.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(clock.panicked.load(Ordering::Relaxed), 0);
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
