@@ -3,10 +3,9 @@
 use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bound, the bytes used, and their maximum.
+/// A bound, the bytes used, and a maximum: that of the values passed to [`Budget::seen`].
 ///
-/// Without a bound nothing is counted, so that threads share no word; the maximum is then that of
-/// the values passed to [`Budget::seen`].
+/// Without a bound nothing is counted, so that threads share no word.
 #[derive(Debug)]
 pub struct Budget {
     bound: usize,
@@ -33,30 +32,27 @@ impl Budget {
         self.bound
     }
 
-    /// Takes bytes. Returns `false`, and changes nothing, if they do not fit. Lock-free.
+    /// Takes bytes. Returns the bytes used then, 0 without a bound; the caller passes them to
+    /// [`seen`](Self::seen) once it has the memory. Returns `None`, and changes nothing, if the
+    /// bytes do not fit. Lock-free.
     ///
     /// A refusal is exact: at one moment of the call there was no room for them.
     #[inline]
     #[must_use]
-    pub fn take(&self, bytes: usize) -> bool {
+    pub fn take(&self, bytes: usize) -> Option<usize> {
         if self.bound == usize::MAX {
-            return true;
+            return Some(0);
         }
         // Relaxed: a count that publishes nothing; the exchange decides. [AB1]
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
-            let Some(sum) = used.checked_add(bytes).filter(|sum| *sum <= self.bound) else {
-                return false;
-            };
+            let sum = used.checked_add(bytes).filter(|sum| *sum <= self.bound)?;
             // Relaxed: a count that publishes nothing. [AB2]
             match self
                 .used
                 .compare_exchange_weak(used, sum, Ordering::Relaxed, Ordering::Relaxed)
             {
-                Ok(_) => {
-                    self.seen(sum);
-                    return true;
-                }
+                Ok(_) => return Some(sum),
                 Err(now) => used = now,
             }
         }

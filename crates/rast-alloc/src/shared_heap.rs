@@ -289,7 +289,9 @@ impl SharedHeap {
 
     /// Returns the statistics of this heap, exact if no thread is inside a call.
     ///
-    /// The peak of a heap without a bound is the maximum that calls of this method saw.
+    /// The peak of a heap without a bound is the maximum that calls of this method saw. That of a
+    /// heap with a bound may include requests that the system refused while other threads were
+    /// inside calls.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sums = Sums::default();
@@ -309,8 +311,8 @@ impl SharedHeap {
         if self.budget.bound() == usize::MAX {
             stats.bytes_peak = self.budget.seen(stats.bytes_current);
         } else {
-            // The budget has the exact peak. The sums may exceed it if blocks moved between stripes
-            // during the reading.
+            // The budget has the peak. The sums may exceed it if blocks moved between stripes, or a
+            // thread was inside a call, during the reading.
             stats.bytes_peak = self.budget.seen(0);
             stats.bytes_current = stats.bytes_current.min(stats.bytes_peak);
         }
@@ -395,15 +397,15 @@ impl SharedHeap {
         let block = if layout.size() == 0 {
             dangling(layout)
         } else {
-            if !self.budget.take(layout.size()) {
-                return Err(AllocError);
-            }
+            let used = self.budget.take(layout.size()).ok_or(AllocError)?;
             let request = || self.with(&from).and_then(NonNull::new);
             let taken = ThreadHeap::with_retry(layout, || self.purge(), request);
-            taken.ok_or_else(|| {
+            let Some(block) = taken else {
                 self.budget.give(layout.size());
-                AllocError
-            })?
+                return Err(AllocError);
+            };
+            self.budget.seen(used);
+            block
         };
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
@@ -453,13 +455,12 @@ impl FrontEnd for &SharedHeap {
         new: Layout,
     ) -> Result<NonNull<u8>, AllocError> {
         let more = new.size().saturating_sub(old.size());
-        if !self.budget.take(more) {
-            return Err(AllocError);
-        }
+        let used = self.budget.take(more).ok_or(AllocError)?;
         // SAFETY: the caller's obligations.
         let request = || unsafe { self.resize_unbounded(block, old, new) };
         match ThreadHeap::with_retry(new, || self.purge(), request) {
             Some(resized) => {
+                self.budget.seen(used);
                 self.budget.give(old.size().saturating_sub(new.size()));
                 Ok(resized)
             }

@@ -539,15 +539,20 @@ fn a_budget_is_never_exceeded() {
         let theirs = Arc::clone(&budget);
         let other = thread::spawn(move || {
             let taken = theirs.take(2);
-            if taken {
+            if let Some(used) = taken {
+                theirs.seen(used);
                 theirs.give(2);
             }
-            taken
+            taken.is_some()
         });
         let taken = budget.take(2);
-        assert!(other.join().unwrap() || taken, "one of the two fits");
-        assert_eq!(budget.take(2), !taken);
-        assert!((2..=3).contains(&budget.seen(0)));
+        assert!(
+            other.join().unwrap() || taken.is_some(),
+            "one of the two fits"
+        );
+        assert_eq!(budget.take(2).is_some(), taken.is_none());
+        assert!(taken.is_none_or(|used| used == 2));
+        assert!((2..=3).contains(&budget.seen(taken.unwrap_or(0))));
     });
 }
 

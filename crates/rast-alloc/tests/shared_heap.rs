@@ -96,6 +96,19 @@ fn a_bound_refuses_and_changes_nothing() {
 }
 
 #[test]
+fn a_refusal_of_the_system_changes_nothing() {
+    let heap = SharedHeap::bounded(usize::MAX - 1);
+    let small = layout(8, 8);
+    let one = (&heap).allocate(small).unwrap().cast::<u8>();
+    let before = heap.stats();
+    let huge = layout(isize::MAX as usize - 4096, 8);
+    assert!((&heap).allocate(huge).is_err());
+    // SAFETY: the block is this heap's and has this layout; the new one is longer.
+    assert!(unsafe { (&heap).grow(one, small, huge) }.is_err());
+    assert_eq!(heap.stats(), before);
+}
+
+#[test]
 fn threads_share_a_bound() {
     let heap = SharedHeap::bounded(1000 * 64);
     let taken: usize = std::thread::scope(|scope| {

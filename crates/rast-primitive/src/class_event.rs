@@ -145,12 +145,16 @@ mod imp {
         }
 
         pub(super) fn wake(&self, word: &AtomicU32, class: u32, most: u32) {
+            // The system call wakes one thread if the number is 0.
+            if most == 0 {
+                return;
+            }
             let most = most.min(i32::MAX.cast_unsigned());
             futex(word, libc::FUTEX_WAKE_BITSET, most, class);
         }
     }
 
-    fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, class: u32) {
+    fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, class: u32) -> libc::c_long {
         // SAFETY: the word is borrowed for the call, and there is neither a timeout nor a second
         // word.
         unsafe {
@@ -163,7 +167,39 @@ mod imp {
                 null::<u32>(),
                 1_u32 << class,
             )
-        };
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::sync::atomic::Ordering::Relaxed;
+        use crate::thread;
+        use std::format;
+
+        /// Returns whether a thread of this process sleeps in the kernel.
+        fn is_asleep(id: u32) -> bool {
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat"));
+            stat.is_ok_and(|stat| stat.contains(") S "))
+        }
+
+        #[test]
+        fn no_thread_is_woken_if_none_is_to_be() {
+            let (word, id) = (AtomicU32::new(0), AtomicU32::new(0));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    // SAFETY: it returns a number.
+                    id.store(unsafe { libc::gettid() }.cast_unsigned(), Relaxed);
+                    Sleepers.wait(&word, 0, 0);
+                });
+                while !is_asleep(id.load(Relaxed)) {
+                    thread::yield_now();
+                }
+                Sleepers.wake(&word, 0, 0);
+                let woken = futex(&word, libc::FUTEX_WAKE_BITSET, 1, 0);
+                assert_eq!(woken, 1, "it slept until now");
+            });
+        }
     }
 }
 

@@ -345,10 +345,10 @@ impl<M: Machine> Explorer<'_, M> {
                     && last != thread
                     && self.machine.is_inside(&node.state, last)
                 {
+                    if preemptions == most {
+                        continue;
+                    }
                     preemptions += 1;
-                }
-                if preemptions > most {
-                    continue;
                 }
             }
             let mut state = node.state;
@@ -588,6 +588,52 @@ mod tests {
 
         fn describe(&self, before: &usize, _: usize, _: &usize) -> String {
             before.to_string()
+        }
+    }
+
+    /// Two threads that step in turn, each inside one operation, so that each switch is a
+    /// preemption.
+    struct Turns;
+
+    impl Machine for Turns {
+        type State = usize;
+        type Notes = ();
+
+        fn threads(&self) -> usize {
+            2
+        }
+
+        fn start(&self) -> usize {
+            0
+        }
+
+        fn is_enabled(&self, state: &usize, thread: usize) -> bool {
+            *state < 1000 && state % 2 == thread
+        }
+
+        fn step(&self, state: &mut usize, _: usize) -> Result<bool, String> {
+            *state += 1;
+            Ok(*state >= 999)
+        }
+
+        fn is_inside(&self, _: &usize, _: usize) -> bool {
+            true
+        }
+
+        fn describe(&self, before: &usize, _: usize, _: &usize) -> String {
+            before.to_string()
+        }
+    }
+
+    #[test]
+    fn a_schedule_has_at_most_so_many_preemptions() {
+        for most in [0, 1, 254, 255] {
+            let mut limits = Limits::new(2000);
+            limits.preemptions = Some(most);
+            let explored = explore(&Turns, limits).map_err(|fault| fault.what);
+            // The first state, that after the first step, and one for each preemption.
+            let states = 2 + usize::from(most);
+            assert_eq!(explored.map(|seen| seen.states), Ok(states), "{most}");
         }
     }
 

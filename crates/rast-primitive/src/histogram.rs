@@ -43,9 +43,9 @@ const fn largest(bucket: usize, part_bits: u32) -> u64 {
 
 /// Counts of values by size, with `2^P` buckets for each doubling.
 ///
-/// A quantile is at most one part in `2^P` too high. Count, sum, least and largest value are exact;
-/// the sum saturates. Values of 2^40 or more, which is 18 minutes in nanoseconds, share the last
-/// bucket.
+/// A quantile is at most one part in `2^P` too high, unless it is in the last bucket: there it is
+/// the largest value. Count, sum, least and largest value are exact; the sum saturates. Values of
+/// 2^40 or more, which is 18 minutes in nanoseconds, count in the last bucket.
 ///
 /// Memory: 8 bytes for each of `(41 - P) << P` buckets, 2.4 KiB with `P` = 3, allocated by
 /// [`new`](Self::new). A call allocates nothing.
@@ -164,14 +164,16 @@ impl<const P: u32> Histogram<P> {
 
     /// Returns the value that `share` of the values do not exceed; 0.99 is the 99th percentile. The
     /// result is at most one part in `2^P` too high, never above [`max`](Self::max), and zero if
-    /// there is no value. A `share` below 0 counts as 0, one above 1 as 1. Costs a pass over the
-    /// buckets.
+    /// there is no value. In the last bucket it is [`max`](Self::max). A `share` below 0 counts as
+    /// 0, one above 1 as 1. Costs a pass over the buckets.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         let share = share.clamp(0.0, 1.0) * self.count as f64;
         // Rounded up.
         let whole = share as u64;
-        let wanted = (whole + u64::from((whole as f64) < share)).max(1);
+        let wanted = whole + u64::from((whole as f64) < share);
+        // A count of 2^53 or more may have been rounded up.
+        let wanted = wanted.min(self.count).max(1);
         let mut seen = 0;
         let at = self.counts.iter().position(|&count| {
             seen += count;
@@ -367,6 +369,18 @@ mod tests {
         all.merge(&live.read());
         all.record(1);
         assert_eq!((all.sum(), all.count()), (u64::MAX, 5));
+    }
+
+    /// As a float, the count of these values is rounded up.
+    #[test]
+    fn a_quantile_of_very_many_values_is_one_of_them() {
+        let mut all = Histogram::<3>::new();
+        all.record(5);
+        for _ in 0..53 {
+            all.merge(&all.clone());
+        }
+        (0..3).for_each(|_| all.record(7));
+        assert_eq!(all.quantile(1.0), 7);
     }
 
     #[test]

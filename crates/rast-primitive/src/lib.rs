@@ -69,9 +69,10 @@
 //! - Only fences are `SeqCst`, because loom does not model other `SeqCst` operations.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
-//!   `receive_blocking`). A wake-up of a sleeper, `EventCount::prepare`, and the `Signal::send`
-//!   that sets the event take a lock for some instructions. Everything else is lock-free where the
-//!   target has the atomics.
+//!   `receive_blocking`, `receive_timeout`). The following take a lock for some instructions: a
+//!   wake-up of a sleeper, `EventCount::prepare` and `cancel`, the drop of a `Key` or a `Signal`,
+//!   and the `Signal::send` that sets the event. Everything else is lock-free where the target has
+//!   the atomics.
 //!
 //! # Features and private cfgs
 //!

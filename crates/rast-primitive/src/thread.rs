@@ -57,6 +57,10 @@ macro_rules! model_thread_local {
 
 /// Starts a thread with a name for debuggers and panic messages.
 ///
+/// # Panics
+///
+/// If the name contains a zero byte.
+///
 /// # Errors
 ///
 /// The error of the system if it cannot start a thread.
@@ -115,6 +119,10 @@ pub fn available_parallelism() -> usize {
 
 /// As [`spawn_named`], with a stack of `stack_bytes` if that is given. Under loom and shuttle the
 /// size is ignored.
+///
+/// # Panics
+///
+/// As [`spawn_named`].
 ///
 /// # Errors
 ///

@@ -505,6 +505,8 @@ mod with_std {
         assert_eq!(name.as_deref(), Some("worker-7"));
         assert_eq!(turns, 0);
         assert_ne!(id, thread::current_id());
+        let unnamed = std::panic::catch_unwind(|| thread::spawn_named("worker\0".into(), || ()));
+        assert!(unnamed.is_err());
     }
 }
 

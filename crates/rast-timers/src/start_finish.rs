@@ -166,11 +166,12 @@ impl<C: Clock> StartFinishTimer<C> {
     #[cold]
     fn start_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) {
         let now = self.clock.now();
+        // First, because the guard may panic. If it does not vouch for the word, every pair is
+        // measured.
+        let vouched = guard.vouches(word, now);
         self.settle(now, Nanos::ZERO);
         self.shrink(now);
         self.word = word;
-        // If the guard does not vouch for the word, every pair is measured.
-        let vouched = guard.vouches(word, now);
         if self.countdown > 0 && vouched {
             // Do not measure the pair that meets a new tick: it follows a long pair more often than
             // its share.

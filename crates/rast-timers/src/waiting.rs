@@ -103,6 +103,8 @@ impl<C: Clock> WaitingTimer<C> {
     #[cold]
     fn check_slow(&mut self, word: u64, guard: &(impl Guard + ?Sized)) -> bool {
         let now = self.clock.now();
+        // First, because the guard may panic.
+        let vouched = guard.vouches(word, now);
         let fires = now >= self.deadline && self.deadline != Instant::MAX;
         if fires {
             self.deadline = self.next_deadline(now);
@@ -118,7 +120,7 @@ impl<C: Clock> WaitingTimer<C> {
             self.batch = 1;
         }
         // If the guard does not vouch for the word, every call reads the clock.
-        if !guard.vouches(word, now) {
+        if !vouched {
             self.batch = 1;
         }
         self.read_at = now;

@@ -107,6 +107,7 @@ impl<C> fmt::Debug for CoarseClock<C> {
 #[cfg(feature = "std")]
 mod ticker {
     use super::CoarseClock;
+    use crate::primitive::panics::discard;
     use crate::primitive::sync::Arc;
     use crate::primitive::sync::atomic::{AtomicBool, Ordering};
     use crate::primitive::thread::{self, JoinHandle};
@@ -120,7 +121,9 @@ mod ticker {
     /// A thread that updates a [`CoarseClock`] periodically, until it is dropped.
     ///
     /// Its period is τ, and δ is the wake-up latency of the system: some 50 µs on an idle machine,
-    /// whole time slices on a busy one. Dropping the ticker ends the thread and joins it.
+    /// whole time slices on a busy one. Dropping the ticker ends the thread and joins it. If the
+    /// source clock drops the ticker on the ticker's own thread, the thread ends after that
+    /// reading.
     ///
     /// ```
     /// use rast_timers::{Clock, CoarseClock, MonotonicClock, Nanos, Ticker};
@@ -176,9 +179,15 @@ mod ticker {
             // Relaxed: see CK5. [CK6]
             self.stops.store(true, Ordering::Relaxed);
             self.unparker.unpark();
-            if let Some(thread) = self.thread.take() {
+            let here = thread::current_id();
+            // A thread cannot join itself; it ends by the flag.
+            if let Some(thread) = self.thread.take()
+                && thread.thread().id() != here
+            {
                 // The thread panics only if the source clock does; the panic was reported there.
-                let _ = thread.join();
+                if let Err(payload) = thread.join() {
+                    discard(payload);
+                }
             }
         }
     }

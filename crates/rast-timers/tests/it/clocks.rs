@@ -2,11 +2,14 @@
 #![cfg(all(feature = "std", not(any(rast_loom, rast_shuttle))))]
 
 use rast_timers::primitive::CachePadded;
-use rast_timers::primitive::sync::Arc;
+use rast_timers::primitive::sync::atomic::{AtomicUsize, Ordering};
+use rast_timers::primitive::sync::{Arc, Mutex};
 use rast_timers::{
-    Clock, CoarseClock, Guard, Instant, ManualClock, MonotonicClock, Nanos, PeriodicTimer, Tick,
-    Ticker, TimerConfig, Tsc,
+    Clock, CoarseClock, Guard, Instant, ManualClock, MonotonicClock, Nanos, PeriodicTimer,
+    StartFinishTimer, Tick, Ticker, TimerConfig, Tsc, WaitingTimer,
 };
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 
 #[test]
 fn threads_may_share_clocks() {
@@ -59,6 +62,64 @@ fn a_ticker_that_sleeps_for_ever_stops_at_once() {
     drop(Ticker::start(clock, Nanos::MAX).unwrap());
 }
 
+/// The clock panics on the ticker's thread, and so does the destructor of what it panics with.
+#[test]
+fn a_ticker_whose_clock_panics_is_dropped_without_a_panic() {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("the payload");
+        }
+    }
+    struct Broken(Arc<AtomicUsize>);
+    impl Clock for Broken {
+        fn now(&self) -> Instant {
+            // The first reading is that of the coarse clock.
+            if self.0.fetch_add(1, Ordering::Relaxed) > 0 {
+                panic_any(Loud);
+            }
+            Instant::ORIGIN
+        }
+    }
+    let readings = Arc::new(AtomicUsize::new(0));
+    let clock = CoarseClock::new(Broken(Arc::clone(&readings)));
+    let ticker = Ticker::start(clock, Nanos::MAX).unwrap();
+    while readings.load(Ordering::Relaxed) < 2 {
+        std::thread::yield_now();
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(ticker))).is_ok());
+}
+
+/// The source clock drops the ticker whose thread reads it.
+#[test]
+fn a_ticker_may_be_dropped_on_its_own_thread() {
+    #[derive(Clone, Default)]
+    struct Stops {
+        ticker: Arc<Mutex<Option<Ticker>>>,
+        dropped: Arc<AtomicUsize>,
+        panicked: Arc<AtomicUsize>,
+    }
+    impl Clock for Stops {
+        fn now(&self) -> Instant {
+            if let Some(ticker) = self.ticker.lock().take() {
+                let ends = catch_unwind(AssertUnwindSafe(|| drop(ticker)));
+                self.panicked
+                    .fetch_add(usize::from(ends.is_err()), Ordering::Relaxed);
+                self.dropped.fetch_add(1, Ordering::Release);
+            }
+            Instant::ORIGIN
+        }
+    }
+    let clock = Stops::default();
+    let coarse = CoarseClock::new(clock.clone());
+    let ticker = Ticker::start(coarse, Nanos::ZERO).unwrap();
+    *clock.ticker.lock() = Some(ticker);
+    while clock.dropped.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(clock.panicked.load(Ordering::Relaxed), 0);
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn the_boot_clock_never_runs_behind_the_monotonic_one() {
@@ -101,4 +162,52 @@ fn any_guard_will_do() {
     assert_eq!(timer.elapsed(chosen), Nanos::from_nanos(10));
     assert!(padded.vouches(1_000, clock.now()));
     assert!(!padded.vouches(2_000, clock.now()));
+}
+
+/// A tick that panics when it is to vouch, if it is told to.
+struct Fragile {
+    tick: Tick,
+    panics: Cell<bool>,
+}
+
+impl Guard for Fragile {
+    fn word(&self) -> u64 {
+        self.tick.load()
+    }
+
+    fn vouches(&self, word: u64, now: Instant) -> bool {
+        assert!(!self.panics.get(), "no word");
+        self.tick.vouches(word, now)
+    }
+}
+
+/// A call that a guard ends by a panic changes nothing, so the next call does what it should.
+#[test]
+fn a_guard_that_panics_costs_no_beat_and_no_time() {
+    let clock = ManualClock::new();
+    let guard = Fragile {
+        tick: Tick::new(),
+        panics: Cell::new(false),
+    };
+    let pass = |micros| {
+        clock.advance(Nanos::from_micros(micros));
+        guard.tick.publish(clock.now());
+    };
+    let mut beat = WaitingTimer::new(clock.clone(), Nanos::from_secs(1), TimerConfig::new());
+    let mut busy = StartFinishTimer::new(clock.clone(), TimerConfig::new());
+    for _ in 0..100 {
+        assert!(!beat.check(&guard));
+        busy.start(&guard);
+        busy.finish(&guard);
+    }
+    pass(1_000_000);
+    guard.panics.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| beat.check(&guard))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| busy.start(&guard))).is_err());
+    guard.panics.set(false);
+    assert!(beat.check(&guard), "the beat is due");
+    assert!(!beat.check(&guard));
+    busy.start(&guard);
+    busy.finish(&guard);
+    assert!(busy.error() <= Nanos::from_secs(1), "{}", busy.error());
 }
