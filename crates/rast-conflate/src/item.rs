@@ -2,8 +2,10 @@
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
+use std::panic::resume_unwind;
 
 use crate::mode::Mode;
+use crate::primitive::panics::{contain, discard};
 #[cfg(feature = "async")]
 use crate::primitive::sync::Arc;
 use crate::shared::{Shared, Spot};
@@ -80,7 +82,14 @@ macro_rules! items {
             /// Returns the value, and ends the claim of the key.
             #[must_use]
             pub fn into_value(mut self) -> V {
-                self.value.take().expect("an item has its value until it is moved out")
+                let value = self.value.take();
+                let value = value.expect("an item has its value until it is moved out");
+                if let Err(panic) = contain(|| drop(self)) {
+                    // The drop of the key panicked; that of the value may, too.
+                    discard(value);
+                    resume_unwind(panic);
+                }
+                value
             }
         }
 
@@ -102,8 +111,12 @@ macro_rules! items {
         $(#[$cfg])?
         impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
             fn drop(&mut self) {
-                // Before the drop of the value, which may panic.
-                self.shared.end_run(self.spot.place(&self.shared));
+                // Before the drop of the value, which may panic, as the drop of a removed key may.
+                let run = || self.shared.end_run(self.spot.place(&self.shared));
+                if let Err(panic) = contain(run) {
+                    discard(self.value.take());
+                    resume_unwind(panic);
+                }
             }
         }
 
