@@ -1,6 +1,7 @@
 //! A value that was taken while its key stays claimed.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use std::panic::resume_unwind;
 
@@ -15,7 +16,7 @@ use crate::shared::{Shared, Spot};
 ///
 /// If it is leaked with `mem::forget`, the key is never run again.
 pub struct Item<'a, K, V, M: Mode<V>, S> {
-    shared: &'a Shared<K, V, M, S>,
+    shared: ManuallyDrop<&'a Shared<K, V, M, S>>,
     spot: Spot<K, V, M>,
     /// `None` once it is moved out.
     value: Option<V>,
@@ -26,7 +27,8 @@ pub struct Item<'a, K, V, M: Mode<V>, S> {
 /// If it is leaked with `mem::forget`, the key is never run again.
 #[cfg(feature = "async")]
 pub struct OwnedItem<K, V, M: Mode<V>, S> {
-    shared: Arc<Shared<K, V, M, S>>,
+    /// Dropped last, also if the drop of the key panics; it may be the last of the conflator.
+    shared: ManuallyDrop<Arc<Shared<K, V, M, S>>>,
     spot: Spot<K, V, M>,
     /// `None` once it is moved out.
     value: Option<V>,
@@ -49,7 +51,7 @@ unsafe impl<K: Send + Sync, V: Send + Sync, M: Mode<V>, S: Send + Sync> Sync
 impl<'a, K, V, M: Mode<V>, S> Item<'a, K, V, M, S> {
     pub(crate) fn new(shared: &'a Shared<K, V, M, S>, spot: Spot<K, V, M>, value: V) -> Self {
         Self {
-            shared,
+            shared: ManuallyDrop::new(shared),
             spot,
             value: Some(value),
         }
@@ -60,7 +62,7 @@ impl<'a, K, V, M: Mode<V>, S> Item<'a, K, V, M, S> {
 impl<K, V, M: Mode<V>, S> OwnedItem<K, V, M, S> {
     pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>, spot: Spot<K, V, M>, value: V) -> Self {
         Self {
-            shared,
+            shared: ManuallyDrop::new(shared),
             spot,
             value: Some(value),
         }
@@ -112,9 +114,12 @@ macro_rules! items {
         impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
             fn drop(&mut self) {
                 // Before the drop of the value, which may panic, as the drop of a removed key may.
-                let run = || self.shared.end_run(self.spot.place(&self.shared));
-                if let Err(panic) = contain(run) {
+                let ended = contain(|| self.shared.end_run(self.spot.place(&self.shared)));
+                // SAFETY: the field is not used again.
+                let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
+                if let Err(panic) = ended {
                     discard(self.value.take());
+                    discard(shared);
                     resume_unwind(panic);
                 }
             }
