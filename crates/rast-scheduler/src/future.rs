@@ -370,9 +370,12 @@ impl AsyncCx {
 
     /// Continues on a worker of another scheduler.
     ///
-    /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. A hop
-    /// begins at the end of the step that polled it. Dropping the future before that cancels the
-    /// hop; dropping it later does not. Several concurrent hops all take place, in the order of
+    /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. It also
+    /// returns `Closed` if that scheduler was stopped before the task ran there, and the task was
+    /// posted on another one.
+    ///
+    /// A hop begins at the end of the step that polled it. Dropping the future before that cancels
+    /// the hop; dropping it later does not. Several concurrent hops all take place, in the order of
     /// their first polls.
     ///
     /// # Panics

@@ -430,6 +430,21 @@ fn a_context_follows_a_task_that_was_posted_elsewhere() {
     assert_eq!(task.join().unwrap(), "two-0");
 }
 
+#[test]
+fn a_hop_to_a_scheduler_that_was_stopped_says_so_elsewhere() {
+    let one = Scheduler::new(1).unwrap();
+    let stopped = Scheduler::builder().workers(1).build();
+    let there = stopped.remote();
+    let task = one.spawn_async(move |cx| async move { cx.hop(&there).await.is_err() });
+    let mut tasks = Vec::new();
+    until("the hop", || {
+        tasks.extend(stopped.stop().unwrap());
+        !tasks.is_empty()
+    });
+    one.post_many(tasks).unwrap();
+    assert!(task.join().unwrap());
+}
+
 /// A future without a context cannot receive a signal, so the signal is a wake-up.
 #[test]
 fn a_signal_wakes_a_future_without_a_context_once() {
