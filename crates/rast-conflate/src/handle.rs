@@ -3,13 +3,16 @@
 use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::hash::RandomState;
+use std::panic::resume_unwind;
 
 use crate::config::Pace;
 use crate::life::State;
 use crate::marks::Path;
 use crate::mode::{ManyProducers, Mode, Newest};
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::shared::{Pinned, Place, Shared, Target};
@@ -21,7 +24,8 @@ use crate::table::{Entry, KeyHandler, Table};
 /// may have several producers it can be cloned, which costs one or two atomic additions. While a
 /// key has a handle, its cell is not reused for another key, whether the key is removed or not.
 pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
-    pub(crate) shared: Arc<Shared<K, V, M, S>>,
+    /// Dropped last, also if the drop of the key panics; it may be the last of the conflator.
+    pub(crate) shared: ManuallyDrop<Arc<Shared<K, V, M, S>>>,
     table: NonNull<Table<K, V, M>>,
     at: usize,
     /// The cell and its marks, as direct pointers: following the table's pointers instead would be
@@ -45,7 +49,7 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         let (table, at) = (NonNull::from(place.table), place.at);
         let (entry, words) = (NonNull::from(entry), NonNull::from(path.words));
         Self {
-            shared,
+            shared: ManuallyDrop::new(shared),
             table,
             at,
             entry,
@@ -95,7 +99,8 @@ impl<K, V, M: Mode<V>, S> KeyHandle<K, V, M, S> {
         self.place().entry().life.state() == State::Live
     }
 
-    /// Gives the key its own pace; a value that the old pace delays is then delayed by the new one.
+    /// Gives the key its own pace. A longer pace delays only the handlings after the next one. A
+    /// value that the old pace delays waits for at most one [`every`](Pace::every) of the new pace.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.set_pace(self.place(), pace);
     }
@@ -178,9 +183,16 @@ impl<K, V, M: Mode<V>, S> Drop for KeyHandle<K, V, M, S> {
         }
         let is_removed = life.state() == State::Removed;
         life.unpin();
-        if is_removed {
-            // The last handle frees the cell for another key.
-            place.table.free(self.at);
+        // The last handle frees the cell for another key.
+        let freed = match is_removed {
+            true => contain(|| place.table.free(self.at)),
+            false => Ok(()),
+        };
+        // SAFETY: the field is not used again.
+        let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
+        if let Err(panic) = freed {
+            discard(shared);
+            resume_unwind(panic);
         }
     }
 }

@@ -1,9 +1,12 @@
 //! A value that was taken while its key stays claimed.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
+use std::panic::resume_unwind;
 
 use crate::mode::Mode;
+use crate::primitive::panics::{contain, discard};
 #[cfg(feature = "async")]
 use crate::primitive::sync::Arc;
 use crate::shared::{Shared, Spot};
@@ -13,7 +16,7 @@ use crate::shared::{Shared, Spot};
 ///
 /// If it is leaked with `mem::forget`, the key is never run again.
 pub struct Item<'a, K, V, M: Mode<V>, S> {
-    shared: &'a Shared<K, V, M, S>,
+    shared: ManuallyDrop<&'a Shared<K, V, M, S>>,
     spot: Spot<K, V, M>,
     /// `None` once it is moved out.
     value: Option<V>,
@@ -24,7 +27,8 @@ pub struct Item<'a, K, V, M: Mode<V>, S> {
 /// If it is leaked with `mem::forget`, the key is never run again.
 #[cfg(feature = "async")]
 pub struct OwnedItem<K, V, M: Mode<V>, S> {
-    shared: Arc<Shared<K, V, M, S>>,
+    /// Dropped last, also if the drop of the key panics; it may be the last of the conflator.
+    shared: ManuallyDrop<Arc<Shared<K, V, M, S>>>,
     spot: Spot<K, V, M>,
     /// `None` once it is moved out.
     value: Option<V>,
@@ -47,7 +51,7 @@ unsafe impl<K: Send + Sync, V: Send + Sync, M: Mode<V>, S: Send + Sync> Sync
 impl<'a, K, V, M: Mode<V>, S> Item<'a, K, V, M, S> {
     pub(crate) fn new(shared: &'a Shared<K, V, M, S>, spot: Spot<K, V, M>, value: V) -> Self {
         Self {
-            shared,
+            shared: ManuallyDrop::new(shared),
             spot,
             value: Some(value),
         }
@@ -58,7 +62,7 @@ impl<'a, K, V, M: Mode<V>, S> Item<'a, K, V, M, S> {
 impl<K, V, M: Mode<V>, S> OwnedItem<K, V, M, S> {
     pub(crate) fn new(shared: Arc<Shared<K, V, M, S>>, spot: Spot<K, V, M>, value: V) -> Self {
         Self {
-            shared,
+            shared: ManuallyDrop::new(shared),
             spot,
             value: Some(value),
         }
@@ -80,7 +84,14 @@ macro_rules! items {
             /// Returns the value, and ends the claim of the key.
             #[must_use]
             pub fn into_value(mut self) -> V {
-                self.value.take().expect("an item has its value until it is moved out")
+                let value = self.value.take();
+                let value = value.expect("an item has its value until it is moved out");
+                if let Err(panic) = contain(|| drop(self)) {
+                    // The drop of the key panicked; that of the value may, too.
+                    discard(value);
+                    resume_unwind(panic);
+                }
+                value
             }
         }
 
@@ -102,8 +113,15 @@ macro_rules! items {
         $(#[$cfg])?
         impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
             fn drop(&mut self) {
-                // Before the drop of the value, which may panic.
-                self.shared.end_run(self.spot.place(&self.shared));
+                // Before the drop of the value, which may panic, as the drop of a removed key may.
+                let ended = contain(|| self.shared.end_run(self.spot.place(&self.shared)));
+                // SAFETY: the field is not used again.
+                let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
+                if let Err(panic) = ended {
+                    discard(self.value.take());
+                    discard(shared);
+                    resume_unwind(panic);
+                }
             }
         }
 

@@ -5,7 +5,7 @@ use core::hash::{BuildHasher, Hash};
 use std::hash::RandomState;
 use std::panic::resume_unwind;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Put};
 use crate::config::Removed;
 use crate::error::PutError;
 use crate::figures::{Block, Count, Counts};
@@ -13,6 +13,7 @@ use crate::handle::KeyHandle;
 use crate::life::State;
 use crate::mode::{ManyProducers, Mode, Newest};
 use crate::primitive::fence_after_exchange;
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::Arc;
 use crate::primitive::sync::atomic::Ordering::Relaxed;
 use crate::shared::{CLOSED, Place, STAMPED, Shared, Target};
@@ -60,7 +61,8 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     /// # Panics
     ///
     /// If the handle belongs to another conflator. A panic of a merge function, or of the drop of
-    /// the replaced value, propagates; the conflator stays consistent.
+    /// the replaced value, propagates; the conflator stays consistent. If the conflator closed
+    /// during that put, the value that the error would contain is dropped.
     // Always inline. Out of line, a value of several words, which the caller stores one by one, is
     // copied by wider loads. These wait until the narrower stores have left the store buffer.
     #[inline(always)]
@@ -127,12 +129,12 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
         if shared.status() & !STAMPED != 0 {
             result = self.met_slow(shared, place);
         }
-        if let Some(panic) = put.panic {
-            resume_unwind(panic);
+        if put.panic.is_some() || result.is_err() {
+            return end_slow(put, result);
         }
         // The caller's thread drops the replaced value here.
         drop(put.replaced);
-        result
+        Ok(())
     }
 
     /// Handles a put that found the conflator closed, or a waiting consumer.
@@ -157,6 +159,25 @@ impl<V, M: Mode<V>> Side<'_, V, M> {
             None => Ok(()),
         }
     }
+}
+
+/// Ends a put that met a close, or whose merge panicked. The first panic continues; then the values
+/// are dropped, whose destructors may panic too.
+#[cold]
+fn end_slow<V>(put: Put<V>, result: Result<(), PutError<V>>) -> Result<(), PutError<V>> {
+    let dropped = contain(|| drop(put.replaced)).err();
+    let first = match put.panic {
+        Some(first) => {
+            discard(dropped);
+            first
+        }
+        None => match dropped {
+            Some(first) => first,
+            None => return result,
+        },
+    };
+    discard(result);
+    resume_unwind(first)
 }
 
 impl<K, V, M, S> Producer<K, V, M, S>
@@ -215,7 +236,11 @@ where
             removal.value = Some(taken.value);
         }
         drop(pinned);
-        place.table.free(place.at);
+        if let Err(panic) = contain(|| place.table.free(place.at)) {
+            // Its destructor may panic too.
+            discard(removal);
+            resume_unwind(panic);
+        }
         removal
     }
 }

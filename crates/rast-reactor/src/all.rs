@@ -11,6 +11,7 @@ use std_alloc::sync::Arc;
 use std_alloc::task::Wake;
 use std_alloc::vec::Vec;
 
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Mutex;
 
 /// The futures that must be polled.
@@ -55,6 +56,7 @@ impl Wake for Member {
 enum Part<F: Future> {
     Pending(F, Waker),
     Ready(F::Output),
+    Dropped,
 }
 
 /// The future of [`all_results`].
@@ -68,8 +70,10 @@ pub struct AllResults<F: Future> {
 
 /// Awaits all of `futures` in this task, concurrently; returns their outputs in order.
 ///
-/// A panic of one of them propagates to the caller. Cost: one allocation per future. A wake-up
-/// polls only the future that it is for.
+/// A panic of one of them propagates to the caller. Dropping this future drops all of them, even if
+/// several destructors panic; the first of these panics continues.
+///
+/// Cost: one allocation per future. A wake-up polls only the future that it is for.
 ///
 /// # Panics
 ///
@@ -147,9 +151,23 @@ impl<F: Future> Future for AllResults<F> {
         let parts = core::mem::take(&mut this.parts);
         let ready = |part| match part {
             Part::Ready(output) => output,
-            Part::Pending(..) => unreachable!("all: each future was counted when it was ready"),
+            _ => unreachable!("all: each future was counted when it was ready"),
         };
         Poll::Ready(parts.into_iter().map(ready).collect())
+    }
+}
+
+impl<F: Future> Drop for AllResults<F> {
+    /// Drops each part in its place, because it is pinned, and even if the drop of another panics.
+    fn drop(&mut self) {
+        struct InPlace<'a, F: Future>(&'a mut Part<F>);
+        impl<F: Future> Drop for InPlace<'_, F> {
+            fn drop(&mut self) {
+                *self.0 = Part::Dropped;
+            }
+        }
+        let mut parts = self.parts.iter_mut().map(InPlace);
+        drop_each(|| parts.next());
     }
 }
 

@@ -590,6 +590,35 @@ fn all_results_polls_those_that_were_woken() {
     assert!(catch_unwind(AssertUnwindSafe(|| all.as_mut().poll(&mut cx))).is_err());
 }
 
+/// A future, or an output, that panics when it is dropped.
+struct Loud<'a>(&'a Cell<u32>);
+
+impl Drop for Loud<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+        panic!("it is dropped loudly");
+    }
+}
+
+#[test]
+fn all_results_may_have_several_futures_that_panic_when_they_are_dropped() {
+    let drops = Cell::new(0);
+    let future = |is_ready: bool| {
+        let loud = Loud(&drops);
+        async move {
+            if !is_ready {
+                pending::<()>().await;
+            }
+            loud
+        }
+    };
+    let mut all = Box::pin(all_results([true, true, false, false].map(future)));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(all.as_mut().poll(&mut cx).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(all))).is_err());
+    assert_eq!(drops.get(), 4);
+}
+
 #[test]
 fn background_tasks_that_are_staged_count_against_the_bound() {
     let pool = Pool::builder().threads([0, 0, 1]).capacity(2);

@@ -12,8 +12,8 @@ use std::task::{Wake, Waker};
 
 use rast_conflate::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_conflate::{
-    Conflator, Consumer, Growth, HandleError, InPlace, Mode, Newest, Pace, PutError, Sequenced,
-    Word,
+    Conflator, Consumer, Growth, HandleError, InPlace, Merge, Merged, Mode, Newest, Pace, PutError,
+    Sequenced, Word,
 };
 
 /// Everything that a pass hands out, by key.
@@ -584,5 +584,129 @@ fn a_handler_that_does_everything() {
     });
     assert!(outer.handled >= 20 && drained > 0);
     assert_eq!(conflator.pending(), 0);
+    balanced(&conflator);
+}
+
+/// A value whose destructor panics, even if another panic unwinds: then the process aborts.
+struct Loud(#[expect(dead_code, reason = "the size of the value")] u32);
+
+thread_local! {
+    static VALUE_DROPS: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        VALUE_DROPS.set(VALUE_DROPS.get() + 1);
+        panic!("a value is dropped");
+    }
+}
+
+#[test]
+fn a_removed_key_and_its_value_may_both_panic() {
+    let conflator = Conflator::<Key, Loud>::new();
+    let mut producer = conflator.producer();
+    let key = Key(0);
+    producer.put_key(&key, Loud(0)).unwrap();
+    with_fault(Fault::Drop, || producer.remove(&key));
+    assert_eq!((conflator.len(), VALUE_DROPS.get()), (0, 1));
+    // The key is removed while its value is an item.
+    let mut consumer = conflator.consumer().unwrap();
+    for is_moved_out in [false, true] {
+        producer.put_key(&key, Loud(1)).unwrap();
+        let item = consumer.try_next().unwrap();
+        assert!(producer.remove(&key).was_present);
+        with_fault(Fault::Drop, || {
+            if is_moved_out {
+                std::mem::forget(item.into_value());
+            }
+        });
+    }
+    assert_eq!((conflator.len(), VALUE_DROPS.get()), (0, 3));
+    balanced(&conflator);
+}
+
+#[test]
+fn the_last_handle_of_a_removed_key_may_be_the_last_of_the_conflator() {
+    let conflator = Conflator::<Key, Loud>::new();
+    let mut producer = conflator.producer();
+    let removed = Key(0);
+    producer.put_key(&Key(1), Loud(1)).unwrap();
+    let handle = conflator.handle(&removed).unwrap();
+    assert!(producer.remove(&removed).was_present);
+    drop((producer, conflator));
+    with_fault(Fault::Drop, || drop(handle));
+    assert_eq!(VALUE_DROPS.get(), 1);
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn an_item_of_a_removed_key_may_be_the_last_of_the_conflator() {
+    let conflator = Conflator::<Key, Loud>::new();
+    let mut producer = conflator.producer();
+    let removed = Key(0);
+    producer.put_key(&removed, Loud(0)).unwrap();
+    let mut stream = conflator.consumer().unwrap().into_stream();
+    let mut cx = std::task::Context::from_waker(Waker::noop());
+    let polled = futures_core::Stream::poll_next(std::pin::Pin::new(&mut stream), &mut cx);
+    let std::task::Poll::Ready(Some(item)) = polled else {
+        panic!("a value is pending");
+    };
+    producer.put_key(&Key(1), Loud(1)).unwrap();
+    assert!(producer.remove(&removed).was_present);
+    drop((stream, producer, conflator));
+    with_fault(Fault::Drop, || drop(item));
+    assert_eq!(VALUE_DROPS.get(), 2);
+}
+
+/// Closes a conflator when it is called.
+struct Closes<V: Send + 'static>(Conflator<u32, V>);
+
+impl<V: Send + 'static> Wake for Closes<V> {
+    fn wake(self: Arc<Self>) {
+        self.0.close();
+    }
+}
+
+#[test]
+fn a_put_that_meets_a_close_may_have_two_values_that_panic() {
+    let builder = Conflator::<u32, Loud>::builder().clock(ManualClock::new());
+    let conflator = builder.pace(Pace::cooldown(Nanos::from_secs(1))).build();
+    let mut producer = conflator.producer();
+    let mut consumer = conflator.consumer().unwrap();
+    for value in [1, 2] {
+        producer.put_key(&7, Loud(value)).unwrap();
+        consumer.pass(|_, value| std::mem::forget(value));
+    }
+    // The value 2 is delayed, so the waker is armed; the put of the value 3 calls it.
+    let closes = Closes(conflator.clone());
+    assert!(consumer.arm(&Waker::from(Arc::new(closes))));
+    assert!(panics(|| producer.put_key(&7, Loud(3))));
+    assert!(conflator.is_closed());
+    assert_eq!((conflator.pending(), VALUE_DROPS.get()), (0, 2));
+    balanced(&conflator);
+}
+
+/// A value that panics when another one is merged into it, and when it is dropped.
+struct Stubborn(Option<Conflator<u32, Stubborn, Merged>>, Loud);
+
+impl Merge for Stubborn {
+    fn merge(&mut self, newer: Self) {
+        std::mem::forget(newer.1);
+        if let Some(conflator) = self.0.take() {
+            conflator.close();
+        }
+        panic!("it does not merge");
+    }
+}
+
+#[test]
+fn a_merge_may_close_and_panic_and_its_value_too() {
+    let builder = Conflator::<u32, Stubborn>::builder();
+    let conflator = builder.mode::<Merged>().build();
+    let mut producer = conflator.producer();
+    let older = Stubborn(Some(conflator.clone()), Loud(1));
+    producer.put_key(&7, older).unwrap();
+    assert!(panics(|| producer.put_key(&7, Stubborn(None, Loud(2)))));
+    assert_eq!((conflator.pending(), VALUE_DROPS.get()), (0, 1));
     balanced(&conflator);
 }

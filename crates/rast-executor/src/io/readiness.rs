@@ -23,6 +23,7 @@ use core::task::Waker;
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
 
+use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Mutex;
 use crate::wakers::wake;
 
@@ -247,6 +248,21 @@ impl Readiness {
     pub(super) fn end(&self, wakers: &mut Vec<Waker>) {
         self.0.lock().is_gone = true;
         self.note(Edge::Last, Edge::Last, wakers);
+    }
+}
+
+impl Drop for Readiness {
+    /// Drops the wakers of futures that were forgotten, and of callers of a poll method.
+    fn drop(&mut self) {
+        let Sides {
+            reading, writing, ..
+        } = self.0.get_mut();
+        let mut wakers = [reading, writing].into_iter().flat_map(|side| {
+            let waiting = core::mem::take(&mut side.waiting);
+            let waiting = waiting.into_iter().map(|(_, waker)| waker);
+            side.polled.take().into_iter().chain(waiting)
+        });
+        drop_each(|| wakers.next());
     }
 }
 

@@ -13,7 +13,7 @@ use std_alloc::boxed::Box;
 use super::header::{Header, TaskRef};
 use super::state::Left;
 use crate::budget;
-use crate::primitive::panics::quietly;
+use crate::primitive::panics::{drop_each, quietly};
 
 /// Why a task has no output: it was cancelled, or it panicked.
 ///
@@ -215,13 +215,18 @@ impl<T> JoinHandle<T> {
             // SAFETY: by rule 5 of the state the waker is the handle's.
             unsafe { (*place).replace(waker) }
         });
-        drop(old);
-        if self.header().state.lend_join_waker(true) {
+        let is_lent = self.header().state.lend_join_waker(true);
+        let unused = if is_lent {
             self.waker = address;
-            return true;
-        }
-        drop(self.take_waker());
-        false
+            None
+        } else {
+            self.take_waker()
+        };
+        // Last, because their destructors may panic: a waker that this handle left in the task
+        // without lending it would be dropped by the thread that frees the task.
+        let mut wakers = [old, unused].into_iter().flatten();
+        drop_each(|| wakers.next());
+        is_lent
     }
 
     /// Removes the join waker.

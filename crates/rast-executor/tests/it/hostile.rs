@@ -6,14 +6,15 @@ use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use rast_executor::primitive::model::draw;
+use rast_executor::primitive::panics;
 use rast_executor::timers::{Clock, Instant};
 use rast_executor::{
     JoinHandle, LocalExecutor, Runtime, Sleep, block_on, consume_budget, interval, sleep,
-    sleep_until, spawn, timeout, yield_now,
+    sleep_until, spawn, spawn_local, timeout, yield_now,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -447,4 +448,39 @@ fn a_poll_that_ends_within_the_grace_is_waited_for() {
     let ended = runtime.shutdown(LONG);
     assert!(ended.is_clean(), "{ended:?}");
     assert_eq!(block_on(task).unwrap(), 7);
+}
+
+/// A waker that panics when it is dropped, unless its thread panics already.
+struct Loud;
+
+impl Wake for Loud {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "this waker is dropped loudly");
+    }
+}
+
+/// The panic of a waker's destructor is that of the poll that replaces it. The waker that replaces
+/// it stays the handle's, and is not dropped between the polls of tasks.
+#[test]
+fn a_waker_whose_drop_panics_in_a_poll_of_a_handle_harms_no_executor() {
+    LocalExecutor::new().run(async {
+        let mut task = spawn_local(yield_now());
+        for is_replaced in [false, true] {
+            let waker = Waker::from(Arc::new(Loud));
+            let poll = || Pin::new(&mut task).poll(&mut Context::from_waker(&waker));
+            let polled = panics::contain(poll);
+            assert_eq!(polled.is_err(), is_replaced);
+            // The handle's clone is the last one.
+            drop(waker);
+        }
+        let _ = panics::contain(|| drop(task));
+        // The task ends, and its memory is freed.
+        for _ in 0..3 {
+            yield_now().await;
+        }
+    });
 }

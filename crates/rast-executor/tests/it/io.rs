@@ -5,13 +5,14 @@ use std::io::ErrorKind;
 #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::pin::Pin;
 use std::sync::Arc;
-#[cfg(any(feature = "tokio", feature = "hyper"))]
-use std::task::Context;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 #[cfg(unix)]
 use rast_executor::io::UnixDatagram;
 use rast_executor::io::{PollDriver, TcpListener, TcpStream, UdpSocket};
+use rast_executor::primitive::panics;
 use rast_executor::timers::MonotonicClock;
 use rast_executor::{Elapsed, LocalExecutor, Runtime, block_on, spawn, spawn_local, timeout};
 
@@ -109,7 +110,7 @@ fn sockets_are_served_while_all_workers_are_busy() {
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let theirs = Arc::clone(&stop);
     let busy = runtime.spawn(async move {
-        while !theirs.load(std::sync::atomic::Ordering::Relaxed) {
+        while !theirs.load(Ordering::Relaxed) {
             rast_executor::yield_now().await;
         }
     });
@@ -123,7 +124,7 @@ fn sockets_are_served_while_all_workers_are_busy() {
         stream.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"busy");
     });
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
     runtime.block_on(busy).unwrap();
 }
 
@@ -387,4 +388,39 @@ fn read_with_reads_by_a_call_of_the_user() {
         a.write_all(b"hello").await.unwrap();
         assert_eq!(task.await.unwrap(), b"hello");
     });
+}
+
+/// A waker that panics when it is dropped.
+struct Loud(Arc<AtomicUsize>);
+
+impl Wake for Loud {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("this waker is dropped loudly");
+    }
+}
+
+/// A future that is forgotten leaves its waker in the list of its socket.
+#[test]
+fn wakers_that_are_left_at_a_socket_may_all_panic_when_they_are_dropped() {
+    const FUTURES: usize = 3;
+    let drops = Arc::new(AtomicUsize::new(0));
+    runtime(1).block_on(async {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..FUTURES {
+            let waker = Waker::from(Arc::new(Loud(Arc::clone(&drops))));
+            let mut bytes = [0; 1];
+            let mut receive = Box::pin(socket.recv_from(&mut bytes));
+            let polled = receive.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            std::mem::forget(receive);
+        }
+        let dropped = panics::contain(|| drop(socket));
+        assert!(dropped.is_err());
+    });
+    assert_eq!(drops.load(Ordering::Relaxed), FUTURES);
 }

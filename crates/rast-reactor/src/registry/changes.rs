@@ -16,6 +16,7 @@ use super::replica::{Replica, with_current};
 use super::resource::{Id, Resource};
 use super::table::{Key, Log, Op, Ops, Table};
 use crate::epoch::Retired;
+use crate::primitive::panics::drop_each;
 
 /// Why a change was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,25 @@ struct Entry<T: Resource> {
     since: u64,
 }
 
+/// A key or a resource of a dropped entry. Each is dropped alone: if the destructors of both
+/// panicked, the second panic would abort the process.
+#[expect(dead_code, reason = "they are dropped")]
+enum Part<T: Resource> {
+    Key(Box<Key<T::Key>>),
+    Value(Box<T>),
+}
+
+impl<T: Resource> Entry<T> {
+    fn into_parts(self) -> impl Iterator<Item = Part<T>> {
+        let key = match self.state {
+            State::New(key) => key,
+            State::Changed | State::Removed => None,
+        };
+        let key = key.map(Part::Key);
+        key.into_iter().chain(self.value.map(Part::Value))
+    }
+}
+
 /// The changes of one type.
 struct Draft<T: Resource> {
     entries: HashMap<Id<T>, Entry<T>>,
@@ -214,6 +234,14 @@ impl<T: Resource> AnyDraft for Draft<T> {
                 }
             }
         });
+    }
+}
+
+impl<T: Resource> Drop for Draft<T> {
+    fn drop(&mut self) {
+        let entries = self.entries.drain();
+        let mut parts = entries.flat_map(|(_, entry)| entry.into_parts());
+        drop_each(|| parts.next());
     }
 }
 
@@ -595,7 +623,8 @@ impl Changes {
                 estate.ids.take_back(id.index, id.generation);
             });
         }
-        drop(old);
+        let mut parts = old.into_iter().flat_map(Entry::into_parts);
+        drop_each(|| parts.next());
         Ok(())
     }
 
@@ -671,6 +700,8 @@ impl Drop for Changes {
                 draft.give_up(owned, place);
             }
         }
+        let mut drafts = core::mem::take(&mut self.drafts).into_iter().flatten();
+        drop_each(|| drafts.next());
     }
 }
 

@@ -747,3 +747,51 @@ fn a_read_compares_each_key_of_a_hash_once() {
     drop(go);
     rast_reactor::executor::block_on(reader).unwrap();
 }
+
+/// A key, or a resource, that panics when it is dropped.
+#[derive(PartialEq, Eq, Hash)]
+struct Loud(usize);
+
+static LOUD_DROPS: AtomicUsize = AtomicUsize::new(0);
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        LOUD_DROPS.fetch_add(1, Ordering::Relaxed);
+        panic!("a resource is dropped loudly");
+    }
+}
+
+impl Resource for Loud {
+    type Key = Self;
+}
+
+/// Of another type.
+struct Louder(#[expect(dead_code, reason = "it is dropped")] Loud);
+
+impl Resource for Louder {
+    type Key = Loud;
+}
+
+#[test]
+fn changes_are_dropped_although_every_drop_panics() {
+    const EACH: usize = 20;
+    let resources = Resources::new().own::<Loud>(0).own::<Louder>(0);
+    let reactors = builder(1).resources(resources).build().unwrap();
+    on(&reactors, 0, || async {
+        let mut changes = change();
+        let mut ids = Vec::new();
+        for number in 0..EACH {
+            let id = changes.insert(Loud(number), Loud(number));
+            ids.push(id.map_err(std::mem::forget).unwrap());
+            let other = changes.insert(Loud(number), Louder(Loud(number)));
+            other.map_err(std::mem::forget).unwrap();
+        }
+        // Its key and its value.
+        let removed = ids.pop().unwrap();
+        let removes = AssertUnwindSafe(|| changes.remove(removed));
+        assert!(catch_unwind(removes).is_err());
+        assert_eq!(LOUD_DROPS.load(Ordering::Relaxed), 2);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(changes))).is_err());
+        assert_eq!(LOUD_DROPS.load(Ordering::Relaxed), 4 * EACH);
+    });
+}
