@@ -278,6 +278,7 @@ mod fan {
     pub(super) struct Sender;
     pub(super) struct Sink;
     pub(super) struct Log;
+    pub(super) struct Note;
 
     graph! {
         pub(super) graph Fan {
@@ -287,6 +288,7 @@ mod fan {
                 sender -> egress: u64 [cap = 4, lanes = 2];
                 sender -> sink: u64 [cap = 4];
                 sender -> egress: Log [unbounded, cap = 1];
+                sender -> egress: Note [drop_newest, cap = 1];
             }
         }
     }
@@ -297,6 +299,7 @@ mod fan {
             match number {
                 0 | 1 => cx.to::<Egress>().lane(number as usize).send(number),
                 3 => cx.to::<Egress>().send(Log),
+                4 => cx.to::<Egress>().send(Note),
                 _ => cx.to::<Sink>().send(number),
             }
         }
@@ -342,4 +345,13 @@ fn a_drain_that_cannot_end_names_the_lane_that_is_full() {
     app.run_until_idle();
     let blocked = app.drain().unwrap_err().blocked.unwrap();
     assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[3], Some(0)));
+    // The lane that is full drops messages instead.
+    let mut app = Fan::builder(senders(), Sink).test(1).unwrap();
+    let door = app.handle().ingress::<Sender, u64>();
+    let send = |sender, number| door.at(sender).try_send(number).unwrap();
+    app.pause::<Sink>(0);
+    (0..4).for_each(|sender| [4, 2].into_iter().for_each(|number| send(sender, number)));
+    app.run_until_idle();
+    let blocked = app.drain().unwrap_err().blocked.unwrap();
+    assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[2], None));
 }
