@@ -238,6 +238,8 @@ impl Drain<'_> {
             let mut lane = lanes.iter().position(|lane| lane.is_waited_for());
             let rank = match edge.to {
                 End::Egress if lane.is_some() => usize::MAX,
+                // No sender waits for its room.
+                End::Egress if edge.kind.is_lossy() => return None,
                 End::Egress => {
                     // A sender that runs may find too little room for a burst, or keep messages
                     // without room, and wait then.

@@ -1,11 +1,13 @@
 //! Turns, time, and the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rast_msgpass::testing::{TestGraph, for_each_seed};
 use rast_msgpass::{
-    Cx, DrainCause, Egress, EndedBy, Ingress, Next, Process, Receive, Timer, TrySendError, graph,
+    Cx, DrainCause, Egress, EgressReceiver, EndedBy, Ingress, Next, Process, Receive, Timer,
+    TrySendError, graph,
 };
 
 graph! {
@@ -278,6 +280,7 @@ mod fan {
     pub(super) struct Sender;
     pub(super) struct Sink;
     pub(super) struct Log;
+    pub(super) struct Note;
 
     graph! {
         pub(super) graph Fan {
@@ -287,6 +290,7 @@ mod fan {
                 sender -> egress: u64 [cap = 4, lanes = 2];
                 sender -> sink: u64 [cap = 4];
                 sender -> egress: Log [unbounded, cap = 1];
+                sender -> egress: Note [drop_newest, cap = 1];
             }
         }
     }
@@ -297,6 +301,7 @@ mod fan {
             match number {
                 0 | 1 => cx.to::<Egress>().lane(number as usize).send(number),
                 3 => cx.to::<Egress>().send(Log),
+                4 => cx.to::<Egress>().send(Note),
                 _ => cx.to::<Sink>().send(number),
             }
         }
@@ -342,4 +347,63 @@ fn a_drain_that_cannot_end_names_the_lane_that_is_full() {
     app.run_until_idle();
     let blocked = app.drain().unwrap_err().blocked.unwrap();
     assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[3], Some(0)));
+    // The lane that is full drops messages instead.
+    let mut app = Fan::builder(senders(), Sink).test(1).unwrap();
+    let door = app.handle().ingress::<Sender, u64>();
+    let send = |sender, number| door.at(sender).try_send(number).unwrap();
+    app.pause::<Sink>(0);
+    (0..4).for_each(|sender| [4, 2].into_iter().for_each(|number| send(sender, number)));
+    app.run_until_idle();
+    let blocked = app.drain().unwrap_err().blocked.unwrap();
+    assert_eq!((blocked.edge, blocked.lane), (&Fan::EDGES[2], None));
+}
+
+mod pair {
+    //! A sender into two lanes.
+    use super::*;
+
+    pub(super) struct Sender;
+
+    graph! {
+        pub(super) graph Pair {
+            processors { sender: Sender }
+            edges {
+                ingress -> sender: u64 [cap = 2];
+                sender -> egress: u64 [cap = 2, burst = 2, lanes = 2];
+            }
+        }
+    }
+
+    impl Process<Pair> for Sender {}
+    impl Receive<Pair, Ingress, u64> for Sender {
+        fn receive(&mut self, number: u64, cx: &mut Cx<'_, Pair, Self>) {
+            (0..2).for_each(|lane| cx.to::<Egress>().lane(lane).send(number));
+        }
+    }
+}
+
+#[test]
+fn a_sender_waits_at_the_lane_that_lacks_room_after_another_one_got_room() {
+    use pair::{Pair, Sender};
+    let mut app = Pair::builder(Sender).test(1).unwrap();
+    let mut first = app.handle().egress::<Sender, u64>(0);
+    let mut second = app.handle().egress::<Sender, u64>(1);
+    let emptied = Arc::new(Mutex::new(None::<EgressReceiver<u64>>));
+    // The turn calls it when it has published its messages, before it waits for room.
+    let empties = Arc::clone(&emptied);
+    first.set_waker(move || {
+        if let Some(first) = &mut *empties.lock().unwrap() {
+            while first.try_recv().is_ok() {}
+        }
+    });
+    *emptied.lock().unwrap() = Some(first);
+    let door = app.handle().ingress::<Sender, u64>();
+    (0..2).for_each(|number| door.try_send(number).unwrap());
+    app.run_until_idle();
+    // After the first message neither lane had room for a burst.
+    assert_eq!(second.try_recv(), Ok(0));
+    app.run_until_idle();
+    assert_eq!(second.try_recv(), Ok(1));
+    // It holds the lane, and the lane holds it.
+    drop(emptied.lock().unwrap().take());
 }
