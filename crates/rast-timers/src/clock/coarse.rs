@@ -107,7 +107,7 @@ impl<C> fmt::Debug for CoarseClock<C> {
 #[cfg(feature = "std")]
 mod ticker {
     use super::CoarseClock;
-    use crate::primitive::panics::discard;
+    use crate::primitive::panics::{discard, quietly};
     use crate::primitive::sync::Arc;
     use crate::primitive::sync::atomic::{AtomicBool, Ordering};
     use crate::primitive::thread::{self, JoinHandle};
@@ -161,10 +161,15 @@ mod ticker {
             let thread = thread::spawn_named(String::from("rast-ticker"), move || {
                 // Relaxed: the flag publishes no other memory. The unpark token that follows it
                 // ends the park, and the join orders what the thread did. [CK5]
-                while !theirs.load(Ordering::Relaxed) {
-                    clock.update();
-                    parker.park_timeout(Duration::from(period));
-                }
+                //
+                // The payload of a panic of the source clock does not reach std, which ends the
+                // process if the payload's destructor panics and no thread joins.
+                quietly(|| {
+                    while !theirs.load(Ordering::Relaxed) {
+                        clock.update();
+                        parker.park_timeout(Duration::from(period));
+                    }
+                });
             })?;
             Ok(Self {
                 stops,
@@ -184,7 +189,7 @@ mod ticker {
             if let Some(thread) = self.thread.take()
                 && thread.thread().id() != here
             {
-                // The thread panics only if the source clock does; the panic was reported there.
+                // Only the destructor of the source clock can panic here.
                 if let Err(payload) = thread.join() {
                     discard(payload);
                 }
