@@ -14,6 +14,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::vec::Vec;
 
+use rast_timers::primitive::panics::discard;
 use rast_timers::primitive::sync::{Arc, Mutex, MutexGuard};
 use rast_timers::primitive::thread::{self, ThreadId};
 use rast_timers::queue::Closed;
@@ -201,7 +202,10 @@ impl Drop for Open {
         woken.extend(ledger.signals.drain(..).map(|(_, waker)| waker));
         let hops = mem::take(&mut ledger.hops);
         drop(ledger);
-        woken.extend(hops.into_iter().map(|hop| hop.waker));
+        for Hopping { waker, to, .. } in hops {
+            woken.push(waker);
+            discard(to);
+        }
         woken.into_iter().for_each(wake_contained);
     }
 }
@@ -272,7 +276,8 @@ where
             woken.extend(due.map(|(_, _, waker)| waker));
         }
         drop(guard);
-        drop(left);
+        // The last reference to a scheduler drops its clock. A panic there must not lose `woken`.
+        discard(left);
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
         let polled = with_waker(cx, |own| {
