@@ -34,6 +34,9 @@ use crate::thread_heap::ThreadHeap;
 
 /// The minimum time between two rounds.
 const PAUSE_MS: u64 = 10;
+/// The maximum time between two rounds. A change of the delay just before the thread sleeps does
+/// not wake it, and counts after this time at the latest.
+const PAUSE_MS_MAX: u64 = 60_000;
 /// Time before a further attempt after the system could not start the thread.
 const RETRY_MS: u64 = 10_000;
 const STACK: usize = 256 << 10;
@@ -216,7 +219,7 @@ fn run(shared: &Shared) {
         }
         let delay_ms = DELAY.get().unwrap_or(0);
         // Slightly longer, so that memory visited in the last round is due in this one.
-        let pause_ms = delay_ms.saturating_add(delay_ms / 8).max(PAUSE_MS);
+        let pause_ms = (delay_ms.saturating_add(delay_ms / 8)).clamp(PAUSE_MS, PAUSE_MS_MAX);
         shared.wait(AWAKE, Some(Duration::from_millis(pause_ms)));
         if shared.state() != AWAKE || DELAY.get().is_none() {
             continue;
