@@ -27,8 +27,9 @@
 //! fence is expensive, so the receiver executes R2 and R3 only at some of its returns: see
 //! [`Pace`].
 //!
-//! Only a receiver that had no room wakes the senders in its list. So if S3 finds room at that
-//! receiver, but none at another one, the sender enters the other one's list before it goes idle.
+//! The senders in a receiver's list are woken only by this receiver, and only after it had no room.
+//! So if S3 finds room at that receiver, but none at another one, the sender enters the other one's
+//! list before it goes idle.
 //!
 //! # As many as there is room for
 //!
@@ -40,15 +41,15 @@
 //! 3. It removes and wakes the first sender of the list, which does one of these in its place.
 //!
 //! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
-//! receiver published before F. If the ring has `due` messages or more behind `head` (see
-//! [`Pace`]), another check follows, since the receiver takes them. Otherwise F wakes as many
-//! senders as the ring has free slots.
+//! receiver published before F. Suppose that no check follows F.
 //!
-//! Suppose that no check follows F. Then all senders together push fewer than `due` messages behind
-//! `head`, and the ring has room from then on. A sender that was woken by F, or in place of such a
-//! sender, sees `head` or a later one [WL3] [WL4], so it does not do 2. If all did 1, the ring
-//! would be full, because each of these pushes comes after F. So one of them does 3, until W is
-//! removed: no sender finds the list empty, because W is in it.
+//! Then fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the
+//! receiver would take them, and another check would follow. So the ring has room from then on, and
+//! F has woken as many senders as the ring has free slots. Take the senders that F woke, and those
+//! that were woken in their place by 3. Each of them sees `head` or a later one [WL3] [WL4], so it
+//! does not do 2. If all did 1, their pushes, which come after F, would fill the ring. So one of
+//! them does 3, and wakes the first sender of the list. The same holds for the sender that it woke,
+//! until W is removed: no sender finds the list empty, because W is in it.
 //!
 //! W entered before F. Otherwise it would have seen `head` in S3, found room, and not gone idle.
 //!
@@ -57,8 +58,8 @@
 //! pushes: the next check counts the free slots again.
 //!
 //! With other edges a check wakes all. A sender of a bounded edge needs room for a burst, and its
-//! inbox has room for a burst of each sender, so these wake-ups are few. A handler that blocks
-//! would keep a wake-up back, so on an edge whose senders may block a check wakes all, too.
+//! inbox has room for a burst of each sender, so these wake-ups are few. If the handlers of senders
+//! may block, a check wakes all senders too: a woken sender that blocks would delay its step 3.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::Mutex;

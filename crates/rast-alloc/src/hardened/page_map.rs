@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | 0 | no segment of this allocator |
 //! | [`OWN`] | a segment of a `Heap` or `SharedHeap` |
-//! | from [`FIRST`] | a segment of the thread's heap with this number |
-//! | [`MANY`] | a segment of a thread's heap that was made when all numbers were used |
+//! | [`FIRST`] and above | a segment of a thread's heap; the entry is the number of the heap |
+//! | [`MANY`] | a segment of a thread's heap without a number: all numbers were in use when the heap was made |
 //!
 //! Each unit, which is as long as a segment, has two bytes. So the map has 64 MiB of address space
 //! on x86-64, of which a page is touched for each 8 GiB that contain segments. A heap recognises
