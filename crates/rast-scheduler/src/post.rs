@@ -106,8 +106,7 @@ impl Remote {
         self.launch(Once::new(f))
     }
 
-    /// Runs a future to completion. One worker at a time polls it; each poll is a step. A signal to
-    /// the task is a wake-up.
+    /// Runs a future to completion. One worker at a time polls it; each poll is a step.
     ///
     /// ```
     /// let scheduler = rast_scheduler::Scheduler::new(2)?;
