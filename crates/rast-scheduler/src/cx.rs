@@ -89,6 +89,16 @@ impl<'a> Cx<'a> {
         Next::At(self.now().saturating_add(span))
     }
 
+    /// Reads the clock; returns the origin if the clock panics.
+    pub(crate) fn contained_now(&self) -> Instant {
+        Instant::from_nanos(self.shared.now_or(0))
+    }
+
+    /// Returns whether `scheduler` runs this step.
+    pub(crate) fn is_on(&self, scheduler: &Remote) -> bool {
+        Arc::ptr_eq(self.shared, &scheduler.0)
+    }
+
     pub(crate) fn reference(&self) -> ManuallyDrop<Reference> {
         self.task.lend()
     }

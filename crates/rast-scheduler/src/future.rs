@@ -14,6 +14,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::vec::Vec;
 
+use rast_timers::primitive::panics::discard;
 use rast_timers::primitive::sync::{Arc, Mutex, MutexGuard};
 use rast_timers::primitive::thread::{self, ThreadId};
 use rast_timers::queue::Closed;
@@ -89,6 +90,8 @@ where
     fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next {
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.0) };
+        // The future cannot receive a signal; while one is left, the task would not wait.
+        cx.take_signal();
         match with_waker(cx, |waker| future.poll(&mut Context::from_waker(waker))) {
             Poll::Ready(value) => {
                 joint.succeed(value);
@@ -180,23 +183,29 @@ impl Drop for Registration {
     }
 }
 
-/// A future with an [`AsyncCx`].
+/// A future with an [`AsyncCx`]. The fields are dropped in this order.
 pub(crate) struct Async<F> {
+    ledger: Open,
     future: F,
-    ledger: Shelf,
 }
 
-impl<F> Drop for Async<F> {
+/// The ledger of a task that has not ended.
+struct Open(Shelf);
+
+impl Drop for Open {
     /// Closes the ledger and wakes its waiters, so that futures in other tasks see the end.
     fn drop(&mut self) {
-        let mut ledger = self.ledger.lock();
+        let mut ledger = self.0.lock();
         ledger.is_closed = true;
         let mut woken = Vec::new();
         woken.extend(ledger.sleeps.drain(..).map(|(_, _, waker)| waker));
         woken.extend(ledger.signals.drain(..).map(|(_, waker)| waker));
         let hops = mem::take(&mut ledger.hops);
         drop(ledger);
-        woken.extend(hops.into_iter().map(|hop| hop.waker));
+        for Hopping { waker, to, .. } in hops {
+            woken.push(waker);
+            discard(to);
+        }
         woken.into_iter().for_each(wake_contained);
     }
 }
@@ -211,7 +220,7 @@ where
         home: Remote,
         body: impl FnOnce(AsyncCx) -> F,
     ) -> (Owned, JoinHandle<F::Output>) {
-        let ledger = Arc::new(Mutex::new(Ledger {
+        let ledger = Open(Arc::new(Mutex::new(Ledger {
             task: None,
             home,
             stepping: None,
@@ -222,12 +231,12 @@ where
             signals: Vec::new(),
             hops: Vec::new(),
             underway: None,
-        }));
+        })));
+        let shelf = Arc::clone(&ledger.0);
         let future = body(AsyncCx {
-            ledger: Arc::clone(&ledger),
+            ledger: Arc::clone(&shelf),
         });
-        let shelf = Arc::clone(&ledger);
-        let task = Owned::new(Self { future, ledger }, Joined::new());
+        let task = Owned::new(Self { ledger, future }, Joined::new());
         shelf.lock().task = Some(TaskHandle(task.reference()));
         let handle = JoinHandle::new(task.reference());
         (task, handle)
@@ -242,30 +251,33 @@ where
     type Joint = Joined<F::Output>;
 
     fn step(self: Pin<&mut Self>, joint: &Self::Joint, cx: &mut Cx<'_>) -> Next {
-        let shelf = Arc::clone(&self.ledger);
+        let shelf = Arc::clone(&self.ledger.0);
         let mut woken = Vec::new();
-        let mut ledger = shelf.lock();
+        let mut guard = shelf.lock();
+        let ledger = &mut *guard;
         ledger.stepping = Some(thread::current_id());
-        let mut left = None;
-        if let Some(number) = ledger.underway.take() {
-            left = Some(mem::replace(&mut ledger.home, cx.scheduler()));
-            let here = Arc::clone(&ledger.home.0);
-            if let Some(hop) = ledger.hops.iter_mut().find(|hop| hop.number == number) {
-                hop.has_come = Some(Arc::ptr_eq(&here, &hop.to.0));
-                woken.push(hop.waker.clone());
-            }
+        // The task hopped, or was stopped and posted on another scheduler.
+        let left =
+            (!cx.is_on(&ledger.home)).then(|| mem::replace(&mut ledger.home, cx.scheduler()));
+        if let Some(number) = ledger.underway.take()
+            && let Some(hop) = ledger.hops.iter_mut().find(|hop| hop.number == number)
+        {
+            hop.has_come = Some(cx.is_on(&hop.to));
+            // Moved out, not cloned: a clone is foreign code.
+            woken.push(mem::replace(&mut hop.waker, Waker::noop().clone()));
         }
         if cx.take_signal() {
             ledger.is_signaled = true;
             woken.extend(ledger.signals.drain(..).map(|(_, waker)| waker));
         }
         if !ledger.sleeps.is_empty() {
-            let now = cx.now();
+            let now = cx.contained_now();
             let due = ledger.sleeps.extract_if(.., |(_, at, _)| *at <= now);
             woken.extend(due.map(|(_, _, waker)| waker));
         }
-        drop(ledger);
-        drop(left);
+        drop(guard);
+        // The last reference to a scheduler drops its clock. A panic there must not lose `woken`.
+        discard(left);
         // SAFETY: the future is pinned with the body: nothing moves it out.
         let future = unsafe { self.map_unchecked_mut(|body| &mut body.future) };
         let polled = with_waker(cx, |own| {
@@ -363,9 +375,12 @@ impl AsyncCx {
 
     /// Continues on a worker of another scheduler.
     ///
-    /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. A hop
-    /// begins at the end of the step that polled it. Dropping the future before that cancels the
-    /// hop; dropping it later does not. Several concurrent hops all take place, in the order of
+    /// Returns [`Closed`] if that scheduler was dropped; the task then stays where it is. It also
+    /// returns `Closed` if that scheduler was stopped before the task ran there, and the task was
+    /// posted on another one.
+    ///
+    /// A hop begins at the end of the step that polled it. Dropping the future before that cancels
+    /// the hop; dropping it later does not. Several concurrent hops all take place, in the order of
     /// their first polls.
     ///
     /// # Panics
@@ -441,16 +456,18 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Registration { ledger, number } = &self.registration;
+        // Before the lock: a clone is foreign code.
+        let waker = cx.waker().clone();
         let mut ledger = ledger.lock();
-        let now = ledger.home.now();
+        // If the clock panics, the sleep is not over.
+        let now = ledger.home.0.now_or(0);
         let old = take_out(&mut ledger.sleeps, |entry| entry.0 == *number);
-        if nanos(self.at) <= now.as_nanos() {
+        if nanos(self.at) <= now {
             leave(ledger, old, None);
             return Poll::Ready(());
         }
         ledger.check_open();
-        let entry = (*number, self.at, cx.waker().clone());
-        ledger.sleeps.push(entry);
+        ledger.sleeps.push((*number, self.at, waker));
         let step = ledger.step_needed();
         leave(ledger, old, step);
         Poll::Pending
@@ -474,6 +491,8 @@ impl Future for Signaled {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Registration { ledger, number } = &self.0;
+        // As in the poll of a sleep.
+        let waker = cx.waker().clone();
         let mut ledger = ledger.lock();
         let old = take_out(&mut ledger.signals, |entry| entry.0 == *number);
         let status = |task: &TaskHandle| task.0.header().status().take_signal();
@@ -484,7 +503,7 @@ impl Future for Signaled {
         ledger.check_open();
         // A signal that comes after the check of the status causes a step, which waits for this
         // lock.
-        ledger.signals.push((*number, cx.waker().clone()));
+        ledger.signals.push((*number, waker));
         leave(ledger, old, None);
         Poll::Pending
     }
@@ -508,6 +527,8 @@ impl Future for Hop {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Registration { ledger, number } = &self.registration;
+        // As in the poll of a sleep.
+        let waker = cx.waker().clone();
         let mut ledger = ledger.lock();
         let entry = ledger.hops.iter().position(|hop| hop.number == *number);
         if let Some(index) = entry
@@ -518,7 +539,6 @@ impl Future for Hop {
             return Poll::Ready(if has_come { Ok(()) } else { Err(Closed(())) });
         }
         ledger.check_open();
-        let waker = cx.waker().clone();
         let old = match entry {
             Some(index) => Some(mem::replace(&mut ledger.hops[index].waker, waker)),
             None => {

@@ -106,7 +106,8 @@ impl Remote {
         self.launch(Once::new(f))
     }
 
-    /// Runs a future to completion. One worker at a time polls it; each poll is a step.
+    /// Runs a future to completion. One worker at a time polls it; each poll is a step. A signal to
+    /// the task is a wake-up.
     ///
     /// ```
     /// let scheduler = rast_scheduler::Scheduler::new(2)?;

@@ -223,8 +223,15 @@ impl Shared {
         let members = self.members.load(Ordering::Relaxed);
         self.idle.is_calm(members, || {
             // Relaxed: the sleepers' announcements publish it. [SW7]
-            !self.has_posted() && self.timed.load(Ordering::Relaxed) == 0
+            !self.has_posted() && self.timed.load(Ordering::Relaxed) == 0 && self.is_deserted()
         })
+    }
+
+    /// Returns whether the seats without a worker have no ready task. A worker that leaves because
+    /// the scheduler stops leaves its ready tasks behind.
+    fn is_deserted(&self) -> bool {
+        let crew = self.crew.lock();
+        crew.seats.iter().flatten().all(|seat| !seat.has_ready())
     }
 
     /// Counts a worker as a member, before it runs a step.

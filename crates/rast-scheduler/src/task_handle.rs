@@ -64,7 +64,9 @@ impl TaskHandle {
     /// [`Cx::take_signal`](crate::Cx::take_signal).
     ///
     /// Several signals may be received as one. A task with an unreceived signal does not wait,
-    /// whatever deadline it returns. Lock-free; one compare-exchange, and a push if the task waits.
+    /// whatever deadline it returns. The next step of an `async` body receives the signal, and
+    /// keeps it for [`AsyncCx::signal`](crate::AsyncCx::signal). Lock-free; one compare-exchange,
+    /// and a push if the task waits.
     ///
     /// # Errors
     ///

@@ -1,16 +1,17 @@
 //! `async` bodies: yields, sleeps, signals, hops, and foreign combinators.
 
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 
-use rast_scheduler::timers::{Instant, Nanos};
+use rast_scheduler::timers::{Clock, Instant, ManualClock, Nanos};
 use rast_scheduler::{AsyncCx, Finished, JoinError, Scheduler, yield_now};
 
-use crate::support::{Count, LONG, advance, by_hand, until};
+use crate::support::{Count, Gate, LONG, advance, by_hand, until};
 
 #[test]
 fn a_yield_lets_others_run() {
@@ -411,4 +412,196 @@ fn dropped_sleeps_leave_nothing() {
     });
     task.join().unwrap();
     assert!(scheduler.wait_idle(LONG));
+}
+
+/// A task that a stop returned may be posted on another scheduler; its context follows it.
+#[test]
+fn a_context_follows_a_task_that_was_posted_elsewhere() {
+    let [one, two] = one_and_two();
+    let task = one.spawn_async(|cx| async move {
+        cx.signal().await;
+        let spawned = cx.scheduler().spawn(here).await;
+        spawned.expect("the scheduler that runs the task is not closed")
+    });
+    assert!(one.wait_idle(LONG));
+    two.post_many(one.stop().unwrap()).unwrap();
+    drop(one);
+    task.handle().signal().unwrap();
+    assert_eq!(task.join().unwrap(), "two-0");
+}
+
+#[test]
+fn a_hop_to_a_scheduler_that_was_stopped_says_so_elsewhere() {
+    let one = Scheduler::new(1).unwrap();
+    let stopped = Scheduler::builder().workers(1).build();
+    let there = stopped.remote();
+    let task = one.spawn_async(move |cx| async move { cx.hop(&there).await.is_err() });
+    let mut tasks = Vec::new();
+    until("the hop", || {
+        tasks.extend(stopped.stop().unwrap());
+        !tasks.is_empty()
+    });
+    one.post_many(tasks).unwrap();
+    assert!(task.join().unwrap());
+}
+
+/// A future without a context cannot receive a signal, so the signal is a wake-up.
+#[test]
+fn a_signal_wakes_a_future_without_a_context_once() {
+    let scheduler = Scheduler::new(1).unwrap();
+    let polled = Count::new();
+    let polls = polled.clone();
+    let task = scheduler.spawn_future(poll_fn(move |_| {
+        polls.add();
+        Poll::<()>::Pending
+    }));
+    assert!(scheduler.wait_idle(LONG));
+    task.handle().signal().unwrap();
+    assert!(scheduler.wait_idle(LONG), "the task waits again");
+    assert_eq!(polled.get(), 2);
+    assert!(!task.handle().is_signaled());
+}
+
+/// A sleep reads the clock in a step, on a worker.
+#[test]
+fn a_clock_that_panics_in_a_step_ends_no_sleep() {
+    struct Faulty(ManualClock, Arc<AtomicBool>);
+    impl Clock for Faulty {
+        fn now(&self) -> Instant {
+            assert!(!self.1.load(Ordering::Acquire), "the clock is broken");
+            self.0.now()
+        }
+    }
+    let (clock, is_broken) = (ManualClock::new(), Arc::new(AtomicBool::new(false)));
+    let scheduler = Scheduler::builder()
+        .workers(1)
+        .clock(Faulty(clock.clone(), Arc::clone(&is_broken)))
+        .start()
+        .unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let task = scheduler.spawn_async(|cx| async move {
+        let mut sleep = Box::pin(cx.sleep(Nanos::from_nanos(10)));
+        poll_fn(|task| {
+            sender.send(()).unwrap();
+            sleep.as_mut().poll(task)
+        })
+        .await;
+        cx.now()
+    });
+    receiver.recv_timeout(LONG).unwrap();
+    is_broken.store(true, Ordering::Release);
+    task.handle().wake().unwrap();
+    let polled = receiver.recv_timeout(LONG);
+    is_broken.store(false, Ordering::Release);
+    polled.expect("the step polls the body");
+    advance(&scheduler, &clock, Nanos::from_nanos(10));
+    assert_eq!(task.join().unwrap(), Instant::from_nanos(10));
+    assert!(scheduler.stats().clock_panics > 0);
+}
+
+/// The clone of a waker is code of the user, which may use the context.
+#[test]
+fn a_waker_may_use_the_context_in_its_clone() {
+    let scheduler = Scheduler::new(1).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let second = scheduler.remote();
+    let task = scheduler.spawn_async(|cx| async move {
+        sender.send(cx.clone()).unwrap();
+        cx.signal().await;
+    });
+    let cx = receiver.recv_timeout(LONG).unwrap();
+    let uses = cx.clone();
+    let waker = waker_with_clone(move || drop(uses.scheduler()));
+    let mut futures: [Pin<Box<dyn Future<Output = ()>>>; 3] = [
+        Box::pin(cx.sleep(Nanos::from_secs(3600))),
+        Box::pin(cx.signal()),
+        Box::pin(async { cx.hop(&second).await.unwrap() }),
+    ];
+    for future in &mut futures {
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    drop(futures);
+    task.handle().signal().unwrap();
+    task.join().unwrap();
+}
+
+/// As a panic of its `wake`, a panic of a waker's `clone` ends only the task that polls with it.
+#[test]
+fn a_waker_whose_clone_panics_ends_no_other_task() {
+    let [one, two] = one_and_two();
+    let (sender, receiver) = mpsc::channel();
+    let task = one.spawn_async(|cx| async move {
+        sender.send(cx.clone()).unwrap();
+        cx.signal().await;
+        here()
+    });
+    let cx = receiver.recv_timeout(LONG).unwrap();
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    let waker = waker_with_clone(move || {
+        assert!(!broken.load(Ordering::Acquire), "this waker refuses");
+    });
+    // The step that begins the hop waits until the waker is broken.
+    let gate = Gate::new();
+    let at = gate.clone();
+    let blocked = one.spawn(move || at.pass());
+    gate.await_arrivals(1);
+    let mut hop = Box::pin(cx.hop(&two.remote()));
+    let polled = hop.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    is_broken.store(true, Ordering::Release);
+    gate.open();
+    blocked.join().unwrap();
+    until("the hop", || {
+        format!("{:?}", cx.scheduler()).contains("two")
+    });
+    let polled = hop.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(Ok(())));
+    task.handle().signal().unwrap();
+    assert_eq!(task.join().unwrap(), "two-0");
+}
+
+/// A context whose task was never made cannot sleep, and says so.
+#[test]
+fn a_context_without_a_task_says_so() {
+    let scheduler = Scheduler::new(1).unwrap();
+    let mut kept = None;
+    let spawned = catch_unwind(AssertUnwindSafe(|| {
+        scheduler.spawn_async(|cx| {
+            kept = Some(cx);
+            if true {
+                panic!("no body");
+            }
+            std::future::ready(())
+        })
+    }));
+    assert!(spawned.is_err());
+    let cx = kept.unwrap();
+    let asleep = ends(async move { cx.sleep(Nanos::from_secs(3600)).await });
+    assert!(asleep.unwrap_err().is_panic());
+}
+
+/// Makes a waker that does nothing, and calls `cloned` when it is cloned.
+fn waker_with_clone(cloned: impl Fn() + Send + Sync + 'static) -> Waker {
+    type Cloned = Box<dyn Fn() + Send + Sync>;
+    static WAKER: RawWakerVTable = RawWakerVTable::new(clone, drop, nothing, drop);
+    fn clone(data: *const ()) -> RawWaker {
+        let data = data.cast::<Cloned>();
+        // SAFETY: the address is of a call in an `Arc`, of which this waker holds a reference.
+        let cloned = unsafe { &*data };
+        cloned();
+        // SAFETY: as above; the new waker holds this reference.
+        unsafe { Arc::increment_strong_count(data) };
+        RawWaker::new(data.cast(), &WAKER)
+    }
+    fn nothing(_: *const ()) {}
+    fn drop(data: *const ()) {
+        // SAFETY: the reference is that of this waker, which ends here.
+        unsafe { Arc::decrement_strong_count(data.cast::<Cloned>()) };
+    }
+    let cloned: Cloned = Box::new(cloned);
+    let data = Arc::into_raw(Arc::new(cloned)).cast();
+    // SAFETY: the functions keep the contract of a waker: each waker holds one reference.
+    unsafe { Waker::from_raw(RawWaker::new(data, &WAKER)) }
 }

@@ -1,5 +1,6 @@
 //! Stop, restart, drain, idle.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -271,4 +272,39 @@ fn a_step_cannot_start_what_is_being_stopped() {
     go.open();
     assert_eq!(stopper.join().unwrap(), 0);
     assert_eq!(step.join().unwrap(), (true, ErrorKind::Deadlock));
+}
+
+/// Its ready tasks are left until the stop returns them.
+#[test]
+fn a_scheduler_that_is_being_stopped_is_not_idle() {
+    struct Slow(Gate);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.pass();
+        }
+    }
+    thread_local!(static SLOW: RefCell<Option<Slow>> = const { RefCell::new(None) });
+    let scheduler = Arc::new(Scheduler::builder().workers(1).guests(1).start().unwrap());
+    let (step, end) = (Gate::new(), Gate::new());
+    let (at, slow) = (step.clone(), end.clone());
+    let task = Task::new(move |_| {
+        // The thread ends when this destructor returns.
+        SLOW.set(Some(Slow(slow.clone())));
+        at.pass();
+        Next::Again
+    });
+    scheduler.post(task).unwrap();
+    step.await_arrivals(1);
+    let stopper = {
+        let scheduler = Arc::clone(&scheduler);
+        thread::spawn(move || scheduler.stop().unwrap().len())
+    };
+    // Ends when the stop has begun, or finds that it has.
+    let _ = scheduler.work();
+    step.open();
+    end.await_arrivals(1);
+    let is_idle = scheduler.wait_idle(Duration::ZERO);
+    end.open();
+    assert_eq!(stopper.join().unwrap(), 1);
+    assert!(!is_idle);
 }
