@@ -62,86 +62,72 @@ fn a_ticker_that_sleeps_for_ever_stops_at_once() {
     drop(Ticker::start(clock, Nanos::MAX).unwrap());
 }
 
-/// Panics when it is dropped.
-struct Loud;
+/// Panics when it is dropped, and counts the drop before that.
+struct Loud(Arc<AtomicUsize>);
 
 impl Drop for Loud {
     fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
         panic!("the payload");
     }
 }
 
-/// Panics with a [`Loud`] from the second reading on. It counts the readings, and is dropped with
-/// the count zero.
-struct Broken(Arc<AtomicUsize>);
+/// From the second reading on it drops the ticker that reads it, if it has one, and panics with a
+/// [`Loud`]. The first reading is that of the coarse clock.
+#[derive(Clone, Default)]
+struct Broken {
+    ticker: Arc<Mutex<Option<Ticker>>>,
+    readings: Arc<AtomicUsize>,
+    panics_of_ticker: Arc<AtomicUsize>,
+    payloads: Arc<AtomicUsize>,
+}
 
 impl Clock for Broken {
     fn now(&self) -> Instant {
-        // The first reading is that of the coarse clock.
-        if self.0.fetch_add(1, Ordering::Relaxed) > 0 {
-            panic_any(Loud);
+        if self.readings.fetch_add(1, Ordering::Relaxed) > 0 {
+            let ticker = self.ticker.lock().take();
+            let drops = catch_unwind(AssertUnwindSafe(|| drop(ticker)));
+            let panics = usize::from(drops.is_err());
+            self.panics_of_ticker.fetch_add(panics, Ordering::Relaxed);
+            panic_any(Loud(Arc::clone(&self.payloads)));
         }
         Instant::ORIGIN
     }
 }
 
-impl Drop for Broken {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+impl Broken {
+    fn start(&self) -> Ticker {
+        Ticker::start(CoarseClock::new(self.clone()), Nanos::MAX).unwrap()
+    }
+
+    /// Waits until the payload is dropped.
+    fn await_payload(&self) {
+        while self.payloads.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
     }
 }
 
-/// A ticker whose clock has panicked.
-fn broken() -> Ticker {
-    let readings = Arc::new(AtomicUsize::new(0));
-    let clock = CoarseClock::new(Broken(Arc::clone(&readings)));
-    let ticker = Ticker::start(clock, Nanos::MAX).unwrap();
-    while readings.load(Ordering::Acquire) != 0 {
-        std::thread::yield_now();
-    }
-    ticker
-}
-
+/// The clock panics on the ticker's thread, and so does the destructor of what it panics with.
 #[test]
 fn a_ticker_whose_clock_panics_is_dropped_without_a_panic() {
-    let ticker = broken();
+    let clock = Broken::default();
+    let ticker = clock.start();
+    clock.await_payload();
     assert!(catch_unwind(AssertUnwindSafe(|| drop(ticker))).is_ok());
 }
 
-/// No thread joins the ticker's thread, so no thread takes what its clock panicked with.
-#[test]
-fn a_ticker_whose_clock_panics_may_be_leaked() {
-    std::mem::forget(broken());
-}
-
-/// The source clock drops the ticker whose thread reads it.
+/// The source clock drops the ticker whose thread reads it. So no thread joins that thread, or
+/// takes what it panics with.
 #[test]
 fn a_ticker_may_be_dropped_on_its_own_thread() {
-    #[derive(Clone, Default)]
-    struct Stops {
-        ticker: Arc<Mutex<Option<Ticker>>>,
-        dropped: Arc<AtomicUsize>,
-        panicked: Arc<AtomicUsize>,
-    }
-    impl Clock for Stops {
-        fn now(&self) -> Instant {
-            if let Some(ticker) = self.ticker.lock().take() {
-                let ends = catch_unwind(AssertUnwindSafe(|| drop(ticker)));
-                self.panicked
-                    .fetch_add(usize::from(ends.is_err()), Ordering::Relaxed);
-                self.dropped.fetch_add(1, Ordering::Release);
-            }
-            Instant::ORIGIN
-        }
-    }
-    let clock = Stops::default();
-    let coarse = CoarseClock::new(clock.clone());
-    let ticker = Ticker::start(coarse, Nanos::ZERO).unwrap();
-    *clock.ticker.lock() = Some(ticker);
-    while clock.dropped.load(Ordering::Acquire) == 0 {
-        std::thread::yield_now();
-    }
-    assert_eq!(clock.panicked.load(Ordering::Relaxed), 0);
+    let clock = Broken::default();
+    // The thread waits for the lock until its ticker is there.
+    let mut place = clock.ticker.lock();
+    *place = Some(clock.start());
+    drop(place);
+    clock.await_payload();
+    assert_eq!(clock.panics_of_ticker.load(Ordering::Relaxed), 0);
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
