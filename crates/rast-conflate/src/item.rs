@@ -113,15 +113,22 @@ macro_rules! items {
         $(#[$cfg])?
         impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
             fn drop(&mut self) {
-                // Before the drop of the value, which may panic, as the drop of a removed key may.
+                // Each of the three drops may panic: of a removed key, of the value, and of what the
+                // conflator stores, if this is its last owner.
                 let ended = contain(|| self.shared.end_run(self.spot.place(&self.shared)));
+                let dropped = contain(|| drop(self.value.take()));
                 // SAFETY: the field is not used again.
                 let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
-                if let Err(panic) = ended {
-                    discard(self.value.take());
-                    discard(shared);
-                    resume_unwind(panic);
-                }
+                let first = match (ended, dropped) {
+                    (Ok(()), Ok(())) => return,
+                    (Err(first), second) => {
+                        discard(second);
+                        first
+                    }
+                    (Ok(()), Err(first)) => first,
+                };
+                discard(shared);
+                resume_unwind(first);
             }
         }
 

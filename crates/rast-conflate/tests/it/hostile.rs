@@ -640,22 +640,27 @@ fn the_last_handle_of_a_removed_key_may_be_the_last_of_the_conflator() {
 
 #[cfg(feature = "async")]
 #[test]
-fn an_item_of_a_removed_key_may_be_the_last_of_the_conflator() {
-    let conflator = Conflator::<Key, Loud>::new();
-    let mut producer = conflator.producer();
-    let removed = Key(0);
-    producer.put_key(&removed, Loud(0)).unwrap();
-    let mut stream = conflator.consumer().unwrap().into_stream();
-    let mut cx = std::task::Context::from_waker(Waker::noop());
-    let polled = futures_core::Stream::poll_next(std::pin::Pin::new(&mut stream), &mut cx);
-    let std::task::Poll::Ready(Some(item)) = polled else {
-        panic!("a value is pending");
-    };
-    producer.put_key(&Key(1), Loud(1)).unwrap();
-    assert!(producer.remove(&removed).was_present);
-    drop((stream, producer, conflator));
-    with_fault(Fault::Drop, || drop(item));
-    assert_eq!(VALUE_DROPS.get(), 2);
+fn an_item_may_be_the_last_of_the_conflator() {
+    for is_removed in [false, true] {
+        let drops = VALUE_DROPS.get();
+        let conflator = Conflator::<Key, Loud>::new();
+        let mut producer = conflator.producer();
+        let key = Key(0);
+        producer.put_key(&key, Loud(0)).unwrap();
+        let mut stream = conflator.consumer().unwrap().into_stream();
+        let mut cx = std::task::Context::from_waker(Waker::noop());
+        let polled = futures_core::Stream::poll_next(std::pin::Pin::new(&mut stream), &mut cx);
+        let std::task::Poll::Ready(Some(item)) = polled else {
+            panic!("a value is pending");
+        };
+        producer.put_key(&Key(1), Loud(1)).unwrap();
+        if is_removed {
+            assert!(producer.remove(&key).was_present);
+        }
+        drop((stream, producer, conflator));
+        with_fault(Fault::Drop, || drop(item));
+        assert_eq!(VALUE_DROPS.get() - drops, 2, "{is_removed}");
+    }
 }
 
 /// Closes a conflator when it is called.
