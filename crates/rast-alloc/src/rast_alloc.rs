@@ -34,9 +34,9 @@ use crate::{
 /// heaps that no thread holds have returned their unused memory. Such a call costs time linear in
 /// that memory and in the number of heaps.
 ///
-/// Not for signal handlers: as with `malloc`, a handler must not allocate or free. It may have
-/// interrupted this thread inside the allocator, while its lists are inconsistent. A panic,
-/// `println!` or a lock in a handler may allocate.
+/// Not for signal handlers: as with `malloc`, a handler must not allocate or free. The
+/// signal may have interrupted this thread inside the allocator, while the allocator's lists are
+/// inconsistent. A panic, `println!` or a lock in a handler may allocate.
 ///
 /// ```
 /// use rast_alloc::RastAlloc;

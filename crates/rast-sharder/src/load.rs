@@ -49,8 +49,8 @@ pub struct ShardLoad {
 ///   places   [ ?  ?  1  ?  ?  ?  ?  0  ? ]            by shard: its entry, if that names the shard
 /// ```
 ///
-/// An entry of `places` that is left from an earlier window names an entry of another shard, or
-/// none. So before a new window only `used` is emptied, and `places` stays as it is (Briggs and
+/// An index in `places` that is left from an earlier window leads to another shard's entry of
+/// `used`, or past its end. So before a new window only `used` is emptied, and `places` stays as it is (Briggs and
 /// Torczon 1993, "An efficient representation for sparse sets").
 ///
 /// ```

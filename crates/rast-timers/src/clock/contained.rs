@@ -12,9 +12,9 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// A clock whose panics are caught, for a thread that must not end because a clock of the program
 /// is broken.
 ///
-/// If the clock panics, the reading returns [`Instant::ORIGIN`] or a time that some thread has read
-/// earlier. This time is at most 1 ms less than that of the last successful reading. If no reading
-/// has succeeded, it is [`Instant::ORIGIN`]. So if a clock panics at some readings, time decreases
+/// If the clock panics, the reading returns an earlier time: [`Instant::ORIGIN`] or a time that
+/// some thread has read. It is at most 1 ms less than the last successful reading. Without a
+/// successful reading it is [`Instant::ORIGIN`]. So if a clock panics at some readings, time decreases
 /// by at most 1 ms. If it always panics, time stops. The payload of the panic is
 /// [discarded](crate::primitive::panics::discard), as is that of a panic in the clock's destructor.
 ///

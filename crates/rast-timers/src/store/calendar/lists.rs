@@ -1,7 +1,7 @@
 //! Many doubly linked lists over one slab of slots.
 //!
 //! ```text
-//!  slots, 32 bytes each with a word in them
+//!  slots, 32 bytes each if the value is one word
 //!  ┌──────────────────┬──────────────────┬─────┬──────────────┬─────
 //!  │ head of 0        │ head of 1        │ ... │ entry        │ ...
 //!  │ prev next  least │ prev next  least │     │ prev next at │
@@ -16,8 +16,8 @@
 //! 2. So removing an entry needs only its two neighbours, and not the list. If both neighbours are
 //!    the same head, the list is now empty.
 //! 3. An entry outside all lists may use `prev`, `next` and `at` for other purposes.
-//! 4. `at` of a head is a lower bound of the deadlines in its list, and `u64::MAX` if the list is
-//!    empty.
+//! 4. In a head, `at` (`least` in the picture) is a lower bound of the deadlines in its list, and
+//!    `u64::MAX` if the list is empty.
 //!
 //! Links, deadline and value of an entry share one slot, so an insert or a cancel accesses one of
 //! its cache lines. The two neighbours of a cancelled entry are mostly accessed again soon, by the
