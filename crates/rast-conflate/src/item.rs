@@ -113,8 +113,8 @@ macro_rules! items {
         $(#[$cfg])?
         impl<$($a,)? K, V, M: Mode<V>, S> Drop for $item {
             fn drop(&mut self) {
-                // Each of the three drops may panic: of a removed key, of the value, and of what the
-                // conflator stores, if this is its last owner.
+                // Each of the three drops may panic: of a removed key, of the value, and of what
+                // the conflator stores, if this is its last owner.
                 let ended = contain(|| self.shared.end_run(self.spot.place(&self.shared)));
                 let dropped = contain(|| drop(self.value.take()));
                 // SAFETY: the field is not used again.

@@ -50,8 +50,8 @@ pub struct ShardLoad {
 /// ```
 ///
 /// An index in `places` that is left from an earlier window leads to another shard's entry of
-/// `used`, or past its end. So before a new window only `used` is emptied, and `places` stays as it is (Briggs and
-/// Torczon 1993, "An efficient representation for sparse sets").
+/// `used`, or past its end. So before a new window only `used` is emptied, and `places` stays as it
+/// is (Briggs and Torczon 1993, "An efficient representation for sparse sets").
 ///
 /// ```
 /// use rast_sharder::{LoadView, ShardId, timers::Nanos};

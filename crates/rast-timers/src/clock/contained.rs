@@ -14,8 +14,8 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 ///
 /// If the clock panics, the reading returns an earlier time: [`Instant::ORIGIN`] or a time that
 /// some thread has read. It is at most 1 ms less than the last successful reading. Without a
-/// successful reading it is [`Instant::ORIGIN`]. So if a clock panics at some readings, time decreases
-/// by at most 1 ms. If it always panics, time stops. The payload of the panic is
+/// successful reading it is [`Instant::ORIGIN`]. So if a clock panics at some readings, time
+/// decreases by at most 1 ms. If it always panics, time stops. The payload of the panic is
 /// [discarded](crate::primitive::panics::discard), as is that of a panic in the clock's destructor.
 ///
 /// A reading costs an indirect call and one load more than a reading of the inner clock. At most
