@@ -34,9 +34,9 @@ use crate::thread_heap::ThreadHeap;
 
 /// The minimum time between two rounds.
 const PAUSE_MS: u64 = 10;
-/// The maximum time between two rounds. A change of the delay just before the thread sleeps does
-/// not wake it, and counts after this time at the latest.
-const PAUSE_MS_MAX: u64 = 60_000;
+/// The maximum time until a waiting thread sees a change of the delay. Normally the change wakes
+/// the thread, but not if it comes just before the thread sleeps.
+const PART_MS: u64 = 60_000;
 /// Time before a further attempt after the system could not start the thread.
 const RETRY_MS: u64 = 10_000;
 const STACK: usize = 256 << 10;
@@ -217,10 +217,14 @@ fn run(shared: &Shared) {
             }
             _ => return,
         }
-        let delay_ms = DELAY.get().unwrap_or(0);
+        let delay = DELAY.get();
+        let delay_ms = delay.unwrap_or(0);
         // Slightly longer, so that memory visited in the last round is due in this one.
-        let pause_ms = (delay_ms.saturating_add(delay_ms / 8)).clamp(PAUSE_MS, PAUSE_MS_MAX);
-        shared.wait(AWAKE, Some(Duration::from_millis(pause_ms)));
+        let pause_ms = delay_ms.saturating_add(delay_ms / 8).max(PAUSE_MS);
+        in_parts(pause_ms, |part_ms| {
+            shared.wait(AWAKE, Some(Duration::from_millis(part_ms)));
+            shared.state() == AWAKE && DELAY.get() == delay
+        });
         if shared.state() != AWAKE || DELAY.get().is_none() {
             continue;
         }
@@ -230,6 +234,18 @@ fn run(shared: &Shared) {
         let is_stopped = || shared.state() != AWAKE;
         if !ThreadHeap::visit_all(&is_stopped) {
             fall_asleep(shared, before);
+        }
+    }
+}
+
+/// Waits for parts of a time, one after the other, as long as `wait` returns `true`.
+fn in_parts(time_ms: u64, mut wait: impl FnMut(u64) -> bool) {
+    let mut left_ms = time_ms;
+    while left_ms > 0 {
+        let part_ms = left_ms.min(PART_MS);
+        left_ms -= part_ms;
+        if !wait(part_ms) {
+            return;
         }
     }
 }
@@ -274,5 +290,27 @@ mod tests {
             let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!((ended, status), (child, 0), "how the child ended");
         }
+    }
+
+    /// A long pause is not shortened by its parts. A part at whose end the delay differs is the
+    /// last one.
+    #[test]
+    fn the_parts_of_a_pause_are_the_pause() {
+        let hour_ms = 3_600_000;
+        for pause_ms in [PAUSE_MS, PART_MS, PART_MS + 1, hour_ms] {
+            let mut parts = std::vec::Vec::new();
+            in_parts(pause_ms, |part_ms| {
+                parts.push(part_ms);
+                true
+            });
+            assert_eq!(parts.iter().sum::<u64>(), pause_ms);
+            assert!(parts.iter().all(|part_ms| (1..=PART_MS).contains(part_ms)));
+        }
+        let mut left = 3;
+        in_parts(u64::MAX, |_| {
+            left -= 1;
+            left > 0
+        });
+        assert_eq!(left, 0);
     }
 }
