@@ -18,14 +18,17 @@ pub struct Cx<'a> {
     task: &'a Owned,
     shared: &'a Arc<Shared>,
     worker: usize,
+    /// The worker's last clock reading.
+    last: u64,
 }
 
 impl<'a> Cx<'a> {
-    pub(crate) fn new(task: &'a Owned, shared: &'a Arc<Shared>, worker: usize) -> Self {
+    pub(crate) fn new(task: &'a Owned, shared: &'a Arc<Shared>, worker: usize, last: u64) -> Self {
         Self {
             task,
             shared,
             worker,
+            last,
         }
     }
 
@@ -89,9 +92,9 @@ impl<'a> Cx<'a> {
         Next::At(self.now().saturating_add(span))
     }
 
-    /// Reads the clock; returns the origin if the clock panics.
-    pub(crate) fn contained_now(&self) -> Instant {
-        Instant::from_nanos(self.shared.now_or(0))
+    /// Returns the worker's last clock reading, from before this step.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
     }
 
     /// Returns whether `scheduler` runs this step.

@@ -113,6 +113,8 @@ struct Ledger {
     is_signaled: bool,
     /// `true` once the task has ended: no step will wake a registered future.
     is_closed: bool,
+    /// The clock reading of `home` with which a worker began the last step.
+    seen: u64,
     last: u64,
     sleeps: Vec<(u64, Instant, Waker)>,
     signals: Vec<(u64, Waker)>,
@@ -131,6 +133,12 @@ struct Hopping {
 }
 
 impl Ledger {
+    /// Reads the clock; returns the reading from before the last step if the clock panics. That
+    /// step may be due by this reading, so its sleeps must end by it too.
+    fn now(&self) -> u64 {
+        self.home.0.now_or(self.seen)
+    }
+
     /// Returns the task if it needs a step to see the new registration; in its own step it does
     /// not.
     fn step_needed(&self) -> Option<TaskHandle> {
@@ -226,6 +234,7 @@ where
             stepping: None,
             is_signaled: false,
             is_closed: false,
+            seen: 0,
             last: 0,
             sleeps: Vec::new(),
             signals: Vec::new(),
@@ -259,6 +268,7 @@ where
         // The task hopped, or was stopped and posted on another scheduler.
         let left =
             (!cx.is_on(&ledger.home)).then(|| mem::replace(&mut ledger.home, cx.scheduler()));
+        ledger.seen = cx.last();
         if let Some(number) = ledger.underway.take()
             && let Some(hop) = ledger.hops.iter_mut().find(|hop| hop.number == number)
         {
@@ -271,8 +281,8 @@ where
             woken.extend(ledger.signals.drain(..).map(|(_, waker)| waker));
         }
         if !ledger.sleeps.is_empty() {
-            let now = cx.contained_now();
-            let due = ledger.sleeps.extract_if(.., |(_, at, _)| *at <= now);
+            let now = ledger.now();
+            let due = ledger.sleeps.extract_if(.., |(_, at, _)| nanos(*at) <= now);
             woken.extend(due.map(|(_, _, waker)| waker));
         }
         drop(guard);
@@ -459,8 +469,7 @@ impl Future for Sleep {
         // Before the lock: a clone is foreign code.
         let waker = cx.waker().clone();
         let mut ledger = ledger.lock();
-        // If the clock panics, the sleep is not over.
-        let now = ledger.home.0.now_or(0);
+        let now = ledger.now();
         let old = take_out(&mut ledger.sleeps, |entry| entry.0 == *number);
         if nanos(self.at) <= now {
             leave(ledger, old, None);

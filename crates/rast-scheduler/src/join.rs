@@ -84,22 +84,28 @@ impl<T> Joined<T> {
 
     /// Returns the result if the end was announced; otherwise `waker` is called then.
     pub fn poll(&self, waker: &Waker) -> Poll<Result<T, JoinError>> {
-        let mut end = self.0.lock();
-        if end.is_announced {
-            let Some(result) = end.result.take() else {
-                panic!("a join handle was polled after it had given the result");
-            };
-            return Poll::Ready(result);
+        let mut cloned = None;
+        loop {
+            let mut end = self.0.lock();
+            if end.is_announced {
+                let Some(result) = end.result.take() else {
+                    panic!("a join handle was polled after it had given the result");
+                };
+                return Poll::Ready(result);
+            }
+            if end.joiner.as_ref().is_some_and(|old| old.will_wake(waker)) {
+                return Poll::Pending;
+            }
+            // The clone and the drop of a waker are foreign code, so they run outside the lock.
+            if let Some(cloned) = cloned.take() {
+                let old = end.joiner.replace(cloned);
+                drop(end);
+                drop(old);
+                return Poll::Pending;
+            }
+            drop(end);
+            cloned = Some(waker.clone());
         }
-        let old = if end.joiner.as_ref().is_some_and(|old| old.will_wake(waker)) {
-            None
-        } else {
-            end.joiner.replace(waker.clone())
-        };
-        drop(end);
-        // Outside the lock: the drop of a waker is foreign code.
-        drop(old);
-        Poll::Pending
     }
 
     /// Announces to the joiner that the task is finished.

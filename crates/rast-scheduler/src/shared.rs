@@ -54,6 +54,12 @@ impl Crew {
     pub(crate) fn is_gone(&self) -> bool {
         self.seats.iter().all(Option::is_some)
     }
+
+    /// Returns whether the seats without a worker have no ready task. A worker that leaves because
+    /// the scheduler stops leaves its ready tasks behind.
+    fn is_deserted(&self) -> bool {
+        self.seats.iter().flatten().all(|seat| !seat.has_ready())
+    }
 }
 
 /// All state of a scheduler.
@@ -219,19 +225,15 @@ impl Shared {
 
     /// Returns whether no task is ready, running, posted, or waiting for a deadline.
     pub(crate) fn is_idle(&self) -> bool {
-        // Relaxed: written under the lock of the crew, before a worker enters. [SW6]
+        // Locked during the whole check, so that no worker enters or leaves.
+        let crew = self.crew.lock();
+        // Relaxed: written before the worker takes its seat, which it does under the lock. [SW6]
         let members = self.members.load(Ordering::Relaxed);
         self.idle.is_calm(members, || {
             // Relaxed: the sleepers' announcements publish it. [SW7]
-            !self.has_posted() && self.timed.load(Ordering::Relaxed) == 0 && self.is_deserted()
+            let is_planned = self.has_posted() || self.timed.load(Ordering::Relaxed) > 0;
+            !is_planned && crew.is_deserted()
         })
-    }
-
-    /// Returns whether the seats without a worker have no ready task. A worker that leaves because
-    /// the scheduler stops leaves its ready tasks behind.
-    fn is_deserted(&self) -> bool {
-        let crew = self.crew.lock();
-        crew.seats.iter().flatten().all(|seat| !seat.has_ready())
     }
 
     /// Counts a worker as a member, before it runs a step.

@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
             // Aborted: the drop ends it.
             return;
         }
-        let mut cx = Cx::new(&task, self.shared, self.seat.worker);
+        let mut cx = Cx::new(&task, self.shared, self.seat.worker, self.now);
         // SAFETY: this thread has the task, and one that ended is not kept.
         match unsafe { task.run(&mut cx) } {
             Ran::On(Next::Again | Next::Exit) => self.again(task),

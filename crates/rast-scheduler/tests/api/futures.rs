@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
@@ -499,6 +499,45 @@ fn a_clock_that_panics_in_a_step_ends_no_sleep() {
     assert!(scheduler.stats().clock_panics > 0);
 }
 
+/// A worker reads the clock a last time, so that a sleep is due, and then the clock fails for good.
+#[test]
+fn a_sleep_ends_by_the_last_reading_of_its_worker() {
+    struct Once(Arc<AtomicU64>);
+    impl Clock for Once {
+        fn now(&self) -> Instant {
+            // 0: the origin. 1: read 10 ns once, then fail.
+            let state = self.0.load(Ordering::Acquire);
+            let next = self
+                .0
+                .compare_exchange(1, 2, Ordering::AcqRel, Ordering::Acquire);
+            assert!(state < 2 || next.is_ok(), "the clock is broken");
+            Instant::from_nanos(if next.is_ok() { 10 } else { 0 })
+        }
+    }
+    let state = Arc::new(AtomicU64::new(0));
+    let scheduler = Scheduler::builder()
+        .workers(1)
+        .clock(Once(Arc::clone(&state)))
+        .start()
+        .unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let task = scheduler.spawn_async(|cx| async move {
+        let mut sleep = Box::pin(cx.sleep(Nanos::from_nanos(10)));
+        poll_fn(|task| {
+            let polled = sleep.as_mut().poll(task);
+            sender.send(()).unwrap();
+            polled
+        })
+        .await;
+    });
+    receiver.recv_timeout(LONG).unwrap();
+    state.store(1, Ordering::Release);
+    // The worker reads the clock around this step.
+    scheduler.spawn(|| ()).join().unwrap();
+    task.join().unwrap();
+    assert!(scheduler.stats().clock_panics > 0);
+}
+
 /// The clone of a waker is code of the user, which may use the context.
 #[test]
 fn a_waker_may_use_the_context_in_its_clone() {
@@ -524,6 +563,22 @@ fn a_waker_may_use_the_context_in_its_clone() {
     drop(futures);
     task.handle().signal().unwrap();
     task.join().unwrap();
+}
+
+/// The task ends while the poll of its handle clones the waker.
+#[test]
+fn a_waker_may_wait_for_the_task_in_its_clone() {
+    let scheduler = Arc::new(Scheduler::new(1).unwrap());
+    let gate = Gate::new();
+    let passed = gate.clone();
+    let mut task = scheduler.spawn(move || passed.pass());
+    let theirs = Arc::clone(&scheduler);
+    let waker = waker_with_clone(move || {
+        gate.open();
+        assert!(theirs.wait_idle(LONG), "the task ends");
+    });
+    let polled = Pin::new(&mut task).poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled, Poll::Ready(Ok(()))));
 }
 
 /// As a panic of its `wake`, a panic of a waker's `clone` ends only the task that polls with it.
