@@ -32,9 +32,12 @@ impl Budget {
         self.bound
     }
 
-    /// Takes bytes. Returns the bytes used then, 0 without a bound; the caller passes them to
-    /// [`seen`](Self::seen) once it has the memory. Returns `None`, and changes nothing, if the
-    /// bytes do not fit. Lock-free.
+    /// Takes bytes. Returns the bytes used then if they exceed the recorded maximum, otherwise 0.
+    /// If the result is not 0, the caller passes it to [`seen`](Self::seen) once it has the memory.
+    /// Returns `None`, and changes nothing, if the bytes do not fit. Lock-free.
+    ///
+    /// Without a bound the result is 0. The maximum is read here because this thread has just
+    /// written its cache line; after the allocation, another thread may have taken the line.
     ///
     /// A refusal is exact: at one moment of the call there was no room for them.
     #[inline]
@@ -52,6 +55,8 @@ impl Budget {
                 .used
                 .compare_exchange_weak(used, sum, Ordering::Relaxed, Ordering::Relaxed)
             {
+                // Relaxed: as for [AB4]. [AB10]
+                Ok(_) if self.peak.load(Ordering::Relaxed) >= sum => return Some(0),
                 Ok(_) => return Some(sum),
                 Err(now) => used = now,
             }

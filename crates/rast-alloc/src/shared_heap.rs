@@ -404,7 +404,9 @@ impl SharedHeap {
                 self.budget.give(layout.size());
                 return Err(AllocError);
             };
-            self.budget.seen(used);
+            if used > 0 {
+                self.budget.seen(used);
+            }
             block
         };
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
@@ -460,7 +462,9 @@ impl FrontEnd for &SharedHeap {
         let request = || unsafe { self.resize_unbounded(block, old, new) };
         match ThreadHeap::with_retry(new, || self.purge(), request) {
             Some(resized) => {
-                self.budget.seen(used);
+                if used > 0 {
+                    self.budget.seen(used);
+                }
                 self.budget.give(old.size().saturating_sub(new.size()));
                 Ok(resized)
             }

@@ -551,7 +551,7 @@ fn a_budget_is_never_exceeded() {
             "one of the two fits"
         );
         assert_eq!(budget.take(2).is_some(), taken.is_none());
-        assert!(taken.is_none_or(|used| used == 2));
+        assert!(taken.is_none_or(|used| used == 2 || used == 0));
         assert!((2..=3).contains(&budget.seen(taken.unwrap_or(0))));
     });
 }
