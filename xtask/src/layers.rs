@@ -322,13 +322,12 @@ fn check_facade(package: &Package, workspace: &Workspace, errors: &mut Vec<Strin
     }
 }
 
-/// The facade holds `pub use`, attributes and docs, and no code.
+/// The facade holds `pub use`, also in modules, attributes and docs, and no code.
 fn check_facade_source(path: &str, text: &str) -> Vec<String> {
     let source = Source::new(text);
     let mut errors = Vec::new();
     for (start, item) in source.items() {
-        let plain = item.starts_with("pub use ") || item.starts_with("extern crate ");
-        if !plain {
+        if !is_reexport(&item) {
             let line = source.line_of(start) + 1;
             let head: String = item.chars().take(40).collect();
             errors.push(format!(
@@ -337,6 +336,17 @@ fn check_facade_source(path: &str, text: &str) -> Vec<String> {
         }
     }
     errors
+}
+
+fn is_reexport(item: &str) -> bool {
+    if let Some((_, body)) = item
+        .strip_prefix("pub mod ")
+        .and_then(|rest| rest.split_once('{'))
+    {
+        let inner = Source::new(body.trim_end_matches('}')).items();
+        return inner.iter().all(|(_, item)| is_reexport(item));
+    }
+    item.starts_with("pub use ") || item.starts_with("extern crate ")
 }
 
 #[cfg(test)]
@@ -459,11 +469,13 @@ mod tests {
 
     #[test]
     fn the_facade_holds_no_code() {
-        let good = "//! Docs.\n#![no_std]\n#[cfg(feature = \"a\")]\n#[doc(inline)]\npub use rast_a as a;\n";
+        let good = "//! Docs.\n#![no_std]\n#[cfg(feature = \"a\")]\npub mod a {\n    //! A.\n    #[doc(inline)]\n    pub use rast_a::*;\n}\npub use rast_b as b;\n";
         assert_eq!(check_facade_source("lib.rs", good), Vec::<String>::new());
         for bad in [
             "pub fn f() {}\n",
             "mod inner;\n",
+            "pub mod inner;\n",
+            "pub mod inner { pub fn f() {} }\n",
             "use rast_a as a;\n",
             "pub struct S;\n",
             "#[macro_export]\nmacro_rules! m { () => {} }\n",

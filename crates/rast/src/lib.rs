@@ -29,7 +29,7 @@
 //! `executor`, `reactor` (a thread per core).
 //!
 //! Each crate depends on the crate directly beneath it and re-exports all crates below. So
-//! `rast_sharder::queue` and `rast::queue` are the same crate, in one version.
+//! `rast_sharder::queue::Queue` and `rast::queue::Queue` are the same type.
 //!
 //! # Pick a crate
 //!
@@ -120,41 +120,74 @@
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[doc(inline)]
-pub use rast_primitive as primitive;
+// A module with a glob, not `pub use rast_queue as queue`: for the latter the compiler's messages
+// name `rast::rast_queue::Queue`, a path that does not exist.
+
+pub mod primitive {
+    //! Atomics, cells, parking, for std, loom or shuttle: the crate [`rast_primitive`].
+    #[doc(inline)]
+    pub use rast_primitive::*;
+}
 
 #[cfg(feature = "alloc")]
-#[doc(inline)]
-pub use rast_alloc as alloc;
+pub mod alloc {
+    //! The global allocator, heaps and the allocator trait: the crate [`rast_alloc`].
+    #[doc(inline)]
+    pub use rast_alloc::*;
+}
 
 #[cfg(feature = "queue")]
-#[doc(inline)]
-pub use rast_queue as queue;
+pub mod queue {
+    //! Queues for one or many producers and consumers: the crate [`rast_queue`].
+    #[doc(inline)]
+    pub use rast_queue::*;
+}
 
 #[cfg(feature = "timers")]
-#[doc(inline)]
-pub use rast_timers as timers;
+pub mod timers {
+    //! Clocks, timers that measure, and stores of deadlines: the crate [`rast_timers`].
+    #[doc(inline)]
+    pub use rast_timers::*;
+}
 
 #[cfg(feature = "scheduler")]
-#[doc(inline)]
-pub use rast_scheduler as scheduler;
+pub mod scheduler {
+    //! Tasks with deadlines, wake-ups and signals: the crate [`rast_scheduler`].
+    #[doc(inline)]
+    pub use rast_scheduler::*;
+}
 
 #[cfg(feature = "conflate")]
-#[doc(inline)]
-pub use rast_conflate as conflate;
+pub mod conflate {
+    //! Only the newest value per key: the crate [`rast_conflate`].
+    #[doc(inline)]
+    pub use rast_conflate::*;
+}
 
 #[cfg(feature = "sharder")]
-#[doc(inline)]
-pub use rast_sharder as sharder;
+pub mod sharder {
+    //! Shards that move between workers while they run: the crate [`rast_sharder`].
+    #[doc(inline)]
+    pub use rast_sharder::*;
+}
 
 #[cfg(feature = "msgpass")]
-#[doc(inline)]
-pub use rast_msgpass as msgpass;
+pub mod msgpass {
+    //! A typed graph of message processors: the crate [`rast_msgpass`].
+    #[doc(inline)]
+    pub use rast_msgpass::*;
+}
 
 #[cfg(feature = "executor")]
-#[doc(inline)]
-pub use rast_executor as executor;
+pub mod executor {
+    //! An async runtime: the crate [`rast_executor`].
+    #[doc(inline)]
+    pub use rast_executor::*;
+}
 
 #[cfg(feature = "reactor")]
-#[doc(inline)]
-pub use rast_reactor as reactor;
+pub mod reactor {
+    //! A thread per core: the crate [`rast_reactor`].
+    #[doc(inline)]
+    pub use rast_reactor::*;
+}
