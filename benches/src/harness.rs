@@ -46,7 +46,8 @@ impl Scenario {
         }
     }
 
-    /// Runs at most `rounds` counted rounds, and no warm-up: for work whose run takes seconds.
+    /// Limits the rounds, for work whose run takes seconds. If more are requested, there are
+    /// `rounds` of them, without a warm-up.
     pub fn at_most(mut self, rounds: usize) -> Self {
         self.rounds_max = rounds;
         self
