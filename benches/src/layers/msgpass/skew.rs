@@ -1,8 +1,8 @@
 //! A load that becomes skewed while both workers are busy: what the moves of processors gain.
 //!
-//! A hub has 64 jobs under way at 16 cells. When a job is done, it sends the next one. Each worker
-//! also has a poller, which is pinned to it, works in every turn and is never idle. So both workers
-//! are saturated before and after the skew. They are pinned to different processors.
+//! A hub has 64 jobs under way at 16 cells. When a job is done, the hub sends the next one. Each
+//! worker also has a poller, which is pinned to it, works in every turn and is never idle. So both
+//! workers are saturated before and after the skew. The workers are pinned to different processors.
 //!
 //! At first all cells get jobs. After the skew, jobs go only to the cells that the hub's worker
 //! holds at that moment. So this worker has to do all jobs, and the other worker has only its
