@@ -90,8 +90,8 @@
 //! - No thread waits for another inside the protocol: a long call delays only the shards of its own
 //!   worker and the next epoch. On a worker that is [dedicated](Builder::dedicate) it delays no
 //!   epoch.
-//! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
-//!   soon as the running calls return.
+//! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as soon as the running
+//!   calls return.
 //! - Panics of user code are contained and recorded, and a policy decides what follows. If a
 //!   balancer panics or returns an invalid assignment, the current assignment stays. In a build
 //!   with `panic = "abort"` the first panic ends the process.
