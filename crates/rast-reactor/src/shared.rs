@@ -124,7 +124,9 @@ impl Shared {
     /// Returns `true` if no reactor has a task.
     ///
     /// Counts twice, because a task may spawn one on a reactor that was already counted, and then
-    /// end. In that case the two counts of all tasks ever spawned differ.
+    /// end. In that case the two counts of all tasks ever spawned differ. If the counts are equal,
+    /// each list was empty from its first count to its second, so all lists were empty at the
+    /// moment between the two rounds.
     pub(crate) fn is_quiet(&self) -> bool {
         let count = || {
             self.seats.iter().try_fold(0, |sum, seat| {

@@ -670,6 +670,7 @@ impl Changes {
             return Err(NotCommitted::Conflict(self));
         }
         if is_full {
+            // An open transaction would keep the memory for which the task now waits.
             self.read.take();
             return Err(NotCommitted::Full(self));
         }
