@@ -13,8 +13,8 @@
 //! for the runs that cannot be merged.
 //!
 //! A merge skips generations of some indices, so runs whose generations differ by more than `SKIP`
-//! are not merged. An index has 2^32 generations and is not reused after the last. Then the runs on
-//! its two sides are not neighbours, so they are not merged either.
+//! are not merged. An index is not reused after the last of its 2^32 generations. From then on the
+//! runs on its two sides are not neighbours, so they are not merged either.
 
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
