@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(ids.give(), (0, u32::MAX));
         ids.take_back(0, u32::MAX);
         assert_eq!(ids.give(), (1, 0));
-        // One that is far ahead does not take its neighbour with it.
+        // A run whose generation is far ahead is not merged with its neighbour.
         ids.give();
         ids.take_back(1, u32::MAX - 1);
         ids.take_back(2, 0);
