@@ -198,7 +198,7 @@ impl Timers {
 
     /// Returns a time before which no deadline is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        // Relaxed: ordered by the fence of XT6 where it decides a sleep. [XT9]
+        // Relaxed: ordered by the fence of XT6 if the result decides a sleep. [XT9]
         let next = |shard: &CachePadded<Shard>| shard.next_ns.load(Ordering::Relaxed);
         let next = self.shards.iter().map(next).min()?;
         (next != NEVER).then(|| Instant::from_nanos(next))

@@ -102,7 +102,7 @@ impl Ids {
     }
 
     /// Merges neighbouring runs. If all could be merged, there is then at most one more run than
-    /// ids in use. So at least a third of these ids are returned before the next merge.
+    /// ids in use. So the next merge comes only after at least a third of these ids were returned.
     #[cold]
     fn merge(&mut self) {
         let mut runs = Vec::from(core::mem::take(&mut self.free));

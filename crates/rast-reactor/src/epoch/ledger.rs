@@ -89,8 +89,8 @@ pub struct Ledger<C> {
     left: Mutex<Left<C>>,
 }
 
-// SAFETY: the pointer in `left` is written by the writer at its end and read at the ledger's; nodes
-// hold contents that may be shared and dropped on any thread.
+// SAFETY: the pointer in `left` is written when the writer ends, and read when the ledger is
+// dropped; nodes hold contents that may be shared and dropped on any thread.
 unsafe impl<C: Send + Sync> Send for Ledger<C> {}
 // SAFETY: as above, and the rest are atomics.
 unsafe impl<C: Send + Sync> Sync for Ledger<C> {}

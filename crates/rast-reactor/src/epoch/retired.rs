@@ -4,8 +4,8 @@ use core::ptr::NonNull;
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
 
-/// A box of a type that is forgotten; it drops what it holds. It is a pointer, because moving a
-/// `Box` would assert that no reader has its value.
+/// A box whose type is erased; its drop drops the value. It is stored as a pointer, because moving
+/// a `Box` would assert that no reader has its value.
 pub(crate) struct Erased(NonNull<dyn Send>);
 
 // SAFETY: the value may be dropped on any thread, and nothing else is done with it.

@@ -225,8 +225,8 @@ impl Ring {
         Ok(key)
     }
 
-    /// The next result of an operation; `Ready(None)` if the operation is over. Otherwise the
-    /// operation has the waker of the future, at `entry` of its list.
+    /// The next result of an operation; `Ready(None)` if the operation is over. Otherwise the waker
+    /// of the future is stored in the list of the operation, at `entry`.
     pub(crate) fn poll(
         &self,
         key: Key,
