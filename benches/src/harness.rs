@@ -4,12 +4,9 @@
 //! operations, threads, and way of waiting.
 //!
 //! Each round runs every contender once, and each round begins with a different one. So a slow
-//! second of the machine affects all of them, and no contender always has the same place. Each
-//! round gives one ratio, the rival's time over ours, and the report has the median of the ratios.
-//! So changes of the machine from round to round cancel out.
-//!
-//! If a contender runs on two threads, a round counts only if the machine was quiet before and
-//! after it ([`Quiet`]). At most 60 rounds are tried to get the requested number.
+//! second of the machine affects all of them, and no contender is always the first. Each round
+//! gives one ratio, the rival's time over ours, and the report has the median of the ratios. So
+//! changes of the machine from round to round cancel out.
 
 use crate::options::Options;
 use crate::quiet::{Quiet, TRIES_MAX};
@@ -46,7 +43,8 @@ impl Scenario {
         }
     }
 
-    /// Runs at most `rounds` counted rounds, and no warm-up: for work whose run takes seconds.
+    /// Limits the rounds, for work whose run takes seconds. If more are requested, there are
+    /// `rounds` of them, without a warm-up.
     pub fn at_most(mut self, rounds: usize) -> Self {
         self.rounds_max = rounds;
         self

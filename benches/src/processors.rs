@@ -47,6 +47,6 @@ pub(crate) fn pin_in_turn(index: usize) {
     }
 }
 
-/// Makes the calling thread run on one processor only: does nothing here.
+/// Does nothing: threads are pinned on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn pin_to(_: usize) {}

@@ -25,13 +25,13 @@ fn time_of(clock: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The processor time that this process took: not here.
+/// The processor time that this process took; zero on this system.
 #[cfg(not(unix))]
 pub(crate) fn processor_time() -> Duration {
     Duration::ZERO
 }
 
-/// The processor time that this thread took: not here.
+/// The processor time that this thread took; zero on this system.
 #[cfg(not(unix))]
 pub(crate) fn thread_time() -> Duration {
     Duration::ZERO

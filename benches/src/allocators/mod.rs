@@ -5,9 +5,10 @@
 //! the harness (`layers/alloc.rs`) starts such a program, which does one workload once and prints
 //! the results.
 //!
-//! The workloads follow the field's suite (mimalloc-bench); `benches/README.md` says what each
-//! does. They were written from what the originals do, not from their sources. So their figures are
-//! not comparable with published figures of the suite.
+//! [`WORKLOADS`] has the function of each workload, and the comment of the function describes it.
+//! An operation is a pair, an allocation and its release, unless the comment says otherwise. Most
+//! workloads follow the field's suite (mimalloc-bench). They were written from what the originals
+//! do, not from their sources, so their figures are not comparable with published ones.
 
 mod block;
 mod cubes;

@@ -71,8 +71,9 @@ fn free(mut batch: Vec<Block>, order: u64, random: &mut Random) {
 }
 
 /// mstress: two threads take blocks whose sizes are powers of two, keep some for long, and free
-/// others at random. They exchange one in four with an array that both share. Then the threads end
-/// while some of their blocks are in use, and two new threads begin.
+/// others at random. They exchange some with an array that both share. Then the threads end while
+/// some of their blocks are in use, and two new threads begin. An operation is a step, in which a
+/// thread takes, frees or exchanges one block.
 pub(super) fn stress(ops: u64) -> Sample {
     const SHARED: usize = 1000;
     const GENERATIONS: u64 = 10;

@@ -20,7 +20,7 @@ rast_benches::allocator_program!(Jemalloc: Jemalloc, || {
         ) -> c_int;
     }
     for name in [c"thread.tcache.flush", c"arena.4096.purge"] {
-        // SAFETY: both take and give no value; 4096 stands for all arenas.
+        // SAFETY: both take and give no value; 4096 means all arenas.
         let refused = unsafe {
             mallctl(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0)
         };

@@ -58,7 +58,7 @@ fn cpu_ns() -> f64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// The CPU time of the process so far: not here.
+/// The CPU time of the process so far; zero on this system.
 #[cfg(not(unix))]
 fn cpu_ns() -> f64 {
     0.0

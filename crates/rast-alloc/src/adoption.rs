@@ -5,8 +5,9 @@
 //! ```
 //!
 //! It is a Treiber stack, so that a search for a heap does not visit heaps in use. Heaps are never
-//! unmapped, so the link of a heap that another thread has just popped may still be read. Every
-//! change increments the count, so the compare-exchange of the reader then fails.
+//! unmapped, so a thread may read the link of a heap that another thread has just popped. Every
+//! change of the stack increments the count. So the compare-exchange of the thread that read the
+//! old link fails.
 //!
 //! A heap on the stack is only an offer: the thread that pops it must claim the heap's
 //! [mailbox](crate::mailbox), and then *holds* the heap. So a heap that is in use may be offered

@@ -13,9 +13,6 @@
 //! refilled from the spare list, then from a slab. A full list becomes the spare list, if its class
 //! has none. If both are full, a freed block goes directly to its slab.
 //!
-//! The length of a list is not stored: it follows from the sums that the statistics need anyway
-//! (see [`Slot`]).
-//!
 //! An arena does not synchronise threads: its fields are cells, and one thread at a time uses them.
 //! Other threads read only the sums ([`Counter`]).
 
@@ -62,8 +59,9 @@ pub(crate) use purge::StepLimit;
 /// A class's list and sums.
 ///
 /// Blocks in the list = `given` − `taken` + blocks that slow paths added − blocks that they
-/// removed. The slow paths fold that difference into `bound`: the list is full when `given` −
-/// `taken` reaches `bound`. So the fast paths count only what the statistics need.
+/// removed. The list is full when `given` − `taken` reaches `bound`: a slow path that adds blocks
+/// lowers `bound`, and one that removes blocks raises it. So the fast paths count only what the
+/// statistics need.
 #[repr(C)]
 pub(crate) struct Slot {
     head: Cell<*mut Block>,

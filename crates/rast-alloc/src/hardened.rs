@@ -22,19 +22,21 @@
 //! 2. The owner checks the mark of each block that it frees, and of each block that arrives from
 //!    another thread. It sets the mark to "freed" before the block goes into a list, and to "in
 //!    use" when it allocates the block. So a block is in at most one list, once, however often it
-//!    is freed. A double free by the owning thread is reported at the call. One by another thread
-//!    is reported when the block arrives. If the block was allocated again in between, the stale
-//!    free releases the new allocation undetected. The error is then reported at the new user's
-//!    free, unless the block was allocated once more.
-//! 3. Another thread that frees a block of a slab checks the class of the slot in the segment's
-//!    header, and whether a block of that class starts there ([`may_post`]). Those cache lines
-//!    hardly change. On slow paths, as when it opens a remote-free batch, it also checks the mark
-//!    ([`post`]); with debug assertions it always does. A mark that is "freed", or that was never
-//!    set, is then reported at the call. Without this check it is reported when the block arrives.
-//!    The thread may make a block that it frees twice a batch header. Then it writes to the block,
-//!    even if another thread now uses it. If the segment has been unmapped, this write faults, or
-//!    the owner's read of the message. Otherwise the owner reports the message, or a link that this
-//!    write damaged, when the message arrives.
+//!    is freed. A double free by the owning thread is reported at the call. A double free by
+//!    another thread is reported when the block arrives. If the block was allocated again in
+//!    between, the second free releases the new allocation undetected. The error is then reported
+//!    when the new user frees the block, unless the block was allocated once more.
+//! 3. Another thread that frees a block of a slab reads the class of the slot in the segment's
+//!    header, and checks that a block of this class starts there ([`may_post`]). These cache lines
+//!    hardly change. On slow paths, such as the opening of a remote-free batch, it also checks the
+//!    mark ([`post`]); with debug assertions it always does. A mark that is "freed", or that was
+//!    never set, is then reported at the call. Without this check it is reported when the block
+//!    arrives.
+//!
+//!    If another thread frees a block twice, the block may become a batch header. Then the thread
+//!    writes to the block, even if the block is in use again. If the segment has been unmapped,
+//!    this write faults, or the owner faults when it reads the message. Otherwise the owner reports
+//!    the damage when the message arrives.
 //! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
 //!    owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.

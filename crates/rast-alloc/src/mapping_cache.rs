@@ -19,8 +19,9 @@
 //!    The memory of a longer range is moved to addresses that no thread knows, and is cached there.
 //!    This is cheaper: a move changes one entry per 2 MiB, while rights change per page. The old
 //!    range then has no memory and no access; up to [`RANGES`] such ranges are kept.
-//! 4. Ranges that were unused between two decay ticks, [`TICK`] insertions apart, or between two
-//!    decay passes return to the system. At a purge and at the end of a thread all ranges return.
+//! 4. A range returns to the system if it was unused between two decay passes, or between two decay
+//!    ticks, which are [`TICK`] insertions apart. At a purge and at the end of a thread all ranges
+//!    return.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

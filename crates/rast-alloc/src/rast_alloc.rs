@@ -34,9 +34,9 @@ use crate::{
 /// heaps that no thread holds have returned their unused memory. Such a call costs time linear in
 /// that memory and in the number of heaps.
 ///
-/// Not for signal handlers: as with `malloc`, a handler must not allocate or free. The
-/// signal may have interrupted this thread inside the allocator, while the allocator's lists are
-/// inconsistent. A panic, `println!` or a lock in a handler may allocate.
+/// Not for signal handlers: as with `malloc`, a handler must not allocate or free. The signal may
+/// have interrupted this thread inside the allocator, while the allocator's lists are inconsistent.
+/// A panic, `println!` or a lock in a handler may allocate.
 ///
 /// ```
 /// use rast_alloc::RastAlloc;
@@ -154,10 +154,10 @@ impl RastAlloc {
     /// setting, segments that stayed empty while 64 others became empty return to the system.
     ///
     /// `None` stops the background thread before this call returns; the call waits for the step
-    /// that the thread is in. A program that must be single-threaded, or that ends with its last
-    /// thread instead of by `exit`, needs `None`. A call with a delay is wait-free except for
-    /// system calls, one of which may start the thread. Applies to all threads, from their next
-    /// check on.
+    /// that the thread is in. Two kinds of programs need `None`: one that must be single-threaded
+    /// (as `unshare(CLONE_NEWUSER)` requires), and one that ends with its last thread instead of by
+    /// `exit`. A call with a delay is wait-free except for system calls, one of which may start the
+    /// thread. Applies to all threads, from their next check on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;

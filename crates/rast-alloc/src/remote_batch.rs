@@ -20,9 +20,9 @@
 //! distance.
 //!
 //! The freeing thread writes only to batch headers. From a batch header of 64 bytes, one cache
-//! line, the owner learns the addresses of thirteen further blocks. It prefetches the next batch
-//! header before it handles the blocks of the current one. It only writes to the other blocks, and
-//! does not wait for these writes.
+//! line, the owner learns the addresses of thirteen further blocks. The owner prefetches the next
+//! batch header before it handles the blocks of the current one. It does not read the other blocks.
+//! It writes to them, and no processor waits for these writes.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

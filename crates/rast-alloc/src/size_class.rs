@@ -20,10 +20,10 @@
 //! There are eight classes per doubling, so rounding loses at most an eighth of a block from 256
 //! bytes on.
 //!
-//! Alignment: a request is first rounded up to a multiple of its alignment. The class of the
-//! rounded size is again a multiple of the alignment (the test below tries all). So a block at a
-//! multiple of its class size from an aligned base has the requested alignment, and no alignment
-//! needs classes of its own.
+//! Alignment: a request is first rounded up to a multiple of its alignment. The size of the class
+//! that serves it is again a multiple of the alignment (the test below tries all). Blocks start at
+//! multiples of their size from an aligned base, so they have the requested alignment. So no
+//! alignment needs classes of its own.
 
 use crate::Layout;
 use crate::geometry::{HARDENED, SLOT};

@@ -22,16 +22,16 @@ use crate::{
 /// Each number except for the peak is exact if no thread allocates during the reading; otherwise
 /// the numbers may be some calls apart.
 ///
-/// The peak is the maximum of what readings of these statistics found, and of what the heaps
-/// reported, which they do in steps. For each running thread it may be too low by:
+/// The heaps report their bytes in use in steps. The peak is the maximum of these reports and of
+/// all readings of these statistics. For each running thread it may be too low by:
 ///
 /// - 1.5 MiB,
 /// - 64 KiB for each size class up to 8 KiB of which the thread has blocks, and
 /// - 72 KiB for each of up to 8 threads whose blocks it frees.
 ///
-/// The peak is never higher than what was in use at once, with one exception. If a thread only
-/// replaces blocks by shorter ones of the same class, the peak may be too high by the difference.
-/// This is at most an eighth of these blocks.
+/// The peak is never higher than what was in use at one moment, with one exception. If a thread
+/// only replaces blocks by shorter ones of the same class, the peak may be too high by the
+/// difference. This is at most an eighth of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

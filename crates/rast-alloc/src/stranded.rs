@@ -2,9 +2,9 @@
 //!
 //! The system limits the number of mappings, and unmapping a part of one may split it in two. If
 //! the system refuses for that reason, the pages are returned without their addresses, which needs
-//! no split. The range is recorded here. It serves a later mapping of its length, is unmapped at a
-//! purge if the system then allows it, and counts as reserved until then. A range stays mapped, and
-//! counts, permanently if the table is full or if its pages could not be returned either.
+//! no split. The range is recorded here. It serves a later mapping of its length, or is unmapped at
+//! a purge if the system then allows it. Until then it counts as reserved. If the table is full, or
+//! if the pages could not be returned either, the range stays mapped, and counts, permanently.
 
 use core::ptr::NonNull;
 

@@ -123,9 +123,9 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,
     /// by one consumer. If a key gets a value again after it was visited, it waits for the next
-    /// pass. With priorities, the highest one that has values is always served first. If some of
-    /// its keys have values again after each was visited once, the pass ends without serving lower
-    /// priorities further.
+    /// pass. With priorities, the highest one that has values is always served first. If all its
+    /// keys were visited and some of them have values again, the pass ends, even if keys of lower
+    /// priorities have values.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
     /// key can be handled again.

@@ -24,7 +24,7 @@ use crate::table::{Entry, KeyHandler, Table};
 /// may have several producers it can be cloned, which costs one or two atomic additions. While a
 /// key has a handle, its cell is not reused for another key, whether the key is removed or not.
 pub struct KeyHandle<K, V, M: Mode<V> = Newest, S = RandomState> {
-    /// Dropped last, also if the drop of the key panics; it may be the last of the conflator.
+    /// Dropped last, also if the drop of the key panics; it may be the last owner of the conflator.
     pub(crate) shared: ManuallyDrop<Arc<Shared<K, V, M, S>>>,
     table: NonNull<Table<K, V, M>>,
     at: usize,

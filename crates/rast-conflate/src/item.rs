@@ -27,7 +27,7 @@ pub struct Item<'a, K, V, M: Mode<V>, S> {
 /// If it is leaked with `mem::forget`, the key is never run again.
 #[cfg(feature = "async")]
 pub struct OwnedItem<K, V, M: Mode<V>, S> {
-    /// Dropped last, also if the drop of the key panics; it may be the last of the conflator.
+    /// Dropped last, also if the drop of the key panics; it may be the last owner of the conflator.
     shared: ManuallyDrop<Arc<Shared<K, V, M, S>>>,
     spot: Spot<K, V, M>,
     /// `None` once it is moved out.

@@ -130,6 +130,6 @@ pub use producer::{Producer, Removal};
 pub use stream::Stream;
 pub use table::KeyHandler;
 
-// The layers beneath: signatures here name their types, and one version serves all.
+// The crates whose types are in signatures here, so that a program uses the same versions.
 #[doc(no_inline)]
 pub use rast_timers::{self as timers, alloc, primitive, queue};

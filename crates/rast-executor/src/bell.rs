@@ -39,12 +39,13 @@ const RUNG: u8 = 3;
 pub struct Bell<I> {
     word: AtomicU8,
     unparker: Unparker,
-    /// Ends a wait in the poll: this one, or the next.
+    /// Ends the thread's wait in the poll or, if it does not wait there now, its next one.
     interrupt: I,
 }
 
 impl<I: Fn() + Send + Sync + 'static> Bell<I> {
-    /// Makes a bell for the thread of the parker. `interrupt` ends its poll, this one or the next.
+    /// Makes a bell for the thread of the parker. `interrupt` must end the thread's wait in the
+    /// poll or, if it does not wait there now, its next one.
     pub fn new(unparker: Unparker, interrupt: I) -> Arc<Self> {
         Arc::new(Self {
             word: AtomicU8::new(AWAKE),
@@ -53,8 +54,8 @@ impl<I: Fn() + Send + Sync + 'static> Bell<I> {
         })
     }
 
-    /// Calls `park`, which sleeps in the parker. If there was a ring since the last sleep, only
-    /// returns `false`. For the thread of the parker alone.
+    /// Calls `park`, which sleeps in the parker. If the bell has rung since the last sleep, returns
+    /// `false` without a sleep. For the thread of the parker alone.
     pub fn park(&self, park: impl FnOnce()) -> bool {
         self.sleep(PARKED, park)
     }
@@ -78,10 +79,10 @@ impl<I: Fn() + Send + Sync + 'static> Bell<I> {
         may.is_ok()
     }
 
-    /// Ends the sleep of the thread, this one or the next. From any thread; lock-free.
+    /// Ends the sleep of the thread or, if it is awake, its next sleep. From any thread; lock-free.
     pub fn ring(&self) {
-        // Release: pairs with DB2; publishes what this thread wrote. A later ring continues it.
-        // [DB3]
+        // Release: pairs with DB2; publishes what this thread wrote. A later ring continues its
+        // release sequence. [DB3]
         match self.word.swap(RUNG, Ordering::Release) {
             PARKED => self.unparker.unpark(),
             POLLING => (self.interrupt)(),

@@ -184,7 +184,7 @@ impl Timers {
     }
 
     /// Returns `true` if a thread has fired the deadlines up to this one, so that no store has it.
-    /// The reading of another thread, or one that panicked, may be earlier.
+    /// The calling thread may still read an earlier time, for example after a panic of the clock.
     pub(crate) fn has_fired(&self, at: Instant) -> bool {
         // Relaxed: a task that was woken sees the store before its wake-up. [XT15]
         at.as_nanos() <= self.fired_at_ns.load(Ordering::Relaxed)
@@ -198,7 +198,7 @@ impl Timers {
 
     /// Returns a time before which no deadline is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        // Relaxed: ordered by the fence of XT6 where it decides a sleep. [XT9]
+        // Relaxed: ordered by the fence of XT6 if the result decides a sleep. [XT9]
         let next = |shard: &CachePadded<Shard>| shard.next_ns.load(Ordering::Relaxed);
         let next = self.shards.iter().map(next).min()?;
         (next != NEVER).then(|| Instant::from_nanos(next))
@@ -210,7 +210,7 @@ impl Timers {
         self.fire_at_most(usize::MAX) != 0
     }
 
-    /// As [`fire`](Self::fire), and at most so many; returns how many.
+    /// As [`fire`](Self::fire), but fires at most `most` deadlines; returns how many.
     pub(crate) fn fire_at_most(&self, most: usize) -> usize {
         let Some(next) = self.next() else {
             return 0;
@@ -243,7 +243,7 @@ impl Timers {
 }
 
 impl Shard {
-    /// Wakes a batch of what is due, and at most so many; returns how many.
+    /// Fires a batch of due deadlines, at most `most`; returns how many.
     fn fire(&self, now: Instant, most: usize) -> usize {
         let mut wakers = Vec::with_capacity(BATCH);
         {

@@ -24,10 +24,11 @@
 //!   at S5, the worker sees the new epoch. Otherwise N5 sees the worker in the list.
 //! - **C** (a queued task is seen): by the fences N2 and S3, either S4 sees the task, or N3 sees
 //!   that the worker is not active, and B applies. If N3 returns because a worker searches, that
-//!   worker will find the task, or go through S2 to S4 itself. If the searcher finds another task
-//!   and is the last one, it checks the queues again and wakes a worker if they have a task
-//!   (`found`). If it is not the last one, it queues the tasks that it took but does not run before
-//!   it ends its search, so that S4 of a later searcher sees them.
+//!   worker finds the task, finds another one, or finds none and goes through S2 to S4 itself. If
+//!   it finds another task and is the last searcher, it checks the queues again, and wakes a worker
+//!   if they have a task (`found`). If it is not the last searcher, a later one goes on. Tasks that
+//!   the first one took and does not run are queued before it ends its search, so S4 of the later
+//!   one sees them.
 //! - **D** (no deadlock): if all workers sleep, all queues are empty, because C applies to the
 //!   thread that queued a task.
 //!

@@ -13,8 +13,8 @@
 //! for the runs that cannot be merged.
 //!
 //! A merge skips generations of some indices, so runs whose generations differ by more than `SKIP`
-//! are not merged. An index has 2^32 generations and is not reused after the last. Then the runs on
-//! its two sides are not neighbours, so they are not merged either.
+//! are not merged. An index is not reused after the last of its 2^32 generations. From then on the
+//! runs on its two sides are not neighbours, so they are not merged either.
 
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Ids {
     }
 
     /// Merges neighbouring runs. If all could be merged, there is then at most one more run than
-    /// ids in use. So at least a third of these ids are returned before the next merge.
+    /// ids in use. So the next merge comes only after at least a third of these ids were returned.
     #[cold]
     fn merge(&mut self) {
         let mut runs = Vec::from(core::mem::take(&mut self.free));
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(ids.give(), (0, u32::MAX));
         ids.take_back(0, u32::MAX);
         assert_eq!(ids.give(), (1, 0));
-        // One that is far ahead does not take its neighbour with it.
+        // A run whose generation is far ahead is not merged with its neighbour.
         ids.give();
         ids.take_back(1, u32::MAX - 1);
         ids.take_back(2, 0);

@@ -156,6 +156,6 @@ pub use sleep::{
 pub use task::{AbortHandle, JoinError, JoinHandle};
 pub use yield_now::{YieldNow, yield_now};
 
-// The layers beneath: signatures here name their types, and one version serves all.
+// The crates whose types are in signatures here, so that a program uses the same versions.
 #[doc(no_inline)]
 pub use rast_timers::{self as timers, alloc, primitive, queue};

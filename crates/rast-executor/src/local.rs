@@ -127,8 +127,8 @@ impl Local {
     ) -> JoinHandle<F::Output> {
         // SAFETY: 1. by the caller; 2. this executor runs and drops the task on this thread.
         let (task, owned, handle) = unsafe { make(future, Arc::clone(&self.shared), setup) };
-        // The list is closed while the executor is dropped, by destructors that spawn: the future
-        // is dropped at once then.
+        // If a destructor spawns while the executor is dropped, the list is closed. Then the future
+        // is dropped at once.
         match self.shared.owned.adopt(owned) {
             Ok(()) => self.ready.borrow_mut().push(task),
             Err(owned) => task.refuse(owned),

@@ -108,7 +108,7 @@ impl RunQueue {
 
     #[inline]
     pub(crate) fn has_newest(&self) -> bool {
-        // Relaxed: a look; XQ3 takes. [XQ4]
+        // Relaxed: only a check; XQ3 takes the task. [XQ4]
         !self.newest.load(Ordering::Relaxed).is_null()
     }
 

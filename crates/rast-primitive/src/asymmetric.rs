@@ -10,12 +10,12 @@
 //! both fences were `fence(SeqCst)`. Two calls of [`order`] guarantee nothing to each other.
 //!
 //! On Linux, `barrier` is the system call `membarrier` (private, expedited). It makes each
-//! processor that runs a thread of this process execute a full fence; a processor that runs none
-//! executed one at its last thread switch. So the fence is executed at some point in the program
-//! order of the other thread. If that thread's store of `x` precedes the point, the load of `x`
-//! after `barrier` sees it. Otherwise that thread's load of `y` follows the point, too, and sees
-//! the store of `y`, which preceded the call. `order` only has to keep the compiler from moving the
-//! load up.
+//! processor that runs a thread of this process execute a full fence. A processor that runs none
+//! has executed one when it last switched threads. So a fence is executed at some point in the
+//! program order of the other thread. If the store of `x` precedes this point, the load of `x`
+//! after `barrier` sees it. Otherwise the load of `y` follows this point, and sees the store of
+//! `y`, which preceded the call of `barrier`. `order` only has to keep the compiler from moving the
+//! load above the store.
 //!
 //! Folly and the C++ proposal P1202 have such a pair.
 
@@ -28,7 +28,7 @@ use crate::sync::atomic::{Ordering, fence};
 #[inline(always)]
 pub fn order() {
     #[cfg(rast_loom)]
-    // SeqCst: of this fence and the one in `barrier` one is first in their common order. [AF1]
+    // SeqCst: this fence and the one in `barrier` have a common order. [AF1]
     fence(Ordering::SeqCst);
     #[cfg(not(rast_loom))]
     // SeqCst: the compiler does not move the store above below the load that follows; `barrier`

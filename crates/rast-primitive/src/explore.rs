@@ -10,8 +10,8 @@
 //! stored too. Two properties of this graph are checked:
 //!
 //! - Progress. A cycle is a fault: in it some threads step forever and none completes an operation.
-//!   Without a cycle, whichever threads are suspended, the others complete their operations. The
-//!   longest path bounds the steps of all threads together.
+//!   Without a cycle, the threads that are not suspended complete their operations. The longest
+//!   path bounds the steps of all threads together.
 //! - Solo runs. From each state, each thread alone reaches the end of its operation, unless it
 //!   waits for another thread. The longest of these runs is reported.
 

@@ -19,12 +19,12 @@
 //! 2. No thread reads a node that belongs to another thread or to the stack, so a reused address
 //!    (ABA) does no harm. A push stores the value of `top` in its oldest node and then compares
 //!    `top` with it, so the link is correct for any node at that address.
-//! 3. A link is an address ([`Link`]) and not a pointer, because of rule 2. The pointer that a push
-//!    has read may be that of a freed node whose address was reused, and such a pointer must not be
-//!    used for the new node. A push exposes the provenance of its newest node before the
-//!    compare-exchange, and [`Link::node`] makes a pointer of the exposed provenance. The Acquire
-//!    of the take orders the exposure before it, since each push continues the release sequence of
-//!    the earlier ones. Neither step is an instruction.
+//! 3. A link is an address ([`Link`]) and not a pointer. A push may have read the pointer to a node
+//!    that was then freed, and whose address a new node has (rule 2). This pointer must not be used
+//!    for the new node. So a push exposes the provenance of its newest node before the
+//!    compare-exchange, and [`Link::node`] makes a pointer from the address. The take acquires the
+//!    exposure, since each push continues the release sequence of the earlier ones. Neither step is
+//!    an instruction.
 //!
 //! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: all nodes
 //! are taken at once, so no count against ABA is needed; and a stack can be closed.

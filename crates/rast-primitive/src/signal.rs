@@ -13,10 +13,10 @@
 //! continues the release sequence that the next receive reads from. Writes before any `send`
 //! happen-before that receive.
 //!
-//! Why two bits: SET appears only while its sender holds the lock. So a receiver that has taken SET
-//! may drop the signal at once: the drop acquires the lock, and the sender's last access was
-//! unlocking it. A sender that found PROBE accesses the signal only by its one `fetch_or`. The
-//! caller must make sure that no such `send` starts after the memory is freed.
+//! Why two bits: SET is set only by a sender that holds the lock. So a receiver that has taken SET
+//! may drop the signal at once: the drop acquires the lock, and the sender's last access is its
+//! unlock. A sender that found a bit set accesses the signal only by its one `fetch_or`. The caller
+//! must make sure that no such `send` starts after the memory is freed.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};

@@ -373,7 +373,9 @@ fn four_go_on(queue: Under<'_>, logs: &[Mutex<Log>]) {
     });
 }
 
-/// In an empty queue, pops with a timeout return, and items wake the threads that sleep.
+/// In an empty queue, pops with a timeout return, and items wake the threads that sleep. There are
+/// three items for two threads, because the victim may be a waiter too and take one of the
+/// wake-ups.
 fn waiters_go_on(queue: Under<'_>, log: &Mutex<Log>) {
     let mut done = Log::default();
     for _ in 0..3 {

@@ -158,7 +158,8 @@ impl<F: Future> Future for AllResults<F> {
 }
 
 impl<F: Future> Drop for AllResults<F> {
-    /// Drops each part in its place, because it is pinned, and even if the drop of another panics.
+    /// Drops each future in its place, because it is pinned. If a drop panics, the others are
+    /// dropped too.
     fn drop(&mut self) {
         struct InPlace<'a, F: Future>(&'a mut Part<F>);
         impl<F: Future> Drop for InPlace<'_, F> {

@@ -228,7 +228,7 @@ impl<C: Clock> Core<C> {
             if now < deadline {
                 return Err(Open { retry_at: deadline });
             }
-            // The probe failed when it became late.
+            // A late probe counts as failed from its deadline on.
             self.open(deadline);
         }
         if let State::Open { until } = self.state.get()

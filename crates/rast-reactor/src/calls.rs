@@ -37,7 +37,7 @@ where
     let reactor = lane.target;
     let handle = here.stage(lane, |batch| {
         batch.spawn(move || {
-            // The closure begins: it no longer counts as being on its way.
+            // The closure begins, so the call returns its credit.
             drop(credit);
             Watched {
                 future: async move { begin().await },

@@ -34,13 +34,13 @@ pub(crate) struct Here {
     is_dirty: Cell<bool>,
     /// Number of calls to other reactors whose results are awaited.
     awaited: Cell<usize>,
-    /// An awaited call has ended since the last look at this.
+    /// An awaited call has ended since the last decision to spin or sleep.
     has_ended: Cell<bool>,
     jobs: RefCell<Vec<pool::Entry>>,
     pub(crate) trackers: Rc<Trackers>,
     #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
     pub(crate) io: Rc<crate::io::Io>,
-    /// The executor runs; after that, destructors of its tasks do.
+    /// `true` while the executor runs tasks; then its tasks are dropped.
     pub(crate) is_running: Cell<bool>,
 }
 
@@ -189,7 +189,7 @@ impl Here {
 
     /// Calls `f` while this is the reactor of the thread.
     pub(crate) fn enter<R>(self: &Rc<Self>, f: impl FnOnce() -> R) -> R {
-        /// Takes it away again, also in a panic.
+        /// Removes the reactor from the thread, also if `f` panics.
         struct Leave;
         impl Drop for Leave {
             fn drop(&mut self) {
@@ -290,7 +290,7 @@ impl LaneOf {
         }
     }
 
-    /// Gives credits to those that wait, in order.
+    /// Gives credits to the waiting calls, in order.
     pub(crate) fn serve(&self) {
         let mut ended = Ended::new();
         {
@@ -324,7 +324,7 @@ pub(crate) type Sleeps = rast_executor::ParkerDriver;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
     Sleeps,
-    /// It looks again.
+    /// It repeats its loop.
     Spins,
 }
 
@@ -343,9 +343,10 @@ const SKIPS_MAX: u32 = 64;
 
 /// Decides whether a reactor that awaits a call spins before it sleeps.
 ///
-/// A result of a busy reactor usually comes within a few microseconds. After a spin that brings no
-/// result, the next sleep begins without a spin; after a second such spin the next two sleeps do,
-/// and so on up to [`SKIPS_MAX`]. So where results take long, spins cost little.
+/// A result of a busy reactor usually comes within a few microseconds. After a spin without a
+/// result, the next sleep begins without a spin. If the next spin brings no result either, two
+/// sleeps begin without a spin, then four, and so on up to [`SKIPS_MAX`]. So where results take
+/// long, spins cost little.
 #[derive(Debug, Default)]
 pub(crate) struct BriefSpin {
     passes: u32,
@@ -398,7 +399,7 @@ impl Driver for TurnDriver {
             here.replica.turn();
         }
         self.sleeps.submit();
-        // Destructors, deferred actions and wakers have run since.
+        // Destructors, deferred actions and wakers have run since then, and may have made calls.
         if let Some(here) = here {
             here.flush();
         }
@@ -461,7 +462,7 @@ mod tests {
             }
         }
         assert_eq!(skipped, 191);
-        // A call that ends during a spin ends that.
+        // A call that ends during a spin ends the spin.
         assert!(spin.spins(false) && spin.spins(true));
         assert_eq!(passes(&mut spin), PASSES - 1);
         assert_eq!(passes(&mut spin), 0);

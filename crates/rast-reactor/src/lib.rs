@@ -44,7 +44,7 @@
 //! # Guarantees
 //!
 //! - A closure that was sent to a reactor is called or dropped there, once. If that reactor has
-//!   stopped, the sender drops the closure. The caller learns what happened.
+//!   stopped, the sender drops the closure, and the call returns [`CallError::Stopped`].
 //! - From one reactor to another at most 1,024 calls are sent but not begun. A further call waits
 //!   and delays only its caller, and calls nested in each other cannot deadlock.
 //! - A panic stays in its task or call, and its caller gets the payload.
@@ -131,6 +131,6 @@ pub use timer::{Lane, LaneSleep, fire_at};
 pub use wait_graph::{Deadlock, LockScope};
 pub use watch::{SlowPoll, Unfinished};
 
-// The layers beneath: signatures here name their types, and one version serves all.
+// The crates whose types are in signatures here, so that a program uses the same versions.
 #[doc(no_inline)]
 pub use rast_executor::{self as executor, alloc, primitive, queue, timers};

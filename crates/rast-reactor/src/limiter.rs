@@ -1,10 +1,10 @@
 //! A rate limiter: a number of tokens per period, with a burst, by the generic cell rate algorithm.
 //!
 //! The state is one number, the theoretical arrival time: the time at which all tokens taken so far
-//! would have arrived at the limited rate. `n` tokens are available if this time, plus the time in
-//! which `n` tokens arrive, is at most the duration of a burst after now. The unit of time is a
-//! nanosecond divided by the number of tokens per period. So each token takes a whole number of
-//! units, nothing is rounded, and no error accumulates.
+//! would have arrived at the limited rate. A request for `n` tokens adds to this time the time in
+//! which `n` tokens arrive. The tokens are available if the sum is at most the duration of a burst
+//! after now. The unit of time is a nanosecond divided by the number of tokens per period. So each
+//! token takes a whole number of units, nothing is rounded, and no error accumulates.
 
 use core::cell::Cell;
 use core::fmt;
@@ -187,13 +187,12 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Takes tokens if they are available even after earlier waits have taken the `wanted` tokens,
-    /// each wait as soon as its tokens are available. So this request overtakes a wait only if the
-    /// wait is polled late, after the time that was reported to this request. The overtaken wait
-    /// then waits for these tokens again.
+    /// Takes `tokens` if they are available in addition to the `wanted` tokens of earlier waits.
+    /// Each wait is expected to take its tokens as soon as they are available. A wait that is
+    /// polled later may be overtaken by this request, and then waits for these tokens again.
     ///
-    /// The sum of `wanted` and `tokens` is exact: a wait that takes its tokens in time finds the
-    /// arrival time at `now` or later, so it adds just their units.
+    /// Adding `wanted` and `tokens` is exact: a wait that takes its tokens in time finds an arrival
+    /// time that is not in the past, so it adds only the units of its tokens.
     fn take(&self, now: Instant, tokens: u32, wanted: u64) -> Result<(), Limited> {
         let units = |tokens: u64| u128::from(tokens) * u128::from(self.token);
         let now = u128::from(now.as_nanos()) * u128::from(self.tokens);

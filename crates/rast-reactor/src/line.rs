@@ -151,10 +151,12 @@ pub(crate) trait Place {
     /// Calls `f` with the wait list.
     fn line<R>(&self, f: impl FnOnce(&mut Line<Self::Wants>) -> R) -> R;
 
-    /// A served waiter was dropped before it used what it got. That passes to the next waiter.
+    /// A served waiter was dropped before it used its lock, place or credit, which passes to the
+    /// next waiter.
     fn give_back(&self, wants: &Self::Wants);
 
-    /// A waiter has left the list, which may let the next one proceed, unless all need the same.
+    /// A waiter has left the list. Serves the waiters behind it if they may proceed without it;
+    /// this is impossible if all waiters need the same.
     fn left(&self) {}
 }
 
@@ -194,7 +196,7 @@ impl<P: Place> Future for Wait<P> {
             if !waiter.has_ended() {
                 return Poll::Pending;
             }
-            // Dropped while the wait can still return what it was served, if the drop panics.
+            // If this drop panics, the wait still has its waiter, and returns what it was given.
             let waker = waiter.waker.take();
             drop(waker);
         }

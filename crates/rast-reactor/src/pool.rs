@@ -52,10 +52,10 @@ const CLASSES: usize = 3;
 /// The most threads of a pool.
 const THREADS_MAX: usize = 1024;
 
-/// Tasks of one policy that may be queued, unless the builder says otherwise.
+/// Maximum number of queued tasks of one policy, by default.
 const CAPACITY: usize = 65_536;
 
-/// A task that has waited for so long goes before the others.
+/// A task that has waited for longer than this goes before the others.
 const OLD: Nanos = Nanos::from_secs(1);
 
 /// How urgent a task of a [`Pool`] is. The threads of its class and of less urgent (higher) classes
@@ -183,7 +183,7 @@ impl Shared {
                 self.event.wake(class as u32, most);
             }
         }
-        // What a closed pool does not take is cancelled, outside of the lock.
+        // A closed pool rejects these tasks. They are cancelled outside of the lock.
         for entry in entries.drain(..) {
             self.uncount(entry.policy);
             drop(entry);
@@ -247,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all threads have ended, for the time; returns how many have not.
+    /// Waits until all threads have ended, for at most the given time; returns how many have not.
     fn wait_for_threads(&self, grace: Duration) -> usize {
         let begin = std::time::Instant::now();
         let mut state = self.state.lock();

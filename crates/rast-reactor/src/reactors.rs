@@ -267,7 +267,7 @@ impl Reactors {
 /// How long a stop waits for reactors that were told to return.
 struct Patience {
     last: Duration,
-    /// How many tasks the reactors that drop theirs had, when the time was last up.
+    /// When the wait last timed out: how many tasks the reactors that drop their tasks still had.
     tasks: usize,
 }
 
@@ -279,8 +279,8 @@ impl Patience {
         }
     }
 
-    /// How long to wait from `now` on. `tasks` is the number of tasks of the reactors that drop
-    /// theirs, if any does; the wait continues while it falls.
+    /// How long to wait from `now` on. `tasks` is the number of tasks of the reactors that are
+    /// dropping their tasks, or `None`; the wait continues while this number falls.
     fn left(&mut self, now: Duration, tasks: Option<usize>) -> Duration {
         if now >= self.last
             && let Some(tasks) = tasks
@@ -618,7 +618,7 @@ impl Seat {
             chosen,
         }));
         let shared = self.start.shared.pop_wait(WaitStrategy::Park);
-        // Its queues keep memory.
+        // Frees the memory of its queues.
         drop(self.start);
         let Some(shared) = shared else {
             return;
@@ -636,13 +636,14 @@ impl Seat {
             executor.run(Rc::clone(&here).main());
             here.is_running.set(false);
             shared.come_to(index, Phase::Ends);
-            // Destructors of tasks may call others: that is sent too.
+            // Destructors of tasks may have made calls, which are sent too.
             drop(executor);
             here.trackers.close();
             here.flush();
             #[cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
             here.io.close();
-            // Last: buffers that the kernel has returned were dropped, which is code of the user.
+            // Last, because the lines above drop buffers and closures, whose destructors may use
+            // the replica.
             here.replica.leave();
         });
         drop((here, cell));

@@ -22,7 +22,7 @@ pub(crate) struct Seat {
     pub(crate) tasks: Tasks,
     /// Written on the thread of the reactor.
     pub(crate) slow_polls: Counter,
-    /// The main task of the reactor returns.
+    /// The main task of the reactor must return.
     pub(crate) is_ended: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) watch: Watch,
     pub(crate) resources: Arc<registry::Shared>,
-    /// Nothing is spawned from outside any more.
+    /// Tasks from threads outside of the reactors are rejected.
     pub(crate) is_closing: AtomicBool,
     /// How far the threads are.
     pub(crate) phases: Mutex<Vec<Phase>>,
@@ -102,7 +102,7 @@ impl Shared {
 
     /// Makes a stop check again.
     pub(crate) fn notify(&self) {
-        // Under the lock, so that it comes before a look or after the begin of a wait.
+        // Under the lock, so that the notification comes before a check or during a wait.
         let phases = self.phases.lock();
         self.changed.notify_all();
         drop(phases);
@@ -115,8 +115,8 @@ impl Shared {
 
     /// Makes a reactor return.
     pub(crate) fn end(&self, reactor: usize) {
-        // Relaxed: before the lock of the wake-up, under which the main task stores its waker
-        // before it loads the flag.
+        // Relaxed: ordered by the lock of the wake-up. The main task stores its waker under this
+        // lock, and then loads the flag.
         self.seats[reactor].is_ended.store(true, Ordering::Relaxed);
         self.wake(reactor);
     }
@@ -124,7 +124,9 @@ impl Shared {
     /// Returns `true` if no reactor has a task.
     ///
     /// Counts twice, because a task may spawn one on a reactor that was already counted, and then
-    /// end. In that case the two counts of all tasks ever spawned differ.
+    /// end. In that case the two counts of all tasks ever spawned differ. If the counts are equal,
+    /// each list was empty from its first count to its second, so all lists were empty at the
+    /// moment between the two rounds.
     pub(crate) fn is_quiet(&self) -> bool {
         let count = || {
             self.seats.iter().try_fold(0, |sum, seat| {

@@ -12,16 +12,17 @@
 //!
 //! The search for a cycle follows only the edges to holders, and is still exact:
 //!
-//! 1. A waiter ahead waits for the same lock and no other. So its edges lead to the holders of that
-//!    lock, and to waiters further ahead, for which the same is true.
-//! 2. In either mode a waiter needs all holders to release the lock. An exclusive request is
-//!    compatible with no holder. A shared one waits for an exclusive holder, which is the only
-//!    holder, or behind an exclusive waiter, for which all holders must release.
+//! 1. A waiter ahead waits for the same lock. So its edges lead only to the holders of that lock
+//!    and to waiters still further ahead.
+//! 2. Every waiter needs all holders to release the lock. An exclusive request is compatible with
+//!    no holder. A shared request waits for an exclusive holder, which is the only holder, or it
+//!    waits behind an exclusive waiter, which needs all holders to release the lock.
 //!
-//! So edges to waiters lead to no scope that edges to holders do not reach. Only the start of a
-//! wait can close a cycle. A grant adds only edges to a scope that runs, and a release or the end
-//! of a wait removes edges. So one search at the start of each wait finds every deadlock, and
-//! refuses nothing else. A free lock needs no search.
+//! So if a cycle has an edge to a waiter, there is also a cycle that has only edges to holders.
+//!
+//! Only the start of a wait can close a cycle. A grant adds only edges to a scope that runs, which
+//! has no edges itself. A release or the end of a wait removes edges. So one search at the start of
+//! each wait finds every deadlock, and refuses nothing else. A free lock needs no search.
 //!
 //! The acquisition of a free lock only records the holder, by its [`NodeId`], without a reference
 //! count. Only a wait writes to the graph.
@@ -239,7 +240,7 @@ pub(crate) struct Acquire<'a, 's, G> {
 
 enum Acquisition {
     NotPolled,
-    /// It is dropped by [`Acquire::end`], so that the end of the others needs no test for it.
+    /// Dropped by [`Acquire::end`] alone, so that the other states need no drop.
     Waits(ManuallyDrop<Wait<Core>>),
     Ready,
 }
@@ -295,7 +296,7 @@ impl<'a, 's, G> Acquire<'a, 's, G> {
 impl<R, G: FnMut(&LockScope) -> R + Unpin> Future for Acquire<'_, '_, G> {
     type Output = Result<R, Deadlock>;
 
-    // Always: a call costs more than the rest.
+    // Always inlined: a call would cost more than the rest of the function.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;

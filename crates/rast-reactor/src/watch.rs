@@ -46,7 +46,7 @@ struct Table {
     entered: u64,
 }
 
-/// Tasks that a list has room for whatever is in it.
+/// Number of tasks for which a list always keeps room.
 const SMALL: usize = 256;
 
 /// The tasks of one reactor that are not complete.

@@ -67,7 +67,8 @@ struct Cell<B: Body> {
 
 impl<B: Body> Cell<B> {
     const VTABLE: &'static Vtable = &Vtable {
-        // SAFETY: function pointers have one form; it is called by its own type alone.
+        // SAFETY: all function pointers have one representation, and this one is converted back to
+        // a `Run` before it is called.
         run: unsafe { core::mem::transmute::<Run, unsafe fn()>(Self::run) },
         cancel: Self::cancel,
         announce: if B::Joint::IS_JOINED {

@@ -33,7 +33,7 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, rel
 
 /// # Safety
 ///
-/// For all four: `raw` is a reference as an address, which the waker has.
+/// For all four functions: `raw` is the address of a counted reference, which belongs to the waker.
 unsafe fn clone(raw: *const ()) -> RawWaker {
     // SAFETY: by the caller; the waker keeps its own.
     let reference = ManuallyDrop::new(unsafe { Reference::from_raw(raw) });

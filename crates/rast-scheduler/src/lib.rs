@@ -126,6 +126,6 @@ pub mod protocol {
     pub use crate::status::{ABORTED, FINISHED, Found, SIGNALED, Status, WAITING, WOKEN};
 }
 
-// The layers beneath: signatures here name their types, and one version serves all.
+// The crates whose types are in signatures here, so that a program uses the same versions.
 #[doc(no_inline)]
 pub use rast_timers::{self as timers, alloc, primitive, queue};

@@ -19,7 +19,7 @@ const SLOTS: usize = 256;
 /// Maximum number of tasks that are taken from another worker at once.
 const HAUL: usize = 64;
 
-/// One in so many steps runs a normal task, and a low one.
+/// One step in this many runs a normal task, and a low task.
 const NORMAL_EVERY: u32 = 8;
 const LOW_EVERY: u32 = 32;
 

@@ -54,8 +54,8 @@ pub enum PanicPolicy {
 /// - After a panic of `on_panic` the shard retires: it gets no more turns.
 /// - A panic of [`new_load`](Self::new_load) during `build` passes through `build`.
 ///
-/// A call that takes long delays the shards of its own worker and no others. While it lasts no
-/// resharding can complete, unless its worker is [dedicated](crate::Builder::dedicate).
+/// A long call delays the shards of its own worker and no others. While it runs, no resharding can
+/// complete, unless its worker is [dedicated](crate::Builder::dedicate).
 ///
 /// ```
 /// use rast_sharder::{Controller, LoadReport, Progress, ShardId, WorkerCx};
@@ -109,16 +109,16 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, once in each window in which the shard is [used]. The call
-    /// comes before the first turn of the shard in the window, or when the shard comes to the
-    /// worker. If the shard is ready at the end of the window and had no turn, the call comes then.
-    /// A shard that is idle through a window keeps its old figures, which are not read. After a
-    /// panic of this call the figures of this window are not reported. Override it if the figures
-    /// own memory that is worth keeping.
+    /// Empties the figures of a shard, once in each window in which the shard is [used]. It is
+    /// called before the first turn of the shard in the window, or when the worker acquires the
+    /// shard. If the shard is ready at the end of the window and had no turn, it is called then. A
+    /// shard that is idle through a window keeps its old figures, which are not read. If this call
+    /// panics, the figures of this window are not reported. Override it to keep memory that the
+    /// figures own.
     ///
-    /// A [dedicated](crate::Builder::dedicate) worker has windows of its own. They also end after
-    /// the [period](crate::Builder::period) or on request. So its figures are emptied too, although
-    /// they are not reported.
+    /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end after the
+    /// [period](crate::Builder::period) or on request. Its figures are emptied too, although they
+    /// are not reported.
     ///
     /// [used]: crate::LoadView::used
     fn restart_load(&self, shard: ShardId, load: &mut Self::Load) {

@@ -95,14 +95,13 @@ impl WorkerCx<'_> {
     /// [`on_wake`](crate::Controller::on_wake) gets `note`.
     ///
     /// Cost: for a shard of this worker, a push to a vector without an atomic operation. For a
-    /// shard of another worker, two loads and a store, a read-modify-write if the shard is about to
-    /// move, and a system call if that worker is asleep. If that worker is just falling asleep, it
-    /// is woken at the end of this worker's round: after at most 16 turns or about 20 µs, or after
-    /// the current turn if that is longer.
+    /// shard of another worker, two loads and a store. If the shard is about to move, also a
+    /// read-modify-write; if that worker is asleep, also a system call. A worker that is just
+    /// falling asleep is woken at the end of the calling worker's round: after at most 16 turns or
+    /// about 20 µs, or after the current turn if that is longer.
     ///
-    /// If the calling worker is [dedicated](crate::Builder::dedicate), its turn may block. So it
-    /// also wakes a worker that is just falling asleep without delay, at the cost of one more
-    /// fence.
+    /// If the calling worker is [dedicated](crate::Builder::dedicate), its turn may block. So a
+    /// worker that is just falling asleep is woken without delay, at the cost of one more fence.
     ///
     /// Returns `true` if the calling worker holds the shard, as [`is_local`](Self::is_local).
     ///

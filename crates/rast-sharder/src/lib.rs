@@ -8,16 +8,15 @@
 //!
 //! # When to use
 //!
-//! For work that splits into more parts than threads, where each part has its own state and needs
-//! many short turns, and the loads of the parts differ and shift. A turn costs no atomic
-//! read-modify-write and no lock, and a shard that has nothing to do costs nothing until it is
-//! woken.
+//! For work that splits into more parts than threads. Each part has its own state and needs many
+//! short turns, and the loads of the parts differ and change. A turn costs no atomic
+//! read-modify-write and no lock. A shard that has nothing to do costs nothing until it is woken.
 //!
 //! # When not
 //!
 //! - One-off tasks: use a work-stealing pool.
-//! - Turns that block: they delay the other shards of their worker, and resharding, unless the
-//!   worker is [dedicated](Builder::dedicate).
+//! - Turns that block: they delay the other shards of their worker, and resharding. On a
+//!   [dedicated](Builder::dedicate) worker they do not delay resharding.
 //! - Fewer parts than threads.
 //!
 //! For typed messages between the parts use the graph of `rast-msgpass`, which is a controller of
@@ -86,20 +85,20 @@
 //!
 //! # Guarantees
 //!
-//! - A shard is run by one worker at a time; each call for a shard sees what
-//!   earlier calls for it wrote.
+//! - A shard is run by one worker at a time. Each call for a shard sees what earlier calls for it
+//!   wrote.
 //! - No thread waits for another inside the protocol: a long call delays only the shards of its own
 //!   worker and the next epoch. On a worker that is [dedicated](Builder::dedicate) it delays no
 //!   epoch.
-//! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as
-//!   soon as the running calls return.
+//! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as soon as the running
+//!   calls return.
 //! - Panics of user code are contained and recorded, and a policy decides what follows. If a
-//!   balancer panics or returns an invalid assignment, the current one stays. With
-//!   `panic = "abort"` the first panic ends the process instead.
+//!   balancer panics or returns an invalid assignment, the current assignment stays. In a build
+//!   with `panic = "abort"` the first panic ends the process.
 //! - `run` gives the controller and every shard's state back.
-//! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call.
-//!   A call that wakes a sleeping worker takes that worker's parking lock for some
-//!   instructions and makes a system call; everything else is lock-free.
+//! - Progress: [`WorkerCx`] and [`Handle`] never wait for a running call. A call that wakes a
+//!   sleeping worker takes that worker's parking lock for some instructions and makes a system
+//!   call. Everything else is lock-free.
 //! - No wake-up is lost: see `docs/algorithms/sharder.md` and the loom models.
 //!
 //! # Features

@@ -49,9 +49,9 @@ pub struct ShardLoad {
 ///   places   [ ?  ?  1  ?  ?  ?  ?  0  ? ]            by shard: its entry, if that names the shard
 /// ```
 ///
-/// An index in `places` that is left from an earlier window leads to another shard's entry of
-/// `used`, or past its end. So before a new window only `used` is emptied, and `places` stays as it
-/// is (Briggs and Torczon 1993, "An efficient representation for sparse sets").
+/// `places` has an index into `used` for each shard. The index is valid if the entry of `used` at
+/// this index names the shard. So before a new window only `used` is emptied, and old indices may
+/// stay in `places` (Briggs and Torczon 1993, "An efficient representation for sparse sets").
 ///
 /// ```
 /// use rast_sharder::{LoadView, ShardId, timers::Nanos};

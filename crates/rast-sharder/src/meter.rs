@@ -17,17 +17,17 @@
 //!                0  SPARE
 //! ```
 //!
-//! A thread that the OS does not run does no work, although the time of its turn passes. So the
-//! times of turns are reduced if they add up to more than the thread's own processor time, read at
-//! both ends of the window:
+//! While the OS runs another thread, the time of a turn passes without work. So the times of turns
+//! are reduced if they add up to more than the processor time of the thread, which is read at both
+//! ends of the window:
 //!
 //! ```text
 //!   share = min(1, processor time of the thread / time of all turns of the worker)
 //! ```
 //!
-//! Most controllers measure only a sample of their turns. So a sampled turn during which the OS ran
-//! another thread counts for many turns. The share removes this error from the sum: the loads of a
-//! busy worker add up to the time for which its thread ran.
+//! Most controllers measure only a sample of their turns. If the OS runs another thread during a
+//! sampled turn, this time counts for many turns. The share corrects the sum: the loads of a busy
+//! worker add up to the time for which its thread ran.
 
 use crate::timers::{Instant, Nanos};
 

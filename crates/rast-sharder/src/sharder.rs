@@ -45,10 +45,10 @@ impl<C: Controller> Sharder<C> {
     /// Runs until some thread stops the sharder; blocking. The calling thread is worker 0; the
     /// others are started and joined here.
     ///
-    /// If there are at least as many workers as processors that the calling thread may use, the
-    /// workers are placed on these processors in turn when they begin. After that the system may
-    /// move a worker to any of these processors, as any other thread. If the system does not report
-    /// these processors, or refuses the placement, it chooses where a worker begins.
+    /// If the calling thread may use at most as many processors as there are workers, the workers
+    /// begin on these processors in turn. After that the system may move a worker to any of these
+    /// processors, as any other thread. If the system does not report these processors, or refuses
+    /// the placement, it chooses where a worker begins.
     ///
     /// # Errors
     ///

@@ -47,11 +47,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// A clock that stands still until it is moved, for tests and simulations.
+/// A clock that advances only when a caller moves it, for tests and simulations.
 ///
-/// Clones share one reading. Any thread can move it, and only forwards.
-/// Reading and moving are lock-free, one atomic operation each without
-/// contention.
+/// Clones share one reading. Any thread can move it, and only forwards. Reading and moving are
+/// lock-free: one atomic operation each, without contention.
 ///
 /// ```
 /// use rast_timers::{Clock, Instant, ManualClock, Nanos};

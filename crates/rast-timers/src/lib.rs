@@ -28,8 +28,8 @@
 //!
 //! Use the timers where a loop runs continuously and can publish a tick: a worker that measures its
 //! shards, or a poll loop with periodic chores. If the calls are some microseconds apart or more,
-//! read the clock: the timers save nothing there. For one short, exact duration, read the clock
-//! twice, because only the error of the timers' sums is bounded.
+//! the timers save nothing: read the clock. For one short, exact duration read the clock twice,
+//! because the timers bound only the error of their sums.
 //!
 //! # Example
 //!
@@ -74,12 +74,12 @@
 //! - Periodic: −P ≤ now − sum ≤ τ + δ at every call, for every pattern of calls.
 //! - Start-finish: the true sum lies within `sum ± error`, for every pattern.
 //! - Waiting: the timer never fires early, and a call τ + δ or more after the deadline fires.
-//! - Counter: the interval contains the time of the reference clock, if the counter has a constant
-//!   rate and the drift of the reference clock is bounded. While the clock is read, it tests both
-//!   about once per millisecond. A `TscClock` never runs backwards.
+//! - Counter: the interval of a `TscClock` contains the time of the reference clock, if the counter
+//!   has a constant rate and the drift of the reference clock is bounded. While a `TscClock` is
+//!   read, it tests both about once per millisecond. It never runs backwards.
 //! - Stores: a value is due at its deadline and not before, and values leave in deadline order
-//!   (except by `expire_unordered`). After a value has left, its handle refers to no value. A panic
-//!   in a callback loses one value.
+//!   (except by `expire_unordered`). After a value has left, its handle never refers to a value
+//!   again. A panic in a callback loses one value.
 //! - Remote: each accepted value is fired, cancelled, or dropped with its owner, exactly once. A
 //!   cancel reports at once whether it was in time.
 //!

@@ -1,11 +1,11 @@
 //! The periodic timer: the time since the last call, with few clock readings.
 //!
 //! Source: the original RAST design, 2.6. A *batch* is the calls from one clock reading to the
-//! next. The design computes the mean time per call of the last batch, and returns it at each call
-//! until a counter reaches zero. The error of its answers has no bound, because the counter counts
-//! calls and not time. Here a batch also ends when the tick changes, and has at most twice as many
-//! calls as the batch before. The call that reads the clock corrects the sum. The sum may be ahead
-//! of the clock by at most P, the configured period.
+//! next. The design computes the mean time per call of the last batch, and returns this mean at
+//! each call until a counter reaches zero. The counter counts calls and not time, so the error of
+//! the answers has no bound. Here a batch also ends when the tick changes, and has at most twice as
+//! many calls as the batch before. The call that reads the clock corrects the sum. The sum may be
+//! ahead of the clock by at most P, the configured period.
 //!
 //! Let S be the start of the series plus the sum of all answers, and T the last clock reading.
 //! `elapsed` keeps these rules:
@@ -16,8 +16,9 @@
 //! 4. A call may skip the reading only if the tick word still equals the word that was loaded
 //!    before T was read.
 //!
-//! So S ≤ now + P always. By the promise of [`Tick`](crate::Tick), the word is at most τ + δ behind
-//! the clock. With rule 4, now ≤ word + τ + δ ≤ T + τ + δ ≤ S + τ + δ:
+//! By rules 2 and 3, S ≤ T + P ≤ now + P always. By the promise of [`Tick`](crate::Tick), the word
+//! is at most τ + δ behind the clock. With rules 1, 2 and 4 this gives
+//! now ≤ word + τ + δ ≤ T + τ + δ ≤ S + τ + δ. So
 //!
 //! **−P ≤ now − S ≤ τ + δ** at every call, for every pattern of calls.
 

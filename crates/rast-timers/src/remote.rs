@@ -20,8 +20,8 @@
 //!
 //! 1. The state leaves ARMED once, by a compare-exchange. So exactly one of firing, cancelling and
 //!    dropping with the owner happens, and the cancelling thread knows at once which.
-//! 2. A Cancel command only saves work: it lets the owner drop a value before its deadline, so that
-//!    cancelled timers with far deadlines do not accumulate. The state alone decides what fires.
+//! 2. The state alone decides what fires. A Cancel command only lets the owner drop a value before
+//!    its deadline, so that cancelled timers with far deadlines do not accumulate.
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
 //!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
@@ -584,8 +584,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Cancels timers of this owner; returns how many had neither fired nor been cancelled. Passes
     /// the values of these to `each`.
     ///
-    /// Each timer is decided separately. If another thread cancels a timer meanwhile, either that
-    /// cancel comes first, and the value is dropped here, or that cancel returns
+    /// Each timer is decided separately. If another thread cancels a timer meanwhile and is first,
+    /// the value is dropped here. If this call is first, the other cancel returns
     /// [`TooLate::AlreadyGone`]. Commands that are queued before the Arm command of one of the
     /// timers are processed first, as by [`poll`](Self::poll). The rest costs what the store's
     /// [`cancel_all`](DeadlineStore::cancel_all) costs.

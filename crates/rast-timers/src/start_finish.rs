@@ -7,14 +7,14 @@
 //! possible error is summed separately.
 //!
 //! Pairs of one timer do not overlap. So between two readings T1 < T2, the pairs that ended without
-//! a reading took between 0 and T2 − T1 together. So their estimate, limited to T2 − T1, is wrong
-//! by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the sum of
-//! these distances, for every pattern of calls. A measured pair adds nothing to it.
+//! a reading took between 0 and T2 − T1 together. Their estimate is limited to T2 − T1. So it is
+//! wrong by at most its distance to 0 or to T2 − T1, whichever is greater. The error bound is the
+//! sum of these distances, for every pattern of calls. A measured pair adds nothing to it.
 //!
-//! The measured pair of a batch is chosen at random. With a fixed index a periodic load could
-//! always have the same kind of pair there. The pair at a change of the tick would be a biased
-//! choice, because it often follows a long pair. So the clock is read at that change, but the pair
-//! is estimated like the others.
+//! The measured pair of a batch is chosen at random. If it were always the same pair of a batch, a
+//! periodic load could always have the same kind of pair there. The pair at a change of the tick
+//! would be a biased choice too, because it often follows a long pair. So the clock is read at that
+//! change, but the pair is estimated like the others.
 
 use crate::primitive::Random;
 use crate::{Clock, Guard, Instant, Nanos, TimerConfig};

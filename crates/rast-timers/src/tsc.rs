@@ -14,13 +14,12 @@
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. The next segment may not be ready in time,
 //! because no thread has read the clock for long or the anchoring reader was preempted. Then
-//! readers read the reference and set a flag. Because of the flag the next segment runs along the
-//! upper bound of the reference, at or above every value that the reference has shown. So the clock
-//! may jump forward.
+//! readers read the reference and set a flag. Because of the flag, the next segment runs along the
+//! upper bound of the reference, so that it is at or above every value that the reference has
+//! shown. Then the clock may jump forward.
 //!
 //! Readers also read the reference for the first microseconds, while the rate is unknown. They do
-//! so again while the clock has *left* the counter: it does not use it, because it was found
-//! unsound.
+//! so again after the clock has *left* the counter, that is, found it unsound and stopped using it.
 //!
 //! The picture and the argument are in `docs/algorithms/timers.md`.
 
@@ -114,10 +113,10 @@ pub enum TscStatus {
 /// what the clock shows. The count determines from where the clock continues:
 ///
 /// - The count is still in the current segment, and its time is not before that of the reference.
-///   Then what the clock has shown is known exactly.
-/// - Its time is before that of the reference, or the count has gone back, or has jumped ahead by
-///   more than a segment. Then the clock continues from the reference plus the error bound of the
-///   segment.
+///   Then the clock has shown this time, and continues from it.
+/// - The time of the count is before that of the reference, or the count has gone back, or it has
+///   jumped ahead by more than a segment. Then the clock continues from the reference plus the
+///   error bound of the segment.
 /// - The count has jumped over the end of the segment by less than a segment. Then the clock may
 ///   have shown the whole segment, and continues from its end, at most
 ///   [`anchor_every`](TscConfig::anchor_every) ahead.
@@ -130,11 +129,11 @@ pub enum TscStatus {
 ///
 /// # Monotonicity
 ///
-/// As seen by one thread the clock never runs backwards, through anchors, corrections, leaving and
-/// resuming, and while the thread moves between cores whose counters agree. Two cases are not
-/// covered. First, a count that goes back and stays inside a segment, or less than a thousandth of
-/// a segment before it. Second, a count that jumps ahead twice in one segment: first by less than
-/// the segment's length, seen by a reader, then by more.
+/// As seen by one thread the clock never runs backwards. This holds through anchors, corrections,
+/// leaving and resuming, and while the thread moves between cores whose counters agree. Two cases
+/// are not covered. First, the count goes back, and stays inside a segment or less than a
+/// thousandth of a segment before it. Second, the count jumps ahead twice in one segment: by less
+/// than the segment's length, which a reader sees, and then by more.
 ///
 /// Between threads a reading may be off by some tens of nanoseconds, because the processor may read
 /// the counter out of order. An [`interval`](Self::interval) reads it in order.

@@ -6,8 +6,8 @@
 //! curl http://127.0.0.1:8080/Ada
 //! ```
 //!
-//! The second argument is how many milliseconds a client may take for the head of a request; the
-//! runtime's timers enforce it.
+//! An optional second argument limits the time in which a client must send the head of a request,
+//! in milliseconds.
 
 use std::convert::Infallible;
 use std::error::Error;

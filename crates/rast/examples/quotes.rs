@@ -4,7 +4,7 @@
 //!
 //! Two threads put a few million quotes per second under 16 symbols; one consumer draws them at a
 //! pace of 20 per second and symbol. The columns show how many quotes were put and drawn, and how
-//! old the drawn one was.
+//! old a drawn quote was.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,25 +1,24 @@
-//! The workload for which the task scheduler was made: saved games behind a remote store that
-//! answers late.
+//! The workload for which the task scheduler was made: saved games in a slow remote store.
 //!
-//! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile; each
-//! of these except the change is a request that the remote answers after a delay. Then the player
-//! rests. A visit to a player costs processor time, whether or not there is anything to do.
+//! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile. All
+//! of these except the change are requests, which the remote answers after a delay. Then the player
+//! rests. A *visit* to a player costs processor time, even if there is nothing to do.
 //!
-//! The scheduler visits a player when its answer or its time has come. The updater, a common first
-//! design of such a service, visits all players once in a period. Each runs for the same time with
-//! the same load, one after the other: the scheduler once, the updater with each of five periods,
-//! or with the one that is given.
+//! The scheduler visits a player when an answer has come or the rest is over. The *updater*, a
+//! common first design of such a service, visits all players once in a period. The program runs the
+//! scheduler, and then the updater with each of five periods or with the given one. Each run has
+//! the same length and the same load.
 //!
-//! The remote is a thread of this process. Its processor time is printed apart and is not the
-//! service's, except for the calls that hand an answer to the service.
+//! The remote is a thread of this process. Its processor time is printed separately; only its calls
+//! that hand an answer to the service count as time of the service.
 //!
 //! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10
 //! --rest-ms 1000 --period-ms 5 --workers 2 --seconds 3`
 //!
-//! The parameters bound how many more saves per second of processor time the scheduler makes than
-//! the updater. For a save, the scheduler visits a player five times. The updater visits each
-//! player in each pass. A pass takes the period, or the time of the visits to all players if that
-//! is longer: see [`Load::visits_of_updater`].
+//! The result is the number of saves per second of processor time. For a save, the scheduler visits
+//! a player five times, and the updater visits it in each pass. A pass takes the period, or the
+//! time of the visits to all players if that is longer. So the parameters bound the ratio of the
+//! two results: see [`Load::visits_of_updater`].
 
 use std::collections::VecDeque;
 use std::env;

@@ -24,9 +24,9 @@
 //!   primitive  0          atomics, cells, parking: std, loom or shuttle
 //! ```
 //!
-//! Four crates beside the tower depend on `timers`: `scheduler` (tasks with deadlines, wake-ups and
-//! signals), `conflate` (only the newest value per key), `executor` (an async runtime), and, on
-//! `executor`, `reactor` (a thread per core).
+//! Three crates beside the tower depend on `timers`: `scheduler` (tasks with deadlines, wake-ups
+//! and signals), `conflate` (only the newest value per key) and `executor` (an async runtime).
+//! `reactor` (a thread per core) depends on `executor`.
 //!
 //! Each crate depends on the crate directly beneath it and re-exports all crates below. So
 //! `rast_sharder::queue::Queue` and `rast::queue::Queue` are the same type.
@@ -61,8 +61,8 @@
 //!
 //! # Example
 //!
-//! Lines enter the graph, four replicas of a processor that share no memory count their words, and
-//! the counts leave it.
+//! Lines of text enter the graph. Four replicas of a processor count the words, without shared
+//! memory. The counts leave the graph.
 //!
 //! ```
 #![doc = include_str!("../examples/hello.rs")]
@@ -74,9 +74,9 @@
 //! - No accepted item is lost silently: the report counts the messages that were not handled.
 //! - Everything is bounded; an unbounded type or option says so in its name or its docs.
 //! - No lock and no allocation on a hot path, unless an item's docs say otherwise.
-//! - Every atomic ordering stronger than `Relaxed` is argued beside the operation. Its row in
-//!   `docs/verification.md` names the loom model that fails when it is weakened, or says why none
-//!   can.
+//! - A comment beside every atomic ordering stronger than `Relaxed` says why it is needed. A row in
+//!   `docs/verification.md` names the loom model that fails when the ordering is weakened, or says
+//!   why no model can fail.
 //!
 //! # Features
 //!
@@ -115,8 +115,8 @@
 //! # Platforms
 //!
 //! Linux on x86-64 is tested; the public CI file also has aarch64, macOS and Windows. Without `std`
-//! the features `alloc`, `queue` and `timers` need only an allocator, and `tests/no-std` links them
-//! so. The minimum supported Rust version is 1.91; only a minor release raises it.
+//! the features `alloc`, `queue` and `timers` need only an allocator (tested by `tests/no-std`).
+//! The minimum supported Rust version is 1.91; only a minor release raises it.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,9 +1,8 @@
 //! Misuse of RAST by safe code, none of which compiles.
 //!
-//! `tests/bounds.rs` says which types are Send and Sync, and, what no positive test can show,
-//! which are not; `tests/ui.rs` compiles small programs that must be refused, each for the reason
-//! that is beside it in a `.stderr` file.
-//! What `graph!` says of a wrong graph is tested in `rast-msgpass` itself.
+//! `tests/bounds.rs` tests which types are Send and Sync, and which are not. `tests/ui.rs` compiles
+//! small programs. Each must be refused with the message in the `.stderr` file beside it. The
+//! messages of `graph!` for a wrong graph are tested in `rast-msgpass`.
 
 /// Fails to compile unless the type implements every one of the traits.
 #[macro_export]

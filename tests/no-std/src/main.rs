@@ -1,15 +1,12 @@
 //! A program without std that links the lower layers and runs them.
 //!
-//! Under `cfg(rast_no_std)` this file is `no_std` and `no_main`: it brings its own panic handler
-//! and its own allocator over a static buffer, and takes from the C library only the entry point
-//! and `abort`.
-//! If any layer pulled std in, two panic handlers would be in one program and rustc would
-//! refuse it (E0152); so that it links is the proof, and that it ends with 0 shows that the code
-//! also works.
+//! Under `cfg(rast_no_std)` this file is `no_std` and `no_main`. It has its own panic handler and
+//! an allocator over a static buffer, and takes from the C library only the entry point and
+//! `abort`. If a layer used std, the program would have two panic handlers, which rustc refuses
+//! (E0152).
 //!
-//! Without the cfg it is an ordinary program, so that a build of the whole workspace, whose other
-//! members turn the std features on, is not disturbed.
-//! The command is in the README beside this crate.
+//! Without the cfg it is an ordinary program, because in a build of the whole workspace other
+//! members enable the std features. The README of this crate has the command.
 #![cfg_attr(rast_no_std, no_std, no_main)]
 
 #[cfg(not(rast_no_std))]

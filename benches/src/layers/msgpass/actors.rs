@@ -1,9 +1,8 @@
 //! The actors of a program, which are written once and run by each rival.
 //!
-//! A rival starts the actors, gives each one an unbounded mailbox, and lets an actor send to any
-//! other one by its index. `handle` is not asynchronous, because no actor waits inside it.
-//! Mailboxes are unbounded in the Savina suite, and some of its programs would block for ever with
-//! bounded ones.
+//! A rival starts the actors and gives each one an unbounded mailbox. An actor sends to any other
+//! actor by its index, and never waits inside `handle`. Mailboxes are unbounded in the Savina
+//! suite: with bounded ones, some of its programs would block for ever.
 //!
 //! | rival | how an actor runs |
 //! | --- | --- |

@@ -1,17 +1,17 @@
 //! One hop and three hops at a fixed rate: the times from the planned sends to the last handler.
 //!
-//! The loop is open: message `n` is planned at `n` intervals after the start, and its time counts
-//! from then, even if it was sent later. So if a contender falls behind, its times include the time
-//! for which messages waited to be sent.
+//! The loop is open: message `n` is planned at `n` intervals after the start. Its time counts from
+//! the planned instant, even if it was sent later. So if a contender falls behind, its times
+//! include the wait of messages that were not sent yet.
 //!
-//! Each scenario compares ours with one rival. Its first round measures the peak rate of both,
-//! which get all messages at once. In the next rounds both get messages at half of the lower peak
-//! rate.
+//! Each scenario compares ours with one rival. Before the first run it measures the peak rate of
+//! both, by 500,000 messages that are sent at once. Then both get messages at half of the lower
+//! peak rate.
 //!
-//! Every contender uses two threads, each pinned to a processor of its own. Ours has the source on
-//! the first worker, and the receivers of all hops on the second. A rival has a thread that sends
-//! from outside and a runtime of one thread. The rival without a runtime has a thread for each hop,
-//! all on one processor, and a sending thread on the other.
+//! Every contender uses two processors. Ours has the source on the worker of the first processor,
+//! and the receivers of all hops on the other worker. A rival has a sending thread on the first
+//! processor, and on the other one its runtime of one thread, or without a runtime a thread for
+//! each hop.
 //!
 //! Runs are short, because the host takes a processor away for some milliseconds, several times per
 //! second. A long run would contain such a pause, which would determine its p99. The first fifth of

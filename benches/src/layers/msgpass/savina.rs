@@ -24,20 +24,17 @@
 //! | trapezoid | 100 workers, 10,000,000 pieces | workers in turn |
 //!
 //! The programs follow the actors for Akka in the repository. An edge of a graph is bounded if its
-//! senders may wait, and sources on bounded edges send in bursts. Mailboxes of rivals are
-//! unbounded.
+//! senders may wait, and sources on bounded edges send in bursts.
 //!
-//! Some actors of Savina send a message to themselves to begin their next round. Here they begin it
-//! at once, in every contender. An actor that has ended keeps its thread until the run ends. Before
-//! the first message all threads sleep.
+//! Some actors of Savina send a message to themselves to begin their next round. Here, in every
+//! contender, they begin the next round at once. Before the first message all threads sleep.
 //!
-//! The actors of actix are on the same threads as the processors of the graph, except in counting,
-//! fork-join and radix sort, where they are placed so that actix is fastest. The runtime of ractor,
-//! kameo and tokio moves tasks between its threads by itself.
+//! The actors of actix are on the same threads as the processors of the graph. In counting,
+//! fork-join and radix sort they are placed so that actix is fastest. The runtime of ractor, kameo
+//! and tokio moves tasks between its threads by itself.
 //!
-//! Each program is a [`Program`]. One function says what an actor does with a message; the
-//! processor of the graph calls it too. A run counts only the messages that every run needs. For
-//! example, if a philosopher is denied its forks and asks again, these messages do not count.
+//! A run counts only the messages that every run needs. For example, if a philosopher is denied its
+//! forks and asks again, these messages do not count.
 
 use std::any::Any;
 use std::sync::{Arc, Barrier};

@@ -1,15 +1,12 @@
 //! A load that becomes skewed while both workers are busy: what the moves of processors gain.
 //!
-//! A hub keeps jobs at 16 cells under way, and sends the next job for each job that is done. Each
+//! A hub has 64 jobs under way at 16 cells. When a job is done, the hub sends the next one. Each
 //! worker also has a poller, which is pinned to it, works in every turn and is never idle. So both
-//! workers are saturated before and after the skew.
+//! workers are saturated before and after the skew. The workers are pinned to different processors.
 //!
 //! At first all cells get jobs. After the skew, jobs go only to the cells that the hub's worker
 //! holds at that moment. So this worker has to do all jobs, and the other worker has only its
-//! poller. Only finished jobs count, from the sixth window after the skew on; turns of pollers do
-//! not.
-//!
-//! The workers are pinned to different processors.
+//! poller. Only finished jobs count, from the sixth window after the skew on.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -72,7 +69,7 @@ struct Done;
 impl Hub {
     /// Sends a job to the next cell that gets any.
     fn next(&mut self, cx: &mut Cx<'_, Skew, Self>) {
-        // Relaxed: it is a wish, and guards no other memory.
+        // Relaxed: the word guards no other memory.
         let cells = self.board.cells.load(Ordering::Relaxed);
         let mut after = (1..=CELLS).map(|step| (self.last + step) % CELLS);
         let next = after.find(|cell| (cells >> cell) & 1 == 1);
@@ -97,7 +94,7 @@ impl Process<Skew> for Hub {
 impl Receive<Skew, Cell, Done> for Hub {
     fn receive(&mut self, Done: Done, cx: &mut Cx<'_, Skew, Self>) {
         match self.since {
-            // Relaxed: it is a wish, and guards no other memory.
+            // Relaxed: the word guards no other memory.
             None if self.board.measures.load(Ordering::Relaxed) => {
                 self.since = Some(Instant::now());
             }

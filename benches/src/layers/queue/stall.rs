@@ -5,17 +5,16 @@
 //! calls, and together they have to move [`QUOTA`] items. A stop counts only if it came inside an
 //! operation.
 //!
-//! A pop that finds no item counts as a completed call, because its thread does not wait for the
-//! stopped one. So does a producer's rest while enough items are queued. No thread yields: on a
-//! busy machine, a thread that yields does not run for many time slices.
+//! A pop that finds no item counts as a completed call, because it does not wait for the stopped
+//! thread. A producer rests while enough items are queued, and this also counts. No thread yields:
+//! on a busy machine, a thread that yields does not run for many time slices.
 //!
-//! The segments of `Queue` come from [`RastAlloc`], which has no locks. The system's allocator has
-//! locks. With segments from it, one or two stops in a thousand came inside `malloc` under such a
-//! lock, and stack traces showed the other threads in `free`, waiting for the lock.
+//! The segments of `Queue` come from [`RastAlloc`], which has no locks. With segments from the
+//! system's allocator, one or two stops in a thousand came while the stopped thread held a lock of
+//! `malloc`, for which the other threads then waited in `free`.
 //!
-//! With our queues, the other threads must not wait at any stop. The controls (a lock and, among
-//! the rivals, `SegQueue`) make them wait, and the test has to see that. Otherwise it would prove
-//! nothing.
+//! With our queues, the other threads must not wait at any stop. With the controls (a lock and,
+//! among the rivals, `SegQueue`), they must wait at some stop. Otherwise the test proves nothing.
 
 use rast::primitive::Random;
 use std::collections::VecDeque;

@@ -1,14 +1,13 @@
 //! The time of an echo in an open loop: requests are sent by a schedule, whatever the server does.
 //!
-//! 50 connections take the requests in turn. The time of a request counts from when it was due, so
+//! 50 connections take the requests in turn. The time of a request counts from when it was due. So
 //! if the server is late with one request, the times of the requests behind it grow too. The rate
 //! is half of the peak rate of the slowest contender. This peak is measured once before the first
 //! run, in a closed loop. The client spins on its processor.
 //!
 //! Runs that are judged by p99 are short. Several times per second, the host takes a processor away
 //! for some milliseconds. One such pause determines the p99 of a run of a second. Most runs of 80
-//! ms have no pause, and the test before and after a round ([`crate::quiet`]) finds the busy times
-//! of the host.
+//! ms have no pause.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;

@@ -6,8 +6,8 @@
 //! to answer.
 //!
 //! The load is an open loop of connections. While 2,000 connections are under way, connections that
-//! become due are not made; the table has their number. It also has the number of resets, which
-//! must be 0.
+//! become due are not made. The table has the number of connections that were made, and the number
+//! of resets, which must be 0.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;

@@ -3,9 +3,9 @@
 //! - `DelayQueue` of tokio-util 0.7: the wheel of tokio, with ticks of 1 ms. It expires only by the
 //!   runtime's time, so it takes part only if no timer fires.
 //! - `hierarchical_hash_wheel_timer` 1.4: four wheels of 256 slots with ticks of 1 ms, and a hash
-//!   map for   cancels.
+//!   map for cancels.
 //! - `bitwheel` 0.6: wheels of 64 slots without cascades, with ticks of 1 ms, and a map for timers
-//!   that   fit no slot.
+//!   that fit no slot.
 //! - `nexus-timer` 1.5: a wheel that rebalances in small steps, and `TimeoutQueue`, a list for one
 //!   timeout.
 

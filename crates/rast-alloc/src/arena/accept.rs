@@ -6,7 +6,8 @@
 //! written when the run ends.
 //!
 //! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
-//! class. Runs would cost as much if classes alternate as they save if all blocks have one class.
+//! class. With runs, blocks of alternating classes would cost as much more time as blocks of one
+//! class would cost less.
 
 use super::Arena;
 use crate::block::Block;

@@ -1,5 +1,6 @@
 //! The retry after the system refused memory: unused memory of the process returns to the system
-//! first.
+//! first. By then the refused call into the arena has returned, so every structure is consistent
+//! during the purge.
 
 use core::ptr::NonNull;
 

@@ -102,7 +102,7 @@ impl<V: Merge> Cell<V> for MergedCell<V> {
             if let Some(older) = self.0.take(spare) {
                 let mut older = older.value;
                 let merged = contain(|| older.merge(value));
-                // Merged, or lost to a panic: one pending value less.
+                // The value was merged, or lost to a panic, so there is one pending value less.
                 conflated += 1;
                 if let Err(payload) = merged {
                     panic = Some(payload);

@@ -15,8 +15,8 @@
 //! A dropped future passes its wake-up on. If a woken future is neither polled nor dropped, the
 //! others wait for the next edge.
 //!
-//! A socket belongs to the executor on which it is made, and may be awaited on any executor while
-//! that one lives. The executor is a [`Runtime`](crate::Runtime), or a
+//! A socket belongs to the executor on which it is made, and may be awaited on any other executor
+//! while the first one lives. The first one is a [`Runtime`](crate::Runtime), or a
 //! [`LocalExecutor`](crate::LocalExecutor) whose driver is a [`PollDriver`].
 
 mod datagram;

@@ -43,7 +43,7 @@ pub struct PollDriver {
     parker: Parker,
     bell: StdArc<Bell<Interrupt>>,
     wakers: Vec<Waker>,
-    /// Set if the last sleep has checked the poll and nothing was submitted since then.
+    /// The last sleep has checked the poll, and `submit` was not called since then.
     has_looked: bool,
 }
 
@@ -72,7 +72,7 @@ impl PollDriver {
 
 impl Driver for PollDriver {
     fn submit(&mut self) {
-        // Where the executor sleeps after each turn, the sleep looks.
+        // If the executor sleeps after each turn, the sleep checks the poll.
         if !core::mem::take(&mut self.has_looked) && self.reactor.has_sockets() {
             self.reactor.poll(Some(Duration::ZERO), &mut self.wakers);
             self.wakers.drain(..).for_each(wake);

@@ -127,12 +127,12 @@ impl Reactor {
 
     /// Returns `true` if there is a socket.
     pub(super) fn has_sockets(&self) -> bool {
-        // Relaxed: the thread of the poll asks, and it adds the first socket itself: other threads
-        // add sockets only beside one that is there. [XO4]
+        // Relaxed: only the thread of the poll calls this. It adds the first socket itself; other
+        // threads add sockets only while there is one. [XO4]
         self.sockets.load(Ordering::Relaxed) != 0
     }
 
-    /// Ends a wait in [`poll`](Self::poll), this one or the next.
+    /// Ends the wait in [`poll`](Self::poll) or, if no thread waits there now, the next one.
     pub(crate) fn interrupt(&self) {
         // It fails only if the event's counter is full, and then the event is set.
         let _ = self.waker.wake();

@@ -27,7 +27,7 @@ use crate::primitive::panics::drop_each;
 use crate::primitive::sync::Mutex;
 use crate::wakers::wake;
 
-/// Futures that a list has room for, however few wait.
+/// Number of futures for which a list always keeps room.
 const SMALL: usize = 64;
 
 /// A direction of a socket.
@@ -89,7 +89,7 @@ impl Side {
         }
     }
 
-    /// The place of a ticket, or the one where it belongs.
+    /// The index of a ticket in the list, or the index at which it would be inserted.
     fn find(&self, ticket: u64) -> Result<usize, usize> {
         self.waiting
             .binary_search_by_key(&ticket, |&(ticket, _)| ticket)
@@ -221,8 +221,8 @@ impl Readiness {
         }
     }
 
-    /// A future that has waited does so no longer: it leaves the list, or passes on the wake-up
-    /// that it holds (rule 3). Takes the lock if it has waited.
+    /// Ends the wait of a future: it leaves the list, or passes on the wake-up that it holds (rule
+    /// 3). Takes the lock if the future has waited.
     pub(super) fn leave(&self, direction: Direction, ticket: &mut Ticket) {
         let Some(ticket) = ticket.0.take() else {
             return;

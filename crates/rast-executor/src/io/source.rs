@@ -145,7 +145,7 @@ impl<S: mio::event::Source> Source<S> {
             direction,
             ticket: Ticket::default(),
         };
-        // Ready or dropped, the drop of `waits` passes the wake-up on.
+        // The drop of `waits` passes the wake-up on, whether this future is ready or dropped.
         core::future::poll_fn(|cx| poll(cx, &mut waits.ticket)).await
     }
 }

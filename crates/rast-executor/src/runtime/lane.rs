@@ -195,7 +195,7 @@ impl Shared {
     pub(crate) fn note_complete(&self) {
         // Relaxed: as XR2. [XR4]
         if self.closing.load(Ordering::Relaxed) {
-            // Under the lock, so that it does not come between the look of `wait` and its sleep.
+            // Under the lock, so that it does not come between the check of `wait` and its sleep.
             let running = self.running.lock();
             self.ended.notify_all();
             drop(running);
@@ -211,8 +211,8 @@ impl Shared {
         }
     }
 
-    /// Waits for all workers to return, for at most `limit`; after that no longer for a worker that
-    /// stays in one poll for `patience`, and for at most `RETURN` for the others.
+    /// Waits up to `limit` for all workers to return. After that it gives up the workers that stay
+    /// in one poll for `patience`, and waits at most `RETURN` for the others.
     pub(crate) fn wait_for_workers(&self, limit: Duration, patience: Duration) -> bool {
         if self.wait(limit, |running| running == 0) {
             return true;

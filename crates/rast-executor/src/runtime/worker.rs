@@ -130,7 +130,7 @@ impl Worker {
     /// `None` to begin the next turn.
     #[cold]
     pub(super) fn search(&self) -> Option<Task> {
-        // The slot may be resting; the lists are empty.
+        // The slot may have a task that was not taken because of its pause; the lists are empty.
         if let Some(task) = self.shared.queues[self.index].take_newest() {
             return Some(task);
         }
@@ -222,7 +222,8 @@ impl Worker {
         self.wakers.replace(wakers);
     }
 
-    /// Returns whether a worker is still in the poll of the last check, or sleeps.
+    /// Returns whether a worker is still in the poll in which the last check found it, or still
+    /// sleeps.
     fn is_stuck(&self, victim: usize) -> bool {
         let steps = self.shared.counters[victim].steps.get();
         victim != self.index && self.watched[victim].replace(steps) == steps

@@ -60,7 +60,7 @@ pub(crate) struct Setup {
     pub(crate) priority: Priority,
 }
 
-/// The longest future that lies in its task, in bytes; a longer one is boxed apart.
+/// Maximum size of a future that is stored in its task, in bytes; a larger one is boxed.
 pub(crate) const FUTURE_MAX: usize = 2048;
 
 /// A new task: the right to run it, the reference of the list of owned tasks, and its handle.

@@ -222,8 +222,8 @@ impl<T> JoinHandle<T> {
         } else {
             self.take_waker()
         };
-        // Last, because their destructors may panic: a waker that this handle left in the task
-        // without lending it would be dropped by the thread that frees the task.
+        // Last, because their destructors may panic. A panic before the new waker is lent would
+        // leave it in the task, and the thread that frees the task would drop it.
         let mut wakers = [old, unused].into_iter().flatten();
         drop_each(|| wakers.next());
         is_lent

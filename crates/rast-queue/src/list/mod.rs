@@ -2,23 +2,17 @@
 //! soon as no thread has a reference to it.
 //!
 //! It is algorithm 2.4 of the original RAST design, with its faults corrected;
-//! `docs/algorithms/queue-list.md` lists each fault with the test that shows it. The last node of
-//! the list has no item. A push stores its item in the last node and then links a new last node
-//! behind it. Another push that arrives between these two steps links its own node instead. The
-//! head and the tail are words with two parts. One is the address of a node. The other is the
+//! `docs/algorithms/queue-list.md` lists each fault with its correction and the test that shows it.
+//!
+//! The last node of the list has no item. A push stores its item in the last node and then links a
+//! new last node behind it. Another push that arrives between these two steps links its own node
+//! instead. We added a close. It stores a mark instead of an item, and no node is ever linked
+//! behind the mark.
+//!
+//! The head and the tail are words with two parts. One is the address of a node. The other is the
 //! number of references to the node that threads have taken through this word. A thread that moves
 //! a word to the next node adds this number to the node that the word leaves. The design calls the
 //! numbers multi-counters.
-//!
-//! What we changed:
-//! - The pointer to an item is written once per node and never cleared.
-//! - If the compare-exchange that moves the tail failed only because the count in the tail changed,
-//!   the thread repeats it.
-//! - A pop checks the link and not the tail to find out whether there is an item.
-//! - The link is a plain pointer, written once; no references are taken through it.
-//! - All counts wrap at a power of two.
-//! - We added a close. It stores a mark instead of an item, and no node is ever linked behind the
-//!   mark.
 //!
 //! ```text
 //!     head (node, count)                                   tail (node, count)

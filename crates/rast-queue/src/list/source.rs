@@ -101,7 +101,8 @@ impl<T> Source<T> {
     /// Returns how many the word has now given out to that node.
     #[inline]
     pub(super) fn refer(&self) -> (Place<T>, u64) {
-        // Acquire: pairs with the Release in pass; the node is visible. [LQ8]
+        // Acquire: pairs with the Release in pass; the node is visible. Additions of other threads
+        // since then continue the release sequence of that store. [LQ8]
         let word = self.0.fetch_add_count(1, Ordering::Acquire);
         (Place::of_word(word), word.count().wrapping_add(1))
     }

@@ -9,8 +9,8 @@
 //!
 //! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
 //! consumer locks a mutex at the end of each block, and blocks are never freed. Here no thread
-//! waits: the pointer to the oldest block with unclaimed items counts the consumers attached there,
-//! as the multi-counters of the original RAST design (2.3) do.
+//! waits. The word that points to the oldest block with unclaimed items also counts the consumers
+//! attached to this block, like the multi-counters of the original RAST design (2.3).
 //!
 //! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the

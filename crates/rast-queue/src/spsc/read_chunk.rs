@@ -195,9 +195,10 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 ///
 /// When it is dropped, the items that it yielded are popped, and the others stay queued. If it is
 /// leaked, the items that it did not yield are leaked too. The slots of the chunk then return to
-/// the producer when the consumer next pops an item. If the chunk had all items of a full ring, no
-/// item is left to pop, and the ring stays full. `for_each`, `fold` and the adapters that use them
-/// are the fastest: they run as two plain loops.
+/// the producer when the consumer next pops an item, or with [`Consumer::release`]. If the chunk
+/// had all items of a full ring, no item is left to pop, so the ring stays full until `release`.
+///
+/// `for_each`, `fold` and the adapters that use them are the fastest: they run as two plain loops.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);

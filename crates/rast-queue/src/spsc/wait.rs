@@ -97,8 +97,8 @@ impl Wait {
 mod tests {
     use super::*;
 
-    /// Waits at a ring of 1024 items of which `standing` stand, where each step brings `gain`; how
-    /// many looks that took, how many were queued after, and what is known then.
+    /// Waits at a ring of 1024 slots with `standing` queued items, where each step brings `gain`.
+    /// Returns the number of looks, the number of items queued afterwards, and the new state.
     fn run(wait: Wait, standing: usize, gain: usize) -> (u32, usize, Wait) {
         let (mut looks, mut now) = (0, standing);
         let (after, next) = wait.run(1024, standing, || {

@@ -28,10 +28,9 @@
 //! and its `pins` at least n. Then no transaction on that reactor, open or later, reads what n
 //! replaced:
 //!
-//! - If `at` is n or more, a later transaction sees n by rule 1. If an open transaction does not
-//!   see n, it was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner
-//!   loads this value of `pins` or a later one, and a later one of n or more means that the
-//!   transaction has ended.
+//! - If `at` is n or more, a later transaction sees n by rule 1. A transaction that does not see n
+//!   was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner loads this
+//!   value of `pins` or a later one. So if the owner loads n or more, the transaction has ended.
 //! - If `at` is parked, there are two fences. The owner's is between the publication of n and its
 //!   load of `at`, the reactor's between the end of its park and its check of the nodes. If the
 //!   owner's fence is first, the reactor finds n and applies it before it runs a task. If the
@@ -90,8 +89,8 @@ pub struct Ledger<C> {
     left: Mutex<Left<C>>,
 }
 
-// SAFETY: the pointer in `left` is written by the writer at its end and read at the ledger's; nodes
-// hold contents that may be shared and dropped on any thread.
+// SAFETY: the pointer in `left` is written when the writer ends, and read when the ledger is
+// dropped; nodes hold contents that may be shared and dropped on any thread.
 unsafe impl<C: Send + Sync> Send for Ledger<C> {}
 // SAFETY: as above, and the rest are atomics.
 unsafe impl<C: Send + Sync> Sync for Ledger<C> {}

@@ -4,8 +4,8 @@ use core::ptr::NonNull;
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;
 
-/// A box of a type that is forgotten; it drops what it holds. It is a pointer, because moving a
-/// `Box` would assert that no reader has its value.
+/// A box whose type is erased; its drop drops the value. It is stored as a pointer, because moving
+/// a `Box` would assert that no reader has its value.
 pub(crate) struct Erased(NonNull<dyn Send>);
 
 // SAFETY: the value may be dropped on any thread, and nothing else is done with it.
@@ -45,7 +45,7 @@ impl Garbage {
     }
 }
 
-/// Items that a list has room for whatever it holds.
+/// Number of items for which a list always keeps room.
 pub(crate) const SMALL: usize = 256;
 
 /// Frees most of the memory of a list that has become short. Its capacity is then twice its length,
@@ -65,7 +65,8 @@ pub(crate) struct Retired {
 
 impl Retired {
     pub(crate) fn push(&mut self, number: u64, bytes: usize, garbage: Garbage) {
-        // With its place here, so that what has no size is limited too.
+        // The size of the entry counts too, so that the number of values of size zero is also
+        // limited.
         let bytes = bytes.saturating_add(size_of::<(u64, usize, Garbage)>());
         self.bytes = self.bytes.saturating_add(bytes);
         self.items.push_back((number, bytes, garbage));

@@ -8,8 +8,8 @@
 //! Most transactions are closed before the next one is opened, and before the poll that opened them
 //! ends. So the newest one, `fresh`, is not in the list. Its epoch and its source line are in
 //! cells, and its place in the table, `spare`, is reserved. Opening and closing it are a few plain
-//! stores. It is linked when a further one is opened, or when the list is searched. The task and
-//! the time of a transaction are recorded when a poll ends that has left it open.
+//! stores. The newest transaction enters the list when another one is opened, or when the list is
+//! searched. If a transaction is still open when the poll ends, its task and the time are recorded.
 
 use core::cell::{Cell, RefCell};
 use core::panic::Location;
@@ -44,7 +44,7 @@ pub(crate) struct Transactions {
     epoch: Cell<u64>,
     /// The place of that transaction, and of the next one that is opened; neither linked nor free.
     spare: Cell<u32>,
-    /// Whether one was linked since the last end of a poll: its task is then not noted.
+    /// A transaction was linked since the end of the last poll, so its task is not recorded yet.
     is_unnoted: Cell<bool>,
     linked: RefCell<Linked>,
 }
@@ -291,7 +291,7 @@ impl Linked {
     }
 
     fn overdue(&mut self, now: Instant, limit: Duration) -> Option<Overdue> {
-        // Those that no task left open: a destructor has.
+        // Records that no task left these transactions open: a destructor opened them.
         self.left_open(None, now);
         let (record, open) = self.unreported(now)?;
         if open <= limit {

@@ -216,7 +216,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// Refuses an offset that the system cannot count; its greatest number has another meaning.
+/// Rejects an offset that the system cannot represent; the greatest number has another meaning.
 fn check(at: u64, begin: usize) -> io::Result<()> {
     match at.checked_add(begin as u64) {
         Some(at) if i64::try_from(at).is_ok() => Ok(()),
@@ -242,7 +242,7 @@ async fn on_pool<B: Buffer + Send>(
     if struck.is_some() {
         return (Err(io::ErrorKind::ConnectionReset.into()), buffer);
     }
-    // Shared, so that it is returned where the task never begins.
+    // Shared, so that the buffer is returned even if the task never begins.
     let shared = Arc::new(Mutex::new(Some(buffer)));
     let (theirs, file) = (Arc::clone(&shared), Arc::clone(file));
     let task = move || {

@@ -46,7 +46,7 @@ use super::uring::{self, Ring};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::waker_list::WakerList;
 
-/// Connections that wait in the queue of a socket, at most, unless the builder says otherwise.
+/// Maximum number of connections that wait in the queue of a socket, by default.
 const BACKLOG: u32 = 4096;
 
 /// Connections that a task accepts in a row before other tasks run.
@@ -326,11 +326,11 @@ impl Accepting {
 
 /// The listener of a reactor in a [`ListenerGroup`]; stays on its reactor.
 ///
-/// Dropped, it leaves its socket, with the connections in the queue, to the other listeners of the
+/// If it is dropped, its socket and the connections in the queue go to another listener of the
 /// group, or to the next one that is made.
 pub struct GroupListener {
     own: Rc<Own>,
-    /// Its own, then those of listeners that were dropped.
+    /// Its own socket, then those of dropped listeners.
     sockets: RefCell<Vec<(usize, Rc<Accepting>)>>,
     /// Connections accepted since a task last waited or yielded.
     in_row: Cell<usize>,
@@ -340,9 +340,9 @@ impl GroupListener {
     /// Waits for a connection.
     ///
     /// It also waits while all reactors of the group are turned away ([`Watermarks`]). If the
-    /// listeners share a socket, it waits while this reactor is. Dropping the future loses no
-    /// connection. Other tasks run after 16 connections in a row, or after each connection while
-    /// this reactor is turned away.
+    /// listeners share a socket, it also waits while this reactor is turned away. Dropping the
+    /// future loses no connection. Other tasks run after 16 connections in a row, or after each
+    /// connection while this reactor is turned away.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///
@@ -369,14 +369,14 @@ impl GroupListener {
                     return Poll::Ready(None);
                 }
                 if seen.may_accept {
-                    // Those of others first: no new connections come to them.
+                    // Sockets of dropped listeners first, because no new connections come to them.
                     let others = adopted.iter_mut().map(|one| one.as_mut().poll(cx));
                     let first = others.into_iter().find(Poll::is_ready);
                     if let Poll::Ready(accepted) = first.unwrap_or_else(|| own.as_mut().poll(cx)) {
                         return Poll::Ready(Some(accepted));
                     }
                 }
-                // Last, so that a connection that is there costs no entry in the list.
+                // Last, so that the accept of a queued connection adds no waker to the list.
                 if watching.wait(seen, cx) {
                     self.in_row.set(0);
                     Poll::Pending

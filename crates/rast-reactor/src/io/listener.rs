@@ -66,7 +66,7 @@ enum Kind<L> {
 /// A listener of either backend.
 pub(crate) struct Listener<L> {
     kind: Kind<L>,
-    /// The end of a rest.
+    /// After a lack of descriptors or memory: the time until which it accepts nothing.
     rests_until: Cell<Option<Instant>>,
 }
 

@@ -67,7 +67,7 @@ impl Io {
     }
 }
 
-/// Fails an attempt by chance, if that was asked for.
+/// Fails an attempt at random, if such faults are configured.
 fn fail(io: &Io, attempt: Attempt) -> io::Result<()> {
     match io.strike(attempt, &mut 0) {
         None | Some(Fault::NoBuffers) => Ok(()),
@@ -76,7 +76,7 @@ fn fail(io: &Io, attempt: Attempt) -> io::Result<()> {
     }
 }
 
-/// Makes an attempt shorter by chance, if faults were asked for.
+/// Makes an attempt shorter at random, if such faults are configured.
 fn shorten(io: &Io, attempt: Attempt, len: usize) -> usize {
     let mut short = len;
     io.strike(attempt, &mut short);
@@ -133,7 +133,7 @@ pub(crate) async fn chunk<R: Ready>(stream: &R, io: &Io) -> io::Result<Option<Ch
     let chunks = io.chunks();
     let len = chunks.bytes();
     let mut chunk = None;
-    // A buffer is taken when the socket is ready, so that one that waits holds none.
+    // A buffer is taken only when the socket is ready, so that a waiting read holds none.
     let read = stream.read_with(len, || {
         let is_without = io.strike(Attempt::Chunks, &mut 0) == Some(Fault::NoBuffers);
         fail(io, Attempt::Read)?;

@@ -52,7 +52,8 @@ pub(super) struct Shared {
     pub(super) address: SocketAddr,
     pub(super) marks: Watermarks,
     pub(super) backlog: i32,
-    /// A program steers: seats have sockets of the same numbers. Otherwise there is one socket.
+    /// A BPF program chooses the sockets, and a seat has the number of its socket. Otherwise there
+    /// is one socket.
     pub(super) is_steered: bool,
     pub(super) state: Mutex<State>,
 }

@@ -12,7 +12,8 @@ use std_alloc::vec::Vec;
 use libc::{c_int, c_void, sock_filter, sock_fprog, socklen_t};
 use socket2::{Domain, Socket, Type};
 
-/// The most sockets of a program: it has two instructions for each, of at most 4,096.
+/// Maximum number of sockets of a program, which has two instructions for each. The kernel accepts
+/// 4,096 instructions.
 pub(crate) const SOCKETS_MAX: usize = 1024;
 
 /// An instruction; `jf` is how many instructions are skipped if a comparison fails.
@@ -84,7 +85,8 @@ pub(crate) fn steer(socket: BorrowedFd<'_>, open: &[usize]) -> io::Result<()> {
     set_option(socket, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
-/// Returns `true` if the kernel takes a program: asked of a socket that is closed again.
+/// Returns `true` if the kernel accepts a program. Tries it with a new socket, which is then
+/// closed.
 pub(crate) fn is_served() -> bool {
     let attach = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

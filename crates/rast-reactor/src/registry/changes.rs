@@ -375,7 +375,7 @@ impl Changes {
     ///
     /// # Panics
     ///
-    /// After a refusal, if the reactor has ended: in a destructor of its thread's locals.
+    /// After a rejected commit, if the reactor has ended (in a destructor of a thread-local).
     pub fn before(&self) -> &Read {
         &self.opened().0
     }
@@ -663,13 +663,14 @@ impl Changes {
         let number = owned.number();
         let mut drafts = self.drafts.iter().flatten();
         if drafts.any(|draft| draft.has_conflict(&owned, &self.replica))
-            // The `Eq` of a key has committed.
+            // The `Eq` of a key has made a commit.
             || number != owned.number()
         {
             self.read.take();
             return Err(NotCommitted::Conflict(self));
         }
         if is_full {
+            // An open transaction would keep the memory for which the task now waits.
             self.read.take();
             return Err(NotCommitted::Full(self));
         }

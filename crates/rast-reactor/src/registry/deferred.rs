@@ -20,9 +20,9 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 }
 
 /// Calls `action` on this reactor when every read transaction that is open now, on any reactor, has
-/// ended. Use it to free memory and other things to which resources refer. The call is ordered with
-/// commits: it also waits for transactions that a reactor opens before it has applied all earlier
-/// commits.
+/// ended. Use it to free memory and other things to which resources refer. It also waits for a
+/// later transaction if its reactor has not yet applied all commits that were made before this
+/// call.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
 /// runs when the last reactor that may read has stopped, on the thread of that reactor.
@@ -64,7 +64,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(action: F) -> Result<(), Full<F>> {
             return Err(Full(action));
         }
     }
-    // A commit of its own: transactions that are open now do not see it.
+    // The action belongs to an empty commit, which transactions that are open now do not see.
     let bytes = size_of::<F>();
     let garbage = Garbage::Action(Box::new(action));
     let number = owned.push(Log::new(), 0);

@@ -273,7 +273,7 @@ impl Owned {
 
     /// Destroys up to `most` values that no reactor can read. Runs user code.
     pub(super) fn collect(&self, most: usize) {
-        // A destructor may commit, and a commit collects.
+        // A destructor may commit, and a commit calls this function.
         if self.is_collecting.replace(true) {
             return;
         }
@@ -309,7 +309,8 @@ impl Owned {
             } else {
                 Event::Room
             };
-            // Not that of the scan: a waker may have scanned again, and waited again.
+            // The current number, not that of the scan above: a waker may have called this function
+            // again, and begun another wait.
             self.first_wait(from, self.applied.get())
         };
         while let Some(wait) = first() {

@@ -192,7 +192,7 @@ impl Replica {
         self.open.close(place);
     }
 
-    /// Applies new commits, and publishes how far it is. No user code runs.
+    /// Applies new commits, and publishes the progress. No user code runs.
     pub(super) fn follow(&self) {
         let oldest = self.open.oldest();
         let mut reader = self.reader.borrow_mut();

@@ -89,7 +89,7 @@ impl<T> Id<T> {
     }
 }
 
-// By hand, since derived ones ask the same of `T`.
+// Written by hand, because derived implementations would require the same of `T`.
 impl<T> Clone for Id<T> {
     fn clone(&self) -> Self {
         *self

@@ -14,10 +14,10 @@
 //!    the receiver handles the messages. But that time is spent whether or not both shards are on
 //!    one worker.
 //! 3. The current owners matter. A *group* is the set of shards chosen for one future worker. While
-//!    the group of worker w is filled, a shard that worker w already has gets an addition to the
-//!    strength of its ties, the charge of a move. A finished group goes to the old owner with which
-//!    it has most shards in common. Shards without load keep their owner. The original assigns
-//!    groups anew each time, and moves half of all shards.
+//!    the group of a worker is filled, the charge of a move is added to the strength of the ties of
+//!    the shards that this worker already has. A finished group goes to the worker that already has
+//!    most of its shards. Shards without load keep their owner. The original assigns groups anew
+//!    each time, and moves half of all shards.
 //! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
 //!    its moves, and the noise of the loads.
 //! 5. Each load is a rate: the figures of a shard over its own window, smoothed over windows

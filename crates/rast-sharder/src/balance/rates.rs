@@ -1,22 +1,22 @@
 //! Loads and traffic, smoothed over epochs.
 //!
-//! The load of recent windows predicts the next one, but a single window is noisy. So each rate (a
-//! load, or messages per second) is an exponentially weighted mean with weight 1/2 for the newest
-//! window. The noise of a load is a mean of the differences between one window and the next, both
-//! as shares of the total load. So a change of all loads at once does not count as noise.
+//! The load of recent windows predicts that of the next one, but the load of a single window is
+//! noisy. So each rate (a load, or messages per second) is an exponentially weighted mean, with
+//! weight 1/2 for the newest window. The noise of a load is a mean of its differences from one
+//! window to the next. These are differences of shares of the total load, so a change of all loads
+//! at once does not count as noise.
 //!
-//! Each load has a second mean: the shard's share of the total over about 16 windows, times the
-//! total over the newest ones. `Greedy` uses this second mean while the two means differ by at most
-//! the noise. If all windows are independent, the second mean has less than half of the noise of
-//! the first. If they are not, the two means differ by more, so their difference also counts as
-//! noise. So the load of a shard whose windows are noisy is known well after some windows. After a
-//! lasting step of the load the means soon differ by more than the noise, and then the first mean
-//! is used.
+//! Each load has a second mean: the shard's mean share of the total over about 16 windows, times
+//! the mean total of the newest windows. If all windows are independent, it has less than half of
+//! the noise of the first mean. If they are not, the two means differ by more, so their difference
+//! also counts as noise. `Greedy` uses the second mean while the two means differ by at most the
+//! noise. After a lasting step of the load they soon differ by more, and then `Greedy` uses the
+//! first one.
 //!
-//! The distance of a window to the mean would be a worse measure of noise, because the mean lags
-//! behind a step of the load. The step would count as noise until the mean has caught up, and no
-//! shard would move meanwhile. The differences between windows contain the step only once (von
-//! Neumann 1941, "Distribution of the ratio of the mean square successive difference").
+//! The distance of a window to the mean would be a worse measure of noise. The mean lags behind a
+//! step of the load, so the step would count as noise in many windows, and no shard would move
+//! meanwhile. Of the differences between windows, the step changes only one (von Neumann 1941,
+//! "Distribution of the ratio of the mean square successive difference").
 //!
 //! Several differences in a row may be small by chance, although the load varies as before. So the
 //! noise is the greater of two means of the differences. The first is over the newest windows, and
@@ -38,7 +38,7 @@
 //! So the cost of a window grows with the number of shards that were used in it or shortly before.
 //! A shard that used a whole worker rests after at most 20 idle windows. The entry of a resting
 //! shard stores how many windows its load already includes. The sum of the loads of all resting
-//! shards is stored separately, because it halves as each of them does.
+//! shards halves with each window too, so it is stored as one number.
 
 use std::vec::Vec;
 

@@ -17,10 +17,10 @@
 //! | slot | the sending worker, when `head` shows that it is free | the receiving worker |
 //! | head | the receiving worker | the sending worker, when the ring seems full |
 //! | words | any thread, to set a bit; the receiving worker, to clear all bits | the receiving worker |
-//! | flag | set by any thread after it set a bit; cleared by the receiving worker before it clears the words, and set again if it finds a bit before it sleeps | the receiving worker |
+//! | flag | any thread, after it has set a bit; the receiving worker, which clears the flag before the words, and sets it if it finds a bit before a sleep | the receiving worker |
 //!
-//! A round of the worker's loop checks the flags of all groups, so they are adjacent: 32 flags are
-//! in two cache lines. The words of a group are touched only if its flag is set, and before a
+//! A round of the worker's loop checks the flags of all groups, so the flags are adjacent: 32 are
+//! in two cache lines. The worker reads the words of a group only if its flag is set, and before a
 //! sleep.
 //!
 //! The lap bit of a slot changes with each write. So the receiver finds out by one load whether the

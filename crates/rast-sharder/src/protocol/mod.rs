@@ -27,7 +27,7 @@
 //! | holder | the worker that the page names, to take the shard; its holder, to free it; a thread that wakes the shard and does not find its holder. This thread adds zero, so that it is ordered before the next take | the worker that the page names; threads that wake the shard |
 //! | place | the holder | the holder |
 //! | seat | its worker; threads that wake the worker | threads that wake the worker |
-//! | inbox | threads that wake a shard of its worker; the worker, which takes marks and clears flags | the same |
+//! | inbox | threads that wake a shard of its worker; the worker, which takes the wake-ups | the same |
 //! | stop, requests, notices | any thread | all members |
 //!
 //! Rules:

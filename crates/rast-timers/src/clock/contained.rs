@@ -12,11 +12,11 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// A clock whose panics are caught, for a thread that must not end because a clock of the program
 /// is broken.
 ///
-/// If the clock panics, the reading returns an earlier time: [`Instant::ORIGIN`] or a time that
-/// some thread has read. It is at most 1 ms less than the last successful reading. Without a
-/// successful reading it is [`Instant::ORIGIN`]. So if a clock panics at some readings, time
-/// decreases by at most 1 ms. If it always panics, time stops. The payload of the panic is
-/// [discarded](crate::primitive::panics::discard), as is that of a panic in the clock's destructor.
+/// If the clock panics, the reading returns a time that is at most 1 ms before the last successful
+/// reading. If there was none, it returns [`Instant::ORIGIN`]. So a panic moves time back by at
+/// most 1 ms. While every reading panics, time stops. The payload of the panic is
+/// [discarded](crate::primitive::panics::discard), and so is that of a panic in the clock's
+/// destructor.
 ///
 /// A reading costs an indirect call and one load more than a reading of the inner clock. At most
 /// once per millisecond it writes the word that all threads share.

@@ -35,8 +35,8 @@
 //! 1. A value whose deadline `at` is not before `cursor` is in list s of level l. l is the highest
 //!    digit in which `at` and `cursor` differ, and s is that digit of `at`. Rules 3, 4, 7 and 8
 //!    have the exceptions. Lower levels are earlier, and so are lower lists of one level.
-//! 2. The cursor advances only to the start of the earliest list, or to a time before it; so rule
-//!    1 holds without moving a value.
+//! 2. The cursor advances only to the start of the earliest list, or to a time before it. So rule 1
+//!    still holds, although no value moves.
 //! 3. While X is being split, the cursor is at the start of X. The levels below the level of X
 //!    contain only values that were moved from X. A value inserted in the range of X is appended to
 //!    X. So values with the same deadline stay in order.
@@ -48,9 +48,9 @@
 //!    be the highest digit in which the old and the new cursor differ. First all lists of the
 //!    levels below l are joined to one list of level l: the list of the old cursor's digit. Then
 //!    the values of `late` that are not before the new cursor move to the lists in order, one value
-//!    per step. Until all have moved, no list is read, `cursor <= moved <= bar`, and any `now`
-//!    before the cursor moves the cursor back again. Meanwhile new values from `moved` to `bar` are
-//!    inserted in `late`, so that values with the same deadline stay in order.
+//!    per step. Until all have moved, `cursor <= moved <= bar`, no list is read, and any `now`
+//!    before the cursor moves the cursor back again. A new value with a deadline from `moved` to
+//!    `bar` is inserted in `late`, so that values with the same deadline stay in order.
 //! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;
@@ -151,7 +151,7 @@ impl Bucket {
 ///
 /// A value moves to another list at most 11 times before it is due, and usually up to 4 times. It
 /// moves once if values of one timeout are inserted one after the other. When the memory is full it
-/// doubles, as that of a `Vec` does, which copies all of it at once;
+/// doubles, as that of a `Vec` does, and all of it is copied at once.
 /// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid that. The store holds
 /// up to 2^32 − 1000 values and does not shrink.
 ///
@@ -163,10 +163,11 @@ impl Bucket {
 /// other. For a cluster in random order it takes a thirteenth of the time of
 /// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond.
 ///
-/// A call with a `now` far in the future does no lasting harm. The next call whose `now` is more
-/// than 33 ms earlier restores the order. Its first step may access more than
-/// [`TOUCHES`](Self::TOUCHES) entries: four for each list in use, at most 2,600. Each value that
-/// was inserted between the two calls costs one more [`Busy`](Step::Busy) step.
+/// After a call with a `now` far in the future, inserting a value that is due before that time
+/// costs O(log n). This ends with the next call whose `now` is more than 33 ms earlier, which moves
+/// the store back to its `now`. Its first step may access more than [`TOUCHES`](Self::TOUCHES)
+/// entries: four for each list in use, at most 2,600. Each value that was inserted between the two
+/// calls costs one more [`Busy`](Step::Busy) step.
 ///
 /// A value of `T` is stored next to its deadline, and each of the 706 list heads has space for a
 /// `T`, too: box large values.

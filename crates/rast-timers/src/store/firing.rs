@@ -9,7 +9,7 @@
 //! 2. A cancel that leaves more cancelled keys than the number of values plus `SPARE` purges the
 //!    heap.
 //!
-//! The other rules are those of `keys.rs` and `slab.rs`. Since the slab has no links to the heap,
+//! The other rules are those of `keys.rs` and `slab.rs`. The slab has no links to the heap, so
 //! moving a key does not write to the slab.
 
 use super::keys::Keys;

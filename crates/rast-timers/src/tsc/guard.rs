@@ -16,8 +16,8 @@ use core::fmt;
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// This assumes that the counter runs at the rate that it promises ([`Counter::pace`]). The guard
-/// checks that. In the following, *the timer's clock* is the one that a timer reads, and the
+/// This bound assumes that the counter runs at the rate that it promises ([`Counter::pace`]), which
+/// the guard checks. In the following, *the timer's clock* is the one that a timer reads, and the
 /// *[`TscClock`]* is the one that made the guard.
 ///
 /// 1. If the counter stops, the first call afterwards may return an unchanged word although more

@@ -1,18 +1,17 @@
 //! Leaving an unsound counter, and using it again.
 //!
 //! When the clock leaves the counter, it publishes a *dead* record instead of a segment. The clock
-//! may then be ahead of the reference. By how much is not known yet, because other threads may
-//! still read times from the old segment until they see the dead record. So the first thread that
-//! uses the dead record reads the counter again. From this count it computes the maximum that the
-//! clock may have shown ([`Segment::most`]), and stores it. From there the clock runs at half the
-//! rate of the reference until the reference has caught up. The argument is in
-//! `docs/algorithms/timers.md`.
+//! may then be ahead of the reference. It is not known yet by how much, because other threads may
+//! use the old segment until they see the dead record. So the first thread that uses the dead
+//! record reads the counter again. From this count it computes the maximum that the clock may have
+//! shown ([`Segment::most`]), and stores it. From there the clock runs at half the rate of the
+//! reference until the reference has caught up. The argument is in `docs/algorithms/timers.md`.
 //!
 //! A counter that was left because it and the reference diverged may be sound: the reference may
 //! have been corrected, or the machine may have slept. So readers compare counter and reference up
 //! to eight times per second. They use the counter again once its rate has been the same in eight
-//! comparisons in a row. Each time that the counter is soon left again, this number doubles, up to
-//! 512.
+//! comparisons in a row. If the counter is soon left again, the required number of comparisons
+//! doubles, up to 512.
 
 use super::segment::{Anchor, Segment, UNTIL};
 use super::track::{Leaves, Word};

@@ -174,16 +174,15 @@ impl Segment {
     /// Returns a bound: the clock has shown at most this time while this segment, of `full` counts,
     /// was in use. `count` and `shown` are readings of the counter and of the reference.
     ///
-    /// 1. If `count` is in the segment and its time is not before `shown`, the bound is the time of
-    ///    `count`, plus the anchor's error. The error is added because `count` may have been read
-    ///    slightly too early.
-    /// 2. If `count` is beyond the end, the bound is the time of the segment's end. There is one
-    ///    exception: the expected time of `count` is ahead of `shown` by at least the time from the
-    ///    anchor's reading to the segment's end. Then the count has jumped over the end.
-    /// 3. In all other cases, and in this exception, the bound follows from the reference. While
-    ///    the counter was sound, the clock was ahead of the reference by at most two errors: its
-    ///    own deviation from the expected time, and the error of that time. The bound is `shown`
-    ///    plus both.
+    /// 1. `count` is in the segment, and its time is not before `shown`: the bound is the time of
+    ///    `count` plus the anchor's error, because `count` may have been read slightly too early.
+    /// 2. `count` is beyond the end, and its expected time is ahead of `shown` by less than the
+    ///    time from the anchor to the segment's end. Then the clock may have shown the whole
+    ///    segment, and the bound is the time of its end. If the expected time is further ahead, the
+    ///    count has jumped over the end, and case 3 applies.
+    /// 3. In all other cases the bound follows from the reference. While the counter was sound, the
+    ///    clock was ahead of the reference by at most the sum of two errors: the clock's deviation
+    ///    from the expected time, and the error of that time. The bound is `shown` plus this sum.
     ///
     /// No bound exceeds the time of the segment's end.
     pub(super) fn most(&self, full: u64, count: u64, shown: u64, step: u64) -> u64 {

@@ -1,21 +1,20 @@
 //! A connection: bytes to requests, requests to a site, replies to bytes.
 //!
-//! Requests of a connection are answered in order. Those that came together (pipelining) are
-//! answered by one write. A connection reuses its memory for each request, and holds no receive
-//! buffer while it waits for the next one.
+//! Requests of a connection are answered in order. The replies to requests that came together
+//! (pipelining) are sent by one write. A connection reuses its memory for each request, and holds
+//! no receive buffer while it waits for the next one.
 //!
-//! A request must be complete within the time limit of the server, whatever the client sends in
-//! the meantime; otherwise it is answered 408. The time begins when the requests before it are
-//! answered, and includes the time in which their replies are written. The limit is one timer,
-//! which is armed only for a request that arrives in several parts.
+//! A request that is not complete within the time limit of the server is answered 408. The time
+//! begins when the requests before it are answered, so it includes the write of their replies. The
+//! limit is one timer, which is armed only for a request that arrives in several parts.
 //!
 //! A connection is closed if a read, or the write of a whole batch of replies, takes 10 s. The
-//! timer of the connection finds that after up to 20 s. So a client that reads slowly, a byte from
-//! time to time, holds its replies for 20 s at most.
+//! timer of the connection may notice this up to 10 s later. So even a client that reads one byte
+//! from time to time keeps the memory of its replies for at most 20 s.
 //!
-//! After a refused request the reply is written, and further bytes of the client are read and
-//! dropped for up to a second. A close with unread bytes resets the connection, and the client
-//! would lose the reply.
+//! After the reply to a refused request, further bytes of the client are read and dropped for up to
+//! a second. Without this, the close would reset the connection because of the unread bytes, and
+//! the client would lose the reply.
 
 use std::future::poll_fn;
 use std::io;

@@ -4,8 +4,7 @@
 //!   key 7 ──► Campaign { bid, pacing, ads } ──id of a list──► Children<Ad> ──ids──► Ad, Ad, ..
 //! ```
 //!
-//! An ad that changes copies neither its list nor its campaign; an ad that is added copies the list
-//! alone.
+//! A change of an ad copies neither its list nor its campaign. An added ad copies only the list.
 
 use rast::reactor::registry::{Children, Id, NoKey, Read, Resource, Resources};
 

@@ -1,8 +1,8 @@
 //! Transfers of budget between two campaigns, under a lock of each.
 //!
-//! The locks are taken in the order of the request, and reactor 0 serves other requests while a
-//! transfer asks the ads reactors what was spent. So two transfers in opposite directions can come
-//! to wait for each other: the lock that would close the cycle is refused, and its request begins
+//! A transfer takes the locks in the order of the request, and then asks the ads reactors what was
+//! spent. Reactor 0 serves other requests meanwhile. So two transfers in opposite directions may
+//! wait for each other. The lock that would close the cycle is refused, and its request begins
 //! again after a pause.
 
 use std::rc::Rc;

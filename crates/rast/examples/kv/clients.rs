@@ -1,8 +1,8 @@
 //! The clients of all I/O processors: what CLIENT LIST shows and CLIENT KILL ends.
 //!
-//! Each connection has one [`Client`], which its own I/O processor writes and any
-//! thread may read. The list is locked when a connection begins or ends, and by the
-//! commands that ask for it; the way of a request takes no lock.
+//! Each connection has one [`Client`], which its own I/O processor writes and any thread may read.
+//! The list is locked when a connection begins or ends, and by the commands that read it. A command
+//! on data takes no lock.
 //!
 //! To end a connection of another processor, a processor leaves the connection's id in the list of
 //! that processor, and wakes it.

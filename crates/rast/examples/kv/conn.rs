@@ -12,22 +12,21 @@
 //!
 //! Rules:
 //!
-//! 1. Replies leave in the order of the commands, whatever order they came back in:
-//!    see `ring`.
-//! 2. The connection is read only while the ring holds fewer than `in_flight` commands, and their
+//! 1. Replies leave in the order of the commands (see `ring`).
+//! 2. The connection is read only while the ring has fewer than `in_flight` commands, and their
 //!    arguments have fewer than `frame` bytes. So the arguments exceed `frame` bytes by at most one
 //!    command. While the connection is not read, TCP slows the client.
-//! 3. Requests that a full partition refused wait in the outbox, in order, and
-//!    nothing is parsed before they are gone. So two commands of one connection to
-//!    one key arrive in the order in which they were sent.
-//! 4. Replies are always accepted. If output and held replies exceed `backlog` bytes, the
-//!    connection is closed. The memory of all its buffers is charged to an account, so that `io`
-//!    can close the largest when all connections together hold too much.
+//! 3. Requests that a full partition refused wait in the outbox in order, and nothing is parsed
+//!    before the outbox is empty. So two commands of one connection to one key arrive in the order
+//!    in which they were sent.
+//! 4. A reply of a partition is always accepted. If the output and the replies in the ring exceed
+//!    `backlog` bytes, the connection is closed. The connection counts the memory of all its
+//!    buffers. If all connections together exceed their limit, `io` closes those with the largest
+//!    buffers.
 //! 5. A web page can make a browser send an HTTP request here. A command named `POST` or `Host:`
 //!    ends the connection at once, so no later line of the request is executed.
-//! 6. A reply waits until all commands that were read together with its own are answered, or until
-//!    the output has [`OUTPUT_SENT`] bytes. So the replies to a batch of commands cost one system
-//!    call.
+//! 6. The replies to commands that were read together are written together: by one system call,
+//!    once all these commands are answered or the output has [`OUTPUT_SENT`] bytes.
 //!
 //! Nothing here knows sockets or threads: `io` moves the bytes.
 

@@ -1,10 +1,9 @@
 //! `--demo`: a server, a skewed load over real sockets, and a live view.
 //!
-//! The clients (see `load`) ask for few keys most of the time. Every second other keys become the
-//! hot ones: those of all partitions that one worker owns at that moment. Each time it is the next
-//! worker. This is the worst case for the balancer. So the workers' loads become uneven again and
-//! again, and the balancer moves partitions between them while the clients run. A phase of evenly
-//! chosen keys follows, in which the moves must stop.
+//! The clients (see `load`) use few keys most of the time, the hot keys. Once per second the hot
+//! keys change: they are then the keys of all partitions that the next worker owns at that moment.
+//! This is the worst case for the balancer, which moves partitions while the clients run. A phase
+//! of evenly chosen keys follows, in which the moves must stop.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

@@ -1,8 +1,7 @@
 //! Writes RESP2 and RESP3 replies into a byte buffer.
 //!
-//! Every function appends one whole element, so a reply is a sequence of calls
-//! and nothing is ever half written. Simple strings and errors are lines: bytes
-//! that would end the line early are replaced by spaces, as Redis does.
+//! Each function appends one whole element, so a reply is a sequence of calls. Simple strings and
+//! errors are lines. As in Redis, bytes that would end the line early are replaced by spaces.
 //!
 //! The two versions differ in four elements, and only their functions take a
 //! [`Protocol`]:

@@ -1,9 +1,9 @@
 //! Cuts a command over several partitions into requests, and puts their replies
 //! together again.
 //!
-//! Replies arrive in any order: MGET carries the place of each value, DEL and
-//! EXISTS are sums, MSET and FLUSHALL are done when all are. The first error of a
-//! part becomes the error of the whole, as there is one reply only.
+//! Replies arrive in any order. A part of MGET knows the places of its values. DEL and EXISTS add
+//! the numbers of their parts. MSET and FLUSHALL end when all parts have ended. The first error of
+//! a part becomes the reply.
 
 use std::sync::Arc;
 

@@ -1,10 +1,9 @@
 //! Glob patterns as KEYS and CONFIG GET read them.
 //!
-//! `*` any run of bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a set, `\x` the byte
-//! itself. Only the last `*` is ever retried, so a match costs at most pattern times text steps;
-//! the recursive form of the same rules takes exponential time on patterns such as `a*a*a*a*b`.
-//! Pattern and text may be megabytes long here, so steps are counted, and a match ends when they
-//! are used up.
+//! `*` matches any run of bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a set, `\x` the
+//! byte `x`. Only the last `*` is ever retried, so the number of steps is at most the product of
+//! the lengths. A recursive matcher takes exponential time on patterns such as `a*a*a*a*b`. Pattern
+//! and text may be megabytes long, so the number of steps has a limit, at which a match ends.
 
 /// Whether the whole of `text` matches `pattern`; `None` when that takes more than
 /// `steps`, from which the steps taken are subtracted.

@@ -1,10 +1,9 @@
 //! Splits an inline command into arguments, with quotes as Redis reads them.
 //!
-//! A line that does not start with `*` is an inline command: words between
-//! spaces. Double quotes know `\n \r \t \b \a \xHH` and take any other escaped
-//! byte as it is; single quotes know only `\'`. A closing quote must end its word.
-//! A NUL ends the command: what follows it on the line is ignored. Inside quotes it
-//! leaves them open.
+//! A line that does not start with `*` is an inline command: words between spaces. In double quotes
+//! `\n \r \t \b \a \xHH` are escapes, and any other escaped byte is itself; in single quotes only
+//! `\'` is an escape. A closing quote must end its word. A NUL ends the command, and the rest of
+//! the line is ignored. Quotes that are open at a NUL are an error, as at the end of a line.
 
 /// The quotes of the line do not balance, or a closing quote does not end a word.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,29 +6,29 @@
 //!     └── write ◀── order replies ◀────Reply───┘
 //! ```
 //!
-//! There is one per worker, pinned to it, and the worker sleeps in its poll (see `poller`). Each
-//! owns its sockets, and shares nothing with the others on the way of a request. It is pinged when
-//! the poll saw an event, after the replies of a turn, or at a time that it has set. A turn has
-//! these steps:
+//! Each of the first `IOS` workers has an I/O processor pinned to it, and sleeps in a poll of that
+//! processor's sockets (see `poller`). A request touches no memory that I/O processors share. A
+//! processor is pinged when the poll saw an event, after the replies of a turn, or at a time that
+//! it has set. A turn has these steps:
 //!
-//! 1. Take the replies of partitions, before the ping. A reply goes to its connection's bounded
+//! 1. Before the ping, take the replies of partitions. A reply goes to its connection's bounded
 //!    backlog, or is dropped if the connection is closed. So a client that does not read delays no
 //!    partition.
 //! 2. Take over the sockets that the accepting processor has handed to this one.
-//! 3. Serve each socket that has something to do, once.
-//! 4. If the buffers of all connections exceed their limit, close those connections of this
-//!    processor that have the largest buffers.
+//! 3. Serve once each socket that has something to do.
+//! 4. If the buffers of all connections exceed their limit, close the connections of this processor
+//!    that have the largest buffers.
 //!
 //! Each request reserves room for its answer, so the cycle of requests and answers cannot block.
 //!
-//! A request that finds no room at its partition waits in its connection, which is not read
-//! meanwhile. No connection is read while the buffers exceed their limit. Connections that wait are
-//! tried again after replies, and after each [`RETRY`].
+//! A request for a partition without room waits in its connection, which is not read meanwhile. No
+//! connection is read while the buffers exceed their limit. Connections that wait are served again
+//! after replies, and after each [`RETRY`].
 //!
-//! Processor 0 accepts too, and hands sockets out in turn (see `listen`).
+//! Processor 0 also accepts connections, and hands them to all processors in turn (see `listen`).
 //!
-//! A connection frees its place as soon as its last reply was sent, although its socket stays open
-//! until the client closes it, or until [`LINGER`] is over.
+//! A connection counts against the limit of connections only until its last reply was sent. Its
+//! socket stays open until the client closes it, or until [`LINGER`] is over.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -1,11 +1,9 @@
 //! The accepting side of the I/O processors.
 //!
-//! New sockets go to the processors in turn, as long as there are fewer connections
-//! than the limit. A connection that its client has closed already still counts
-//! until its processor has seen the end of its stream, and a busy system may deliver
-//! that end after the next connect. So a new connection that finds no place is held
-//! for [`PATIENCE`], takes the first place that becomes free, and is refused if none
-//! does.
+//! New sockets go to the processors in turn, while there are fewer connections than the limit. A
+//! connection that its client has closed counts until its processor has seen the end of the stream.
+//! A busy system may deliver this end after the next connect. So a new connection above the limit
+//! waits for up to [`PATIENCE`] until a place becomes free, and is then refused.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};

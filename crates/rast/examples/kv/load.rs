@@ -1,9 +1,7 @@
 //! The load of the demonstration: the requests of each client, and the replies that must follow.
 //!
-//! Each client has keys of its own, so it knows every reply byte by byte before
-//! it sends the request: what it wrote last under a key, how far it counted, the
-//! number it asked to be echoed. A reply that is missing, doubled, late or out of
-//! order shows as a difference.
+//! Each client has keys of its own, so it knows every reply byte by byte before it sends the
+//! request. A reply that is missing, doubled, late or out of order shows as a difference.
 
 use rast::primitive::sync::Mutex;
 use rast::primitive::{Histogram, Random};

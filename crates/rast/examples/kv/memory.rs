@@ -1,13 +1,13 @@
 //! Accounts for memory against one limit that many threads share.
 //!
-//! A shared counter that every write touched would bounce between the cores, so
-//! each holder adds up its own changes and passes them on in steps of
-//! [`STEP`] bytes. The shared figure is off by at most one step per holder.
+//! If every write changed a shared counter, its cache line would move between the cores. So each
+//! holder has an [`Account`], which sums the holder's changes. At [`STEP`] bytes the account adds
+//! its sum to the counter. The counter is wrong by at most one step per holder.
 //!
-//! What holders add up is whole blocks of the allocator ([`block`]). This sum does not contain the
-//! unused memory between blocks, which values of changing sizes leave. The allocator reports that
-//! memory, and [`Memory::is_over`] compares the total with a ceiling above the limit. While a purge
-//! leaves the sum above the ceiling, there is no room for anything.
+//! Holders count whole blocks of the allocator ([`block`]). The unused memory between blocks, which
+//! values of changing sizes leave, is reported by the allocator. [`Memory::is_over`] compares the
+//! total of both with a ceiling above the limit. While the total exceeds the ceiling even after a
+//! purge, there is no room for anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -1,12 +1,12 @@
 //! One socket with its connection, and the table of an I/O processor's sockets.
 //!
-//! Readiness is edge-triggered: an event says that a socket *became* readable or
-//! writable, so that is remembered here until a call says `WouldBlock`.
+//! Readiness is edge-triggered: an event says that a socket *became* readable or writable. So a
+//! peer remembers its readiness until a call returns `WouldBlock`.
 //!
-//! A connection that is done is not closed at once. A close with unread bytes in
-//! the socket resets the connection, and a reset destroys replies that the client
-//! has not read yet. So the sending side is shut first, and what still arrives is
-//! read and thrown away until the client closes its side, or [`LINGER`] is over.
+//! A connection that is done is not closed at once. A close with unread bytes in the socket resets
+//! the connection, and a reset destroys replies that the client has not read yet. So the sending
+//! side is shut first. Bytes that still arrive are read and dropped until the client closes its
+//! side, or [`LINGER`] is over.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;

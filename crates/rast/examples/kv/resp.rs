@@ -1,7 +1,7 @@
 //! Incremental parser of requests, which have one form in RESP2 and RESP3.
 //!
-//! Bytes are pushed in as they arrive, in pieces of any size; a frame (the list
-//! of arguments of one command) comes out as soon as its last byte was seen.
+//! Bytes are pushed as they arrive, in pieces of any size. A frame (the list of arguments of one
+//! command) comes out when its last byte is pushed.
 //!
 //! ```text
 //!          '*N'              '$L'               L bytes + CRLF
@@ -10,17 +10,16 @@
 //!    └─────────────────────┴─── more arguments? ◀───────────┘
 //! ```
 //!
-//! Two rules keep a hostile sender cheap:
+//! Two rules limit the memory that a hostile sender costs:
 //!
-//! 1. Nothing is allocated by an announced length. The first byte of an argument of at most
+//! 1. An announced length alone allocates nothing. The first byte of an argument of at most
 //!    [`AT_ONCE`] bytes allocates room for the whole argument. The memory of a longer argument at
-//!    most doubles when it is full. The list of arguments grows as arguments arrive.
-//! 2. An announced length or count is checked against the limits at once. Each argument also pays
-//!    [`ARGUMENT_COST`] towards the frame's limit, so that a frame of a million empty arguments is
-//!    not free.
+//!    most doubles each time it is full. The list of arguments grows as arguments arrive.
+//! 2. An announced length or count is checked against the limits at once. Each argument also counts
+//!    as [`ARGUMENT_COST`] bytes of the frame, because even an empty one takes memory.
 //!
-//! After an error the parser must not be fed again: the stream has lost its frame
-//! boundaries, and the connection is closed once the error was sent.
+//! After an error no more bytes may be pushed, because the next frame boundary is unknown. The
+//! connection is closed once the error was sent.
 
 use std::borrow::Cow;
 

@@ -7,10 +7,9 @@
 //!  output
 //! ```
 //!
-//! Command number `first + i` owns slot `i`. A reply finds its slot by that number,
-//! and only a done slot at the front moves to the output. A slot keeps the version
-//! of the protocol that its command was read under, since a HELLO may follow before
-//! it is answered.
+//! Command number `first + i` owns slot `i`. A reply finds its slot by this number, and only a done
+//! slot at the front moves to the output. A slot has the protocol version of its command, because a
+//! later HELLO may change the version before the command is answered.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,8 @@
 //! Which partition owns a key.
 //!
-//! The hash must be well mixed, since partitions take its remainder, and seeded
-//! per process, so that no thread can aim all keys at one partition. It is not the
-//! hash of the partition's own map, whose seed differs: keys that share a partition
-//! would otherwise share bits of their place in the map too.
+//! The partition is the remainder of a hash, so the hash must be well mixed. It has a seed per
+//! process, so that no client can choose keys of one partition. The partition's map has another
+//! seed. Otherwise keys that share a partition would also share bits of their place in the map.
 
 use std::hash::{BuildHasher, RandomState};
 

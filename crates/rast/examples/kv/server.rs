@@ -1,9 +1,9 @@
 //! A running server: the graph, its I/O processors, and their common end.
 //!
-//! Starting: bind, a poll per worker, an I/O processor on each, the graph. Ending, in the
-//! order in which work flows: the I/O processors stop accepting and reading, answer
-//! what they have parsed, send it and close; then the graph, which has nothing left
-//! to do, is drained.
+//! At the start the server binds its address, makes the polls and the I/O processors, and starts
+//! the graph. At the end the I/O processors stop accepting and reading. They answer the commands
+//! that they have parsed, send the replies and close. Then the graph has no messages left, and is
+//! drained.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -8,10 +8,10 @@
 //!
 //! 1. A key with an expiry has exactly one deadline in the heap, and each deadline belongs to such
 //!    a key.
-//! 2. A key is found only until its deadline. Each access to a key whose deadline has passed first
-//!    removes it (lazy), and `expire_some` removes the others in bounded slices (active).
-//! 3. Each operation that makes the partition larger first checks the limit that all partitions
-//!    share, also before the table doubles. A refused operation changes nothing.
+//! 2. A key is found only until its deadline. An access to a key whose deadline has passed first
+//!    removes the key. `expire_some` removes the other expired keys in bounded slices.
+//! 3. Each operation that makes the partition larger, also by doubling the table, first checks the
+//!    limit that all partitions share. A refused operation changes nothing.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! Starts an example as a process and reads what it prints.
 //!
-//! `cargo test` builds examples beside the test programs. Where only one test program is asked for
-//! (`--test kv`) it does not; a missing example is built here then, and one that is there is
-//! taken as it is.
+//! `cargo test` also builds the examples, but not if it builds only one test program (`--test kv`).
+//! So a missing example is built here. An existing one is used as it is.
 // Each test program uses a part of this.
 #![allow(dead_code)]
 

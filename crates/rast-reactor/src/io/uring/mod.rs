@@ -44,7 +44,8 @@ pub(crate) struct RingDriver {
     ring: Rc<Ring>,
     parker: Parker,
     bell: Arc<Bell<Interrupt>>,
-    /// Nothing was submitted since the last sleep, which submits too.
+    /// The thread has slept since the last `submit`. Then the next sleep will probably submit the
+    /// entries of this turn, so `submit` does nothing.
     has_slept: bool,
 }
 
@@ -67,7 +68,7 @@ impl RingDriver {
 
 impl Driver for RingDriver {
     fn submit(&mut self) {
-        // Where the executor sleeps after each turn, the sleep submits.
+        // If the executor sleeps after each turn, the sleep submits.
         if !core::mem::take(&mut self.has_slept) {
             self.ring.submit();
         }

@@ -32,7 +32,7 @@ pub(crate) struct Target<'a> {
     pub(crate) attempt: Attempt,
 }
 
-/// An operation in flight, with its memory. Dropped, it is given up.
+/// An operation in flight, with its memory. If this is dropped, the operation is given up.
 struct Flight<'a, T: 'static, G: FnMut(Key, Held<T>)> {
     key: Option<Key>,
     held: Option<Held<T>>,

@@ -26,7 +26,7 @@ pub(crate) struct Provided {
 }
 
 impl Provided {
-    /// Registers a ring for `number` buffers, a power of two, with the kernel. It is empty.
+    /// Registers an empty ring for `number` buffers, a power of two, with the kernel.
     pub(crate) fn register(uring: &IoUring, number: u16) -> io::Result<Self> {
         debug_assert!(number.is_power_of_two(), "the kernel masks indices");
         let entries = Pages::new(usize::from(number) * size_of::<BufRingEntry>());
@@ -48,8 +48,9 @@ impl Provided {
         let tail = self.tail.get();
         // SAFETY: the index is below the number of entries.
         let mut entry = unsafe { base.add(usize::from(tail & self.mask)) };
-        // SAFETY: the memory is initialised; the kernel reads this entry only after the tail has
-        // passed it, and has taken what was in it, since there are as many entries as buffers.
+        // SAFETY: the memory is initialised. The kernel reads this entry only after the tail has
+        // passed it. It has already taken the former content, because there are as many entries as
+        // buffers.
         let entry = unsafe { entry.as_mut() };
         entry.set_addr(address.as_ptr() as u64);
         entry.set_len(bytes as u32);

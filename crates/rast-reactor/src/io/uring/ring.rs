@@ -49,15 +49,16 @@ const RESULTS: usize = 64;
 /// How long the end of a ring waits for operations that were cancelled.
 const END: Duration = Duration::from_millis(200);
 
-/// What a completion sets free, to be dropped where no code of the user finds the ring borrowed.
+/// A value that a completion frees. By rule 3 it is dropped while the ring is not borrowed.
 enum Dropped {
     Descriptor(#[expect(dead_code, reason = "it is dropped")] Rc<OwnedFd>),
     Kept(#[expect(dead_code, reason = "it is dropped")] Box<dyn Any>),
 }
 
-/// What needs `&mut`.
+/// The part of the ring that is changed through `&mut`.
 struct Inner {
-    /// Before the memory that the kernel may use, so that it is closed first.
+    /// The first field, so that the ring is closed before the memory that the kernel may use is
+    /// freed.
     uring: IoUring,
     slots: Slots,
     /// Entries that found the queue full, in their order.
@@ -173,7 +174,7 @@ impl Ring {
         self.faults.as_ref()?.strike(attempt, len)
     }
 
-    /// The buffers of receives. Made when they are first asked for.
+    /// The buffers of receives, made at their first use.
     pub(crate) fn chunks(&self) -> io::Result<Rc<Chunks>> {
         if let Some(chunks) = &*self.chunks.borrow() {
             return Ok(Rc::clone(chunks));
@@ -224,8 +225,8 @@ impl Ring {
         Ok(key)
     }
 
-    /// The next result of an operation; `Ready(None)` if the operation is over. Otherwise the
-    /// operation has the waker of the future, at `entry` of its list.
+    /// The next result of an operation; `Ready(None)` if the operation is over. Otherwise the waker
+    /// of the future is stored in the list of the operation, at `entry`.
     pub(crate) fn poll(
         &self,
         key: Key,
@@ -265,14 +266,14 @@ impl Ring {
         quietly(|| drop(left));
     }
 
-    /// Asks for the cancellation of an operation, which completes in any case.
+    /// Requests the cancellation of an operation. The operation completes in any case.
     pub(crate) fn cancel(&self, key: Key) {
         let mut inner = self.inner.borrow_mut();
         self.push_cancel(&mut inner, key);
     }
 
     /// Gives an operation up: it is cancelled, its memory is kept until its last completion, and
-    /// what it brings is cleaned up.
+    /// its results are cleaned up.
     pub(crate) fn abandon(&self, key: Key, keep: Option<Box<dyn Any>>) {
         let mut keep = keep;
         {
@@ -418,7 +419,8 @@ impl Ring {
                 if !inner.uring.submission().cq_overflow() {
                     break;
                 }
-                // There are no more than the operations in flight, so this ends.
+                // The kernel keeps overflowed completions of operations in flight, of which there
+                // is a limited number. So this loop ends.
                 self.overflows.set(self.overflows.get() + 1);
                 self.enter(inner, None);
                 if inner.uring.completion().is_empty() {
@@ -434,7 +436,7 @@ impl Ring {
             quietly(|| drop(value));
         }
         wake_all(wakers.drain(..));
-        // Their memory is used again.
+        // The emptied lists are used again, with their memory.
         let mut inner = self.inner.borrow_mut();
         if inner.wakers.is_empty() {
             core::mem::swap(&mut inner.wakers, &mut wakers);
@@ -464,7 +466,7 @@ impl Ring {
             return;
         };
         if is_last {
-            // The last one closes, which may wait.
+            // The drop of the last reference closes the descriptor, which may block.
             inner
                 .dropped
                 .extend(slot.fd.take().map(Dropped::Descriptor));
@@ -517,7 +519,7 @@ impl Ring {
         let mut inner = self.inner.borrow_mut();
         if is_over {
             if self.chunks.borrow().is_some() {
-                // It fails if the kernel has none, which is as well.
+                // It fails if the kernel has no buffers, which is harmless.
                 let _ = inner.uring.submitter().unregister_buf_ring(GROUP);
             }
         } else {
@@ -532,7 +534,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.close();
-        // What was abandoned since, and is still in flight.
+        // The memory of operations that were abandoned after the close and are still in flight.
         core::mem::forget(self.inner.get_mut().slots.take_kept());
     }
 }

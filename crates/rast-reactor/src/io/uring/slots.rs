@@ -105,7 +105,7 @@ pub(crate) struct Slots {
     in_flight: usize,
     /// How many slots there are.
     made: usize,
-    /// The generation of a slot that is made.
+    /// The first generation of a new slot.
     floor: u32,
     /// How many more operations end before the next check whether the table can shrink.
     looks_in: usize,
@@ -113,9 +113,9 @@ pub(crate) struct Slots {
     high: usize,
 }
 
-/// The most operations: numbers above it are for the ring itself.
+/// Maximum number of operations: greater indices are for the ring itself.
 const MOST: usize = 1 << 31;
-/// Slots that a table may have whatever is in flight.
+/// Number of slots that a table keeps, even if fewer operations are in flight.
 const SMALL: usize = 256;
 
 impl Slots {

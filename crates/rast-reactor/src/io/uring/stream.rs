@@ -82,8 +82,8 @@ impl Left {
     }
 }
 
-/// The first bytes of a stream while a buffer, which is code of the program, takes some of them.
-/// What is left of them returns to the stream, also if the buffer panics.
+/// The first bytes of a stream while a buffer, whose methods are user code, takes some of them. The
+/// rest returns to the stream, also if the buffer panics.
 struct First<'a> {
     stream: &'a Stream,
     /// `None` only after the return.
@@ -92,7 +92,8 @@ struct First<'a> {
 
 impl Drop for First<'_> {
     fn drop(&mut self) {
-        // What is spent stays in the field: its buffer is dropped after the list was released.
+        // If no bytes are left, the value stays in the field. So its buffer is dropped after the
+        // list was released.
         if let Some(left) = self.left.take_if(|left| !left.bytes().is_empty()) {
             self.stream.left.borrow_mut().push_front(left);
         }
@@ -219,7 +220,8 @@ impl Stream {
             opcode::Recv::new(fd, begin, len as u32).build()
         };
         let keep = |key, held: Held<B>| {
-            // The future of the buffer is gone, so a panic of its destructor would be another's.
+            // The future of the read was dropped, so a panic of the buffer's destructor would reach
+            // another task.
             let memory = Box::new(Quiet::new(held));
             let begin = address.get();
             let late = Late { key, begin, memory };

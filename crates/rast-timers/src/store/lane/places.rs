@@ -23,17 +23,17 @@
 //! 1. The places with numbers from `head` to `tail` are initialised. A place has a value if its key
 //!    has the bit `LIVE` below the deadline; otherwise the value was removed (†).
 //! 2. Numbers increase by `STEP` and are multiples of it; the caller uses the bits below. Number n
-//!    × `STEP` is place n modulo 64 of chunk n / 64. The directory has at least one entry for each
-//!    chunk from `head` to `tail`, so each of these chunks has an entry of its own, with its
-//!    memory. Other entries have spare memory or none.
+//!    × `STEP` is place n modulo 64 of chunk n / 64. The directory has at least as many entries as
+//!    there are chunks from `head` to `tail`. So each of these chunks has an entry of its own, with
+//!    the memory of the chunk. Other entries have spare memory or none.
 //! 3. If there is any place, `front` is the chunk of `head`. If there ever was one, `back` is the
 //!    chunk of the place before `tail`.
 //! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
 //!    after it has left the queue, so that the least acceptable deadline can be read there.
 //!
-//! The back reuses the chunks that the front has left, one cycle of the directory later. Memory is
-//! allocated in chunks of 64 places. Only the directory is copied when it grows, and no memory is
-//! freed before the drop.
+//! The back of the queue reuses the chunks that the front has left, one cycle of the directory
+//! later. Memory is allocated in chunks of 64 places. Only the directory is copied when it grows,
+//! and no memory is freed before the drop.
 #![allow(
     unsafe_code,
     reason = "places without a value, and chunks that are reached by two ways"
