@@ -322,7 +322,7 @@ fn check_facade(package: &Package, workspace: &Workspace, errors: &mut Vec<Strin
     }
 }
 
-/// The facade holds `pub use`, also in modules, attributes and docs, and no code.
+/// The facade holds `pub use`, modules of `pub use`, attributes and docs, and no code.
 fn check_facade_source(path: &str, text: &str) -> Vec<String> {
     let source = Source::new(text);
     let mut errors = Vec::new();
@@ -331,7 +331,7 @@ fn check_facade_source(path: &str, text: &str) -> Vec<String> {
             let line = source.line_of(start) + 1;
             let head: String = item.chars().take(40).collect();
             errors.push(format!(
-                "{path}:{line}: the facade holds `{head}` (rule 3: only `pub use`, attributes and docs); move it into the crate it belongs to"
+                "{path}:{line}: the facade holds `{head}` (rule 3: only `pub use`, modules of `pub use`, attributes and docs); move it into the crate it belongs to"
             ));
         }
     }

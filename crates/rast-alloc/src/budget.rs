@@ -7,11 +7,15 @@ use crate::primitive::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// Without a bound nothing is counted, so that threads share no word.
 #[derive(Debug)]
+#[repr(align(32))]
 pub struct Budget {
     bound: usize,
     used: AtomicUsize,
     peak: AtomicUsize,
 }
+
+// Aligned to its size, so that the words are in one cache line: see `take`.
+const _: () = assert!(cfg!(rast_loom) || size_of::<Budget>() <= 32);
 
 impl Budget {
     constructor! {

@@ -19,16 +19,21 @@ pub struct Cx<'a> {
     shared: &'a Arc<Shared>,
     worker: usize,
     /// The worker's last clock reading.
-    last: u64,
+    reading: u64,
 }
 
 impl<'a> Cx<'a> {
-    pub(crate) fn new(task: &'a Owned, shared: &'a Arc<Shared>, worker: usize, last: u64) -> Self {
+    pub(crate) fn new(
+        task: &'a Owned,
+        shared: &'a Arc<Shared>,
+        worker: usize,
+        reading: u64,
+    ) -> Self {
         Self {
             task,
             shared,
             worker,
-            last,
+            reading,
         }
     }
 
@@ -92,9 +97,15 @@ impl<'a> Cx<'a> {
         Next::At(self.now().saturating_add(span))
     }
 
-    /// Returns the worker's last clock reading, from before this step.
-    pub(crate) fn last(&self) -> u64 {
-        self.last
+    /// Returns the last clock reading that is known to this step: that of its worker, or that of
+    /// the worker that found the task due, which is at least the deadline.
+    pub(crate) fn reading(&self) -> u64 {
+        let due = if self.is_expired() {
+            self.task.due()
+        } else {
+            0
+        };
+        self.reading.max(due)
     }
 
     /// Returns whether `scheduler` runs this step.

@@ -113,8 +113,8 @@ struct Ledger {
     is_signaled: bool,
     /// `true` once the task has ended: no step will wake a registered future.
     is_closed: bool,
-    /// The clock reading of `home` with which a worker began the last step.
-    seen: u64,
+    /// The last reading of the clock of `home` before the last step.
+    reading: u64,
     last: u64,
     sleeps: Vec<(u64, Instant, Waker)>,
     signals: Vec<(u64, Waker)>,
@@ -136,7 +136,7 @@ impl Ledger {
     /// Reads the clock; returns the reading from before the last step if the clock panics. That
     /// step may be due by this reading, so its sleeps must end by it too.
     fn now(&self) -> u64 {
-        self.home.0.now_or(self.seen)
+        self.home.0.now_or(self.reading)
     }
 
     /// Returns the task if it needs a step to see the new registration; in its own step it does
@@ -234,7 +234,7 @@ where
             stepping: None,
             is_signaled: false,
             is_closed: false,
-            seen: 0,
+            reading: 0,
             last: 0,
             sleeps: Vec::new(),
             signals: Vec::new(),
@@ -268,7 +268,7 @@ where
         // The task hopped, or was stopped and posted on another scheduler.
         let left =
             (!cx.is_on(&ledger.home)).then(|| mem::replace(&mut ledger.home, cx.scheduler()));
-        ledger.seen = cx.last();
+        ledger.reading = cx.reading();
         if let Some(number) = ledger.underway.take()
             && let Some(hop) = ledger.hops.iter_mut().find(|hop| hop.number == number)
         {

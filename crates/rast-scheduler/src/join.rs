@@ -91,6 +91,9 @@ impl<T> Joined<T> {
                 let Some(result) = end.result.take() else {
                     panic!("a join handle was polled after it had given the result");
                 };
+                drop(end);
+                // A panic there would lose the result.
+                discard(cloned);
                 return Poll::Ready(result);
             }
             if end.joiner.as_ref().is_some_and(|old| old.will_wake(waker)) {

@@ -137,6 +137,8 @@ impl Scheduler {
                 Err(error) => {
                     shared.exit(worker);
                     self.halt(&mut threads);
+                    // A thread may have begun to wait while this worker counted as a member.
+                    shared.calm.notify_all();
                     return Err(error);
                 }
             }

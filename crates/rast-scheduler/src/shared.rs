@@ -225,9 +225,9 @@ impl Shared {
 
     /// Returns whether no task is ready, running, posted, or waiting for a deadline.
     pub(crate) fn is_idle(&self) -> bool {
-        // Locked during the whole check, so that no worker enters or leaves.
+        // Locked during the whole check, so that no seat is taken or returned.
         let crew = self.crew.lock();
-        // Relaxed: written before the worker takes its seat, which it does under the lock. [SW6]
+        // Relaxed: a bit is set before the lock under which its seat is taken is released. [SW6]
         let members = self.members.load(Ordering::Relaxed);
         self.idle.is_calm(members, || {
             // Relaxed: the sleepers' announcements publish it. [SW7]

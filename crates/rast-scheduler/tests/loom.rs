@@ -6,7 +6,8 @@ use rast_scheduler::primitive::model::model;
 use rast_scheduler::primitive::sync::Arc;
 use rast_scheduler::primitive::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rast_scheduler::primitive::thread::{self, JoinHandle};
-use rast_scheduler::protocol::{Found, Idle, SIGNALED, Status, WAITING, WOKEN};
+use rast_scheduler::protocol::{Found, Idle, Joined, SIGNALED, Status, WAITING, WOKEN};
+use std::task::{Poll, Wake, Waker};
 
 /// A cell that only the order of events keeps from racing; loom watches it.
 struct Watched(UnsafeCell<u32>);
@@ -342,5 +343,39 @@ fn calm_sees_what_the_sleepers_did() {
         });
         assert!(!idle.is_calm(1, || timed.load(Ordering::Relaxed) == 0));
         worker.join().unwrap();
+    });
+}
+
+/// A waker that counts its calls.
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: std::sync::Arc<Self>) {
+        // Release: the handle sees the end after the call.
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// A poll beside the end of the task gets the result, or its waker is called.
+#[test]
+fn a_poll_gets_the_result_or_a_call() {
+    model(|| {
+        let joined = Arc::new(Joined::new());
+        let ends = Arc::clone(&joined);
+        let task = thread::spawn(move || {
+            ends.succeed(1);
+            ends.announce();
+        });
+        let calls = std::sync::Arc::new(Calls(AtomicUsize::new(0)));
+        let waker = Waker::from(std::sync::Arc::clone(&calls));
+        let first = joined.poll(&waker);
+        task.join().unwrap();
+        match first {
+            Poll::Ready(result) => assert!(matches!(result, Ok(1))),
+            Poll::Pending => {
+                assert_eq!(calls.0.load(Ordering::Acquire), 1);
+                assert!(matches!(joined.poll(&waker), Poll::Ready(Ok(1))));
+            }
+        }
     });
 }

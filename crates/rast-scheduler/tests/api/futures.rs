@@ -534,6 +534,7 @@ fn a_sleep_ends_by_the_last_reading_of_its_worker() {
     state.store(1, Ordering::Release);
     // The worker reads the clock around this step.
     scheduler.spawn(|| ()).join().unwrap();
+    until("the sleep ends", || task.is_finished());
     task.join().unwrap();
     assert!(scheduler.stats().clock_panics > 0);
 }
