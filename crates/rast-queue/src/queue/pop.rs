@@ -370,7 +370,8 @@ impl<T, A: Allocator> Queue<T, A> {
             let count = most.min(below - index(word));
             step!("pop many: to be claimed");
             // If this thread was suspended since its check, `head` may have the same address and
-            // index again in a later use. Then up to a segment of these tickets has no producer.
+            // index again, in a later use of the segment. Then it is possible that no producer has
+            // claimed these tickets, and `keep_claimed` gives them up.
             // AcqRel: as for a single claim. [QU54]
             if self
                 .head
