@@ -369,9 +369,6 @@ impl<T, A: Allocator> Queue<T, A> {
             };
             let count = most.min(below - index(word));
             step!("pop many: to be claimed");
-            // If this thread was suspended since its check, `head` may have the same address and
-            // index again, in a later use of the segment. Then it is possible that no producer has
-            // claimed these tickets, and `keep_claimed` gives them up.
             // AcqRel: as for a single claim. [QU54]
             if self
                 .head
@@ -518,9 +515,13 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. The batch
-    /// claimed them because of a stale bound. If the batch kept them, they would get the items that
-    /// the closure pushes, and no other consumer could pop those.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. If the batch
+    /// kept them, they would get the items that the closure pushes, and no other consumer could pop
+    /// those.
+    ///
+    /// The batch claimed such tickets because of a stale bound, or because its thread was suspended
+    /// between its check and its claim. In the second case `head` had the same address and index
+    /// again, in a later use of the segment, and up to a whole segment of tickets has no producer.
     ///
     /// Afterwards each ticket of the batch has a producer, except the ticket of a batch of one,
     /// which [`Queue::take`] may give up.
