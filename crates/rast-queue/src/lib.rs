@@ -45,7 +45,7 @@
 //! | `push` | one item | on failure the item, in an error such as [`Full`] or [`Closed`]; on success, in [`mpsc::queue`] and [`mpsc::intrusive`], whether the queue was empty. Aborts on lack of memory |
 //! | `try_push` | one item | on failure the item, in [`TryPushError`]; never aborts. A ring has none, because its `push` never allocates |
 //! | `push_batch` | an iterator | how many were pushed; in [`mpsc::queue`] and [`mpsc::intrusive`] what `push` returns. A batch costs a few stores or compare-exchanges, not one per item |
-//! | `push_slice` | a slice of `Copy` items | as `push_batch`, but no number if success means that all were pushed |
+//! | `push_slice` | a slice of `Copy` items | as `push_batch`, but without the number if success means that all were pushed |
 //! | `pop` | | one item, or `None` |
 //! | `pop_batch(max, each)` | a closure | how many items were popped |
 //! | `pop_into(out, max)` | a collection | how many were added |

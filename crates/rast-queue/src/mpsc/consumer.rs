@@ -86,8 +86,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Pops up to `max` of the queued items, passes each to `each`, and returns how many.
     ///
     /// A call pops at most the items that were queued at its start. If `each` panics, the items
-    /// that it was called with are popped, and the others stay queued. Takes new items, by one
-    /// swap, only if fewer than `max` are left from earlier swaps.
+    /// that it was called with are popped, and the others stay queued. The call takes new items, by
+    /// one swap, only if fewer than `max` are left from earlier swaps.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::mpsc::queue();

@@ -515,9 +515,13 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. The batch
-    /// claimed them because of a stale bound. If the batch kept them, they would get the items that
-    /// the closure pushes, and no other consumer could pop those.
+    /// Gives up the tickets that no producer has claimed, which are the last ones. If the batch
+    /// kept them, they would get the items that the closure pushes, and no other consumer could pop
+    /// those.
+    ///
+    /// The batch claimed such tickets because of a stale bound, or because its thread was suspended
+    /// between its check and its claim. In the second case `head` had the same address and index
+    /// again, in a later use of the segment, and up to a whole segment of tickets has no producer.
     ///
     /// Afterwards each ticket of the batch has a producer, except the ticket of a batch of one,
     /// which [`Queue::take`] may give up.

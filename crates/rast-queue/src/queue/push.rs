@@ -193,9 +193,10 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Retries a claim that lost to another producer, with the value that the failed
-    /// compare-exchange returned, after a pause. The value is stale by then, so the retry loses to
-    /// a fast thread, and the fast thread claims several tickets in a row. In measurements this
-    /// beats every retry with a fresher value (docs/performance.md).
+    /// compare-exchange returned, after a pause. If another thread has claimed during the pause,
+    /// the value is stale and the retry fails. So a fast thread claims several tickets in a row.
+    /// With a new load before each retry, two consumers took turns on each cache line, and the
+    /// speed was half.
     ///
     /// Lock-free: each failed claim means that another thread claimed, pauses are bounded, and
     /// after some failures there are no pauses.

@@ -34,8 +34,14 @@ pub(super) const MOST_SLOTS: usize = (INDEX as usize).div_ceil(4);
 /// Maximum number of pins that a word counts, so that the index stays below the flags. A thread
 /// that finds so many pins waits before it takes one.
 ///
-/// A thread has at most one pin in `tail`, and two in `head` during one use of a segment: see
-/// "Progress" in `docs/algorithms/queue.md`.
+/// In one use of a segment, a thread has at most one pin in the count of `tail`, because a failed
+/// push subtracts its pin again [QU74]. In the count of `head` a thread has at most two pins:
+///
+/// 1. A consumer that is suspended between its check and its claim may, when it resumes, pin a
+///    later use of the same segment. If `tail` is still in that use, the consumer cannot move
+///    `head`. It releases the pin in `control`, but the index of `head` keeps counting it.
+/// 2. The consumer takes its next pin in this use only after `tail` has left the segment. With this
+///    pin it moves `head`, so there is no third one.
 pub(super) const MOST_PINS: usize = INDEX as usize - MOST_SLOTS;
 
 #[inline]
