@@ -165,6 +165,8 @@ impl Drain<'_> {
     }
 
     /// Requests a flush of the processors of a stage, and waits until their messages are handled.
+    /// An instance that waits for its restart answers after its `on_start` and its flush. Their
+    /// messages go to this stage or a later one, and are counted before the answer.
     fn flush(&mut self, stage: &Stage) -> Result<(), DrainCause> {
         let view = self.view;
         let shared = &view.shared;
