@@ -165,6 +165,8 @@ impl Drain<'_> {
     }
 
     /// Requests a flush of the processors of a stage, and waits until their messages are handled.
+    /// An instance that waits for its restart answers after its `on_start` and its flush. Their
+    /// messages go to this stage or a later one, and are counted before the answer.
     fn flush(&mut self, stage: &Stage) -> Result<(), DrainCause> {
         let view = self.view;
         let shared = &view.shared;
@@ -213,7 +215,7 @@ impl Drain<'_> {
     }
 
     /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
-    /// receiver is furthest downstream.
+    /// receiver is furthest downstream. Of several such edges, it is the one with the most messages.
     ///
     /// `is_unrequested`: returns whether the receiver of a lane of an edge was never requested.
     pub(crate) fn blocked(

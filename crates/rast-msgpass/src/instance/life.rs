@@ -33,7 +33,9 @@ impl<G: Graph, P: Process<G>> Instance<G, P> {
         }
     }
 
-    /// Tells the processor that it begins.
+    /// Tells the processor that it begins. That does not wait for room: a client without credit
+    /// would wait forever, because it gets credit by handling answers, which it does only after its
+    /// start.
     fn begin(&mut self, cx: &mut WorkerCx<'_>) {
         self.core.life = Life::Running;
         self.has_begun = true;
