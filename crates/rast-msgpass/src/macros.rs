@@ -40,9 +40,9 @@
 ///   [`PAIRS_MAX`](crate::PAIRS_MAX) pairs, which otherwise have an inbox for each receiver;
 /// - `keep`: each message is cloned before its handler, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
-/// - `sends = (Job, egress: Report)`: the edges on which the handlers of this edge's messages send.
-///   An edge is listed by its message, with the receiver if several edges have this message (all
-///   edges).
+/// - `sends = (Job, egress: Report)`: the edges on which the handlers of this edge's messages may
+///   send (all edges). An edge is listed by its message, with the receiver if several edges have
+///   this message.
 ///
 /// By default, handlers that send on an edge without room are not run. At most one of these
 /// attributes changes that:
