@@ -8,9 +8,9 @@
 //! ```
 //!
 //! 1. A queue has room while it has fewer messages than its capacity, and fewer bytes than their
-//!    bound. The weight of the next message does not count, so a message of any weight gets in. The
-//!    bytes exceed their bound by less than one burst of the sender. On an edge that never keeps
-//!    its sender from running, they exceed it by less than one message.
+//!    bound. The weight of the next message does not count, so a message of any weight gets in. So
+//!    the bytes may exceed their bound, but by less than one burst of the sender. On an edge that
+//!    never keeps its sender from running, they exceed it by less than one message.
 //! 2. A sender that must wait sets `is_waited` in the critical section in which it finds too little
 //!    room. The take that makes enough room clears it and wakes the sender. Both are under the
 //!    lock.

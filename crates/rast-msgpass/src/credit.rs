@@ -4,11 +4,12 @@
 //! client and server, the client has one count per server. If they come by an inbox, it has one
 //! count for all servers.
 //!
-//! Requests carry no time, so the client bounds the age of its oldest unanswered request by marks.
-//! A mark is the time of a flush and the number of requests that were unanswered then. A server
-//! handles the requests of a client in order. So when as many answers have arrived as the mark
-//! counted, each request of the mark was answered, or is held by a token, which has the time of its
-//! receipt. All other unanswered requests were sent after the mark.
+//! Requests carry no send time. So the client uses *marks* to bound the age of its oldest
+//! unanswered request. A mark is the time of a flush (the publication of what was sent), and the
+//! number of requests that were unanswered then. A server handles the requests of a client in
+//! order. Once as many answers have arrived as the mark counted, each request of the mark is
+//! answered, or a token holds it. A token has the time at which its request arrived. All other
+//! unanswered requests were sent after the mark.
 //!
 //! ```text
 //!   since            next            now    each unanswered request was sent after `since`;

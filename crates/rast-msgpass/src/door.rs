@@ -13,10 +13,10 @@
 //!    sender never makes a door with room look full.
 //! 2. Closing closes the queue. A later push returns the message, and its sender undoes the
 //!    reservation. So every message that `try_send` accepted is in the queue.
-//! 3. A sink reserves a place before it has a message. Such a *held* place counts twice: as a
-//!    place, and as held. Both counts are in one word.
+//! 3. A sink reserves a place before it has a message. Such a *held* place counts as a reserved
+//!    place and as a held one. Both counts are in one word.
 //! 4. Between S1 and S2 no user code can panic, so no reserved place is lost. The clock is read
-//!    there, but [`GraphClock`] catches its panic.
+//!    there, but [`GraphClock`] catches a panic of the program's clock.
 //! 5. A closed door whose reserved places are all held stays empty. A sink changes its held place
 //!    to an ordinary one before it pushes. The queue, which is closed, then rejects the message. So
 //!    an idle sink delays no drain.

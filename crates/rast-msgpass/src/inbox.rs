@@ -6,29 +6,28 @@
 //! ```
 //!
 //! Most messages come from an instance on the receiver's worker, and find the inbox empty. For them
-//! an inbox has a few *places* beside its ring. A place needs no atomic operation, and a message in
-//! an empty inbox always takes the same place, which is in the cache. A ring uses each of its slots
-//! in turn, so the next slot has most often left the cache.
+//! an inbox has a few *places* beside its ring. A place needs no atomic operation. A message that
+//! finds the inbox empty always takes the first place, which is in the cache. A ring uses its slots
+//! in turn, so its next slot has most often left the cache.
 //!
 //! Rules:
 //! 1. Only the thread whose worker holds the receiver's shard accesses the places: the receiver in
 //!    its own calls, and a sender in its own turn, while it has a [`Here`] (the right to access the
 //!    places). The access ends before user code runs.
-//! 2. The flag `asks` has the receiver look into the ring. A message enters a place only while
+//! 2. The flag `asks` tells the receiver to look into the ring. A message enters a place only while
 //!    `asks` is unset. If its sender has ever pushed to a ring of the edge, the ring must also be
-//!    empty: `taken`, the receiver's index in the ring, shows that.
+//!    empty. The sender sees that by `taken`, the receiver's index in the ring.
 //! 3. The receiver takes messages of the places before those of the ring.
-//! 4. After each push to the ring, `asks` is set and the sender wakes the receiver. If the receiver
-//!    is on the same worker, the sender sets `asks`. Otherwise the note of the wake-up (a number
-//!    that names the input) has the bit [`RING`], and the receiver sets `asks` when it gets the
-//!    note. After a move of the receiver's shard, the check of all inputs looks into the ring in
-//!    any case. The receiver accesses the ring only while `asks` is set, and unsets it when it
-//!    finds the next slot unwritten.
+//! 4. After each push to the ring, the sender wakes the receiver. If the receiver is on the same
+//!    worker, the sender also sets `asks`. Otherwise the note of the wake-up (the number of the
+//!    input) has the bit [`RING`], and the receiver sets `asks` when it gets the note. After a move
+//!    of its shard, the receiver checks all inputs, and sets `asks` for that. The receiver accesses
+//!    the ring only while `asks` is set, and unsets it when it finds the next slot unwritten.
 //!
-//! Messages of a pair stay in order, even if its sender or receiver moves to another worker. If the
-//! first of two messages is in the ring, its sender has pushed to a ring. So the second cannot
-//! enter a place before the first is taken (rule 2). If the first is in a place, it is taken before
-//! any in the ring (rule 3), and the places move with the receiver's shard.
+//! Messages of a pair stay in order, even if its sender or receiver moves to another worker. Take
+//! two messages of the pair. If the first is in the ring, its sender has pushed to a ring. So the
+//! second cannot enter a place before the first is taken (rule 2). If the first is in a place, it
+//! is taken before all messages of the ring (rule 3). The places move with the receiver's shard.
 //!
 //! No message stays in the ring. If the receiver finds the next slot unwritten, `asks` is set again
 //! after a sender has written the slot (rule 4). The places do not starve the ring: while `asks` is

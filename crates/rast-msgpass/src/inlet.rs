@@ -1,11 +1,14 @@
 //! The receiving half of an edge, as one instance of its receiver owns it.
 //!
+//!
 //! It knows the types of the sender and of the message. So one dynamic call delivers a whole chunk
-//! of a turn's batch, and each message is a direct call of the handler. A measured message is the
-//! last of its chunk, so its handling ends with the chunk. A message is taken out before its
-//! handler runs. Its slot is released after each quarter of the capacity and at the chunk's end:
-//! see [`Pace`]. If handlers may block, it is released at once. A panic loses its message. If the
-//! processor goes on, its chunk continues with the next message.
+//! of a turn's batch, and the handler of each message is called directly.
+//!
+//! A message is taken out before its handler runs. Its slot is released after each quarter of the
+//! capacity and at the end of the chunk: see [`Pace`]. If handlers may block, it is released at
+//! once. If a handler panics, its message is lost. If the processor continues, so does the chunk,
+//! with the next message. A measured message is the last of its chunk, so its handling ends with
+//! the chunk.
 
 use core::any::Any;
 use core::marker::PhantomData;

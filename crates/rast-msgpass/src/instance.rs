@@ -13,16 +13,16 @@
 //! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
 //!    target; otherwise it is *gated*. If the edge of its message has no attribute `sends`, the
 //!    handler may send on all edges that leave its processor.
-//! 2. A turn accesses only the inputs that a wake-up named (by its note), and the outlets that were
-//!    written. It checks all inputs and outlets only after the shard has moved, or after a wake-up
-//!    by a thread that is not a worker.
+//! 2. A turn accesses only the inputs that the notes of wake-ups named, and the outlets to which
+//!    its handlers sent. It checks all inputs and outlets only after the shard has moved, or after
+//!    a wake-up without a note.
 //! 3. The number of messages between two publications at most doubles. So a message waits for its
 //!    publication at most about twice as long as the chunk before took. If all receivers are on
-//!    this worker, no other thread waits for the messages, so there is one publication, at the end
-//!    of the turn. If handlers are slow, there is one per message. If handlers may block, there is
-//!    one after each handler, even if it sent nothing.
-//! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it stay ahead of
-//!    those that did, and come first in the next turn.
+//!    this worker, no other thread waits for the messages, and the turn publishes once, at its end.
+//!    If handlers are slow, it publishes after each message. If handlers may block, it publishes
+//!    after each handler, even after one that sent nothing.
+//! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it come first in
+//!    the next turn.
 
 mod life;
 mod rank;

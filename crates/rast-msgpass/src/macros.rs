@@ -40,8 +40,9 @@
 ///   [`PAIRS_MAX`](crate::PAIRS_MAX) pairs, which otherwise have an inbox for each receiver;
 /// - `keep`: each message is cloned before its handler, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
-/// - `sends = (Job, egress: Report)`: the messages that the handlers of this edge's messages send,
-///   with the receiver where that matters (all).
+/// - `sends = (Job, egress: Report)`: the edges on which the handlers of this edge's messages may
+///   send (all edges). An edge is listed by its message, with the receiver if several edges have
+///   this message.
 ///
 /// By default, handlers that send on an edge without room are not run. At most one of these
 /// attributes changes that:
@@ -68,15 +69,16 @@
 /// and a word.
 ///
 /// `rings` suits an edge on which each sender sends many messages in a row to one of few receivers,
-/// such as a chain of replicas. It costs memory for each pair, whether or not the pair exchanges
-/// messages: `cap` slots and some cache lines. These edges do not accept it: requests and their
-/// answers, edges from ingress or to egress, and edges with `bytes`, `drop_oldest` or `latest`.
+/// such as a chain of replicas: a message of a burst then takes less time than with an inbox. It
+/// costs memory for each pair, whether or not the pair exchanges messages: `cap` slots and some
+/// cache lines. These edges do not accept it: requests and their answers, edges from ingress or to
+/// egress, and edges with `bytes`, `drop_oldest` or `latest`.
 ///
-/// With `high` the receiver handles the messages of this edge first. A turn handles up to a batch
-/// of each `high` edge. If these are empty then, it handles all of the other edges' batches, and
-/// checks the `high` edges after every 8 messages. Otherwise it handles a sixteenth of a batch of
-/// the others, or one message if the `high` edges have used up the [time](crate::Batch::time) of
-/// the turn. Processors without such an edge pay nothing for it.
+/// With `high` the receiver handles the messages of this edge first. A turn begins with up to a
+/// batch of each `high` edge. If the `high` edges are empty then, it handles a batch of each other
+/// edge, and checks the `high` edges after every 8 messages. If they are not empty, it handles only
+/// a sixteenth of a batch of the others, or one message if the [time](crate::Batch::time) of the
+/// turn is over. Processors without such an edge pay nothing for it.
 ///
 /// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
 /// `[source]`. A processor to which no edges lead from ingress or a source does not compile.
@@ -90,12 +92,9 @@
 ///
 /// # Errors at compile time
 ///
-/// Each mistake has its own error, at its tokens, which says what to write. The mistakes are: a
-/// missing sign, a name that is no processor, a type or an edge that is listed twice, a message
-/// or a processor that borrows its data, parameters of the graph, an attribute that is unknown,
-/// given twice or without effect, an entry of `sends` or a `reply` that no edge matches, a burst
-/// larger than the capacity. Equal edges whose types are written in different ways are conflicting
-/// implementations.
+/// Each mistake has its own error, at its tokens, which says what to write. One mistake has a
+/// general error: if an edge is declared twice, with its types written in different ways, the error
+/// names conflicting implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
 /// send that no edge allows; the compiler's hint shows the edge to declare.

@@ -9,13 +9,15 @@
 //!                └──── next ───┘
 //! ```
 //!
+//!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
-//! first messages are stored in `few`; most turns send no more. The flush after each part of a turn
-//! moves them to their inboxes one by one, as long as each finds one of the four places that an
-//! inbox has for messages of its own worker. If there are more messages, or if one finds no such
-//! place, they are stored in entries, chained by target, so that a chunk costs each ring at most
-//! one read-modify-write. The flush moves the chains to their inboxes. A chain is pushed to the
-//! ring of its inbox earlier if there are many entries, or if two targets have the same low bits.
+//! first messages are stored in `few`; most turns send no more. The flush at the end of a chunk
+//! moves them to their inboxes one by one, as long as each finds a free place (`inbox.rs`).
+//!
+//! If there are more messages, or if one finds no place, they are stored in entries. All entries of
+//! one target form a chain, so a chunk costs each ring at most one read-modify-write. The flush
+//! moves the chains to their inboxes. A chain is pushed to the ring of its inbox earlier if there
+//! are many entries, or if two targets have the same low bits.
 //!
 //! The target, the last entry and the length of a chain are in its first entry, and an element of
 //! `places` has one byte. So a message touches one line of the table, its own entry, and the first

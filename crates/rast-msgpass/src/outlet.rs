@@ -21,12 +21,12 @@
 //!    in place of an answer, has been taken out. Handlers send requests only within the credit of
 //!    the reply edge, except by rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
-//!    reserved slot, but an inbox may publish late that this slot is free. Until then the answer
-//!    waits at its sender, the server. If handlers of the server may block, the inbox publishes
-//!    each free slot at once, before the client gets its credit back.
-//! 6. The handler of an answer may send requests beyond the credit, because there are twice as many
-//!    slots for answers as the credit allows requests. If a target has few free slots, only answers
-//!    from it are handled, so that the handler of each of these answers can send one request.
+//!    reserved slot. With inboxes, the client may publish late that this slot is free, and until
+//!    then the answer waits at the server. If handlers of the server may block, the client
+//!    publishes each free slot at once, before it gets its credit back.
+//! 6. There are twice as many slots for answers as the credit allows requests. So the handler of an
+//!    answer may send requests beyond the credit. If few of a target's slots are free, only answers
+//!    from this target are handled. So the handler of each of them can send one request.
 
 mod answers;
 mod any;

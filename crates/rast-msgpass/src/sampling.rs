@@ -17,7 +17,7 @@
 //!
 //! A stamp of a ring is written before its message is published, and read before the slot of the
 //! message is released. So the ring's own orderings make the stamp visible. No stamp is overwritten
-//! before it is read, because the stamps cover more messages than the ring has slots.
+//! before it is read, because there are stamps for more messages than the ring has slots.
 
 use std::collections::VecDeque;
 

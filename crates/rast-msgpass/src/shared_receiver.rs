@@ -19,11 +19,12 @@
 //! 4. A look that begins after a wake-up consumes the wake-up. A receiver that leaves with a
 //!    message passes any later wake-up to the next receiver, and so does a dropped future.
 //!
-//! No wake-up is lost. Let receiver W wait: it has entered the list (E) and then looked under the
-//! lock (L), and L found the lane empty. For the next message, the lane calls the waker. A receiver
-//! whose look comes after L sees `is_waited`, which E had set, because the lock orders the two
-//! looks. So it obeys rule 1. If a look comes before L, L sees the messages that the look missed.
-//! By rule 4 each wake-up leads to a look, or to another wake-up, and the list is finite.
+//! No wake-up is lost. Let receiver W wait. It has entered the list (E), and then looked under the
+//! lock (L), and L found the lane empty. So the lane calls the waker for the next message. Each
+//! look of another receiver comes before or after L, because of the lock. If it comes before, L
+//! sees the messages that it left. If it comes after, that receiver sees `is_waited`, which E had
+//! set, and follows rule 1. By rule 4 each wake-up leads to a look or to another wake-up, and the
+//! list is finite.
 
 use core::fmt;
 use core::pin::Pin;

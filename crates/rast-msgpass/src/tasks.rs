@@ -5,13 +5,13 @@
 //!               numbers ascend
 //! ```
 //!
-//! 1. A task enters, looks once more at what it waits for, and then returns `Pending`. So it misses
-//!    no wake-up that came before: the look finds what the wake-up was for.
+//! 1. A task enters the list, looks once more at what it waits for, and then returns `Pending`. So
+//!    a wake-up that came before the task entered is not missed: the look finds what it was for.
 //! 2. A wake-up takes a task out of the list. The task has to look, or to pass the wake-up on: a
 //!    future that is dropped wakes the next task.
-//! 3. A stream or a sink may be kept without being polled, for example after `select!` chose
-//!    another branch. Then it neither looks nor passes the wake-up on. So a wake-up of a stream or
-//!    a sink also wakes the next task.
+//! 3. A stream or a sink may exist without being polled, for example after `select!` chose another
+//!    branch. Then it neither looks nor passes the wake-up on. So a wake-up of a stream or a sink
+//!    also wakes the next task.
 //!
 //! Wakers are cloned, called and dropped outside of the lock, because they are user code. A panic
 //! of a waker concerns only its task, so it is contained.

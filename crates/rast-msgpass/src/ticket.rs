@@ -12,8 +12,8 @@
 //! slot, and the types of the request.
 //!
 //! 1. A token owns one slot from the moment it is taken. Only the token, or its entry in `Dropped`,
-//!    frees the slot, so a slot needs no generation. An answered token leaves its reference to
-//!    `Dropped` in the slot for the next token, so that neither changes the reference count.
+//!    frees the slot, so a slot needs no generation. When a token is answered, its reference to
+//!    `Dropped` stays in the slot for the next token. So neither token changes the reference count.
 //! 2. Only the server accesses the slots. The lock of `Dropped` is acquired only when a token is
 //!    dropped, and by the check after a wake-up.
 //! 3. A server that is retired waives the requests of all its slots (ends them without an answer);

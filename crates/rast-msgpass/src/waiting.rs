@@ -43,19 +43,22 @@
 //! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
 //! receiver published before F. Suppose that no check follows F.
 //!
+//!
 //! Then fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the
 //! receiver would take them, and another check would follow. So the ring has room from then on, and
-//! F has woken as many senders as the ring has free slots. Take the senders that F woke, and those
-//! that were woken in their place by 3. Each of them sees `head` or a later one [WL3] [WL4], so it
-//! does not do 2. If all did 1, their pushes, which come after F, would fill the ring. So one of
-//! them does 3, and wakes the first sender of the list. The same holds for the sender that it woke,
-//! until W is removed: no sender finds the list empty, because W is in it.
+//! F has woken as many senders as the ring has free slots.
+//!
+//! Take the senders that F woke, and those that were woken in their place by 3. Each of them sees
+//! `head` or a later one [WL3] [WL4], so it does not do 2. Their pushes come after F. If all did 1,
+//! the pushes would fill the ring. So one of them does 3, and wakes the first sender of the list.
+//! The same argument applies to the woken sender, and so on, until W is woken. The list is not
+//! empty before that, because W is in it.
 //!
 //! W entered before F. Otherwise it would have seen `head` in S3, found room, and not gone idle.
 //!
 //! A list is first in, first out, so W is woken after at most as many checks as there were senders
-//! before it. It does not wait for a woken sender whose worker is busy, as long as another one
-//! pushes: the next check counts the free slots again.
+//! before it. If the worker of a woken sender is busy, W need not wait for that sender as long as
+//! another one pushes, because the next check counts the free slots again.
 //!
 //! With other edges a check wakes all. A sender of a bounded edge needs room for a burst, and its
 //! inbox has room for a burst of each sender, so these wake-ups are few. If the handlers of senders
@@ -255,11 +258,12 @@ impl Waiting {
 /// fence. It is made once `due` messages were taken since the last check. A sender that waits has
 /// more messages in the queue than the capacity less its burst, and `due` is at most this number.
 ///
-/// No sender waits for ever. Let F be a check of the receiver that does not find a waiting sender
-/// W, made after the head f was published. Then W checked the room last after F, and saw a head h
-/// of at least f, with more than `capacity - burst` messages behind it. So the receiver takes at
-/// least `due` messages more after f, and checks again. That check finds W, or W saw that check's
-/// head, and the same argument applies again; the number of messages is finite.
+/// No sender waits for ever. Let F be a check that does not find a waiting sender W, and f the head
+/// that the receiver had published before F. Then W's last check of the room came after F, and saw
+/// a head h of at least f, with more than `capacity - burst` messages behind it. So the receiver
+/// takes at least `due` more messages after f, and makes another check. Either this check finds W,
+/// or the argument applies to it as it did to F. The number of messages is finite, so some check
+/// finds W.
 ///
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]
