@@ -148,10 +148,13 @@ impl RastAlloc {
     /// segments, and free spans of 64 KiB or more. It returns at most 28 MiB of segments and spans.
     ///
     /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or
-    /// has ended, and there returns free spans of two pages or more. It starts when 16 MiB more are
-    /// committed than in use, and sleeps when nothing is left to return. The child of a `fork`
-    /// starts its own. Elsewhere call [`purge_all`](Self::purge_all). Independently of this
-    /// setting, segments that stayed empty while 64 others became empty return to the system.
+    /// has ended. In these heaps it also returns smaller free spans, from two pages on. It starts
+    /// when 16 MiB more are committed than in use, and sleeps when nothing is left to return. The
+    /// child of a `fork` starts its own. Other systems have no such thread; call
+    /// [`purge_all`](Self::purge_all) there.
+    ///
+    /// Independently of this setting, a segment returns to the system if it stays empty while 64
+    /// other segments become empty.
     ///
     /// `None` stops the background thread before this call returns; the call waits for the step
     /// that the thread is in. Two kinds of programs need `None`: one that must be single-threaded

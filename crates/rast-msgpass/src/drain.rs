@@ -215,7 +215,7 @@ impl Drain<'_> {
     }
 
     /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
-    /// receiver is furthest downstream. Of several such edges, it is the one with the most messages.
+    /// receiver is furthest downstream. Of several such edges, it is the one with most messages.
     ///
     /// `is_unrequested`: returns whether the receiver of a lane of an edge was never requested.
     pub(crate) fn blocked(

@@ -31,9 +31,10 @@ pub enum OnPanic {
 /// How often and when a processor whose handler panicked is replaced; for
 /// [`Builder::restart`](crate::Builder::restart).
 ///
-/// The first restart in a [period](Self::limit) waits for the first delay, each further one for
-/// twice the previous, up to the longest. One panic more than the limit of the period retires the
-/// processor or, with [`or_stop`](Self::or_stop), stops the graph.
+/// The first restart in a [period](Self::limit) waits for the first delay. Each further restart
+/// waits twice as long as the one before, but at most for the longest delay. If the processor
+/// panics again after the last restart that the limit allows in the period, it is retired or, with
+/// [`or_stop`](Self::or_stop), the graph stops.
 ///
 /// ```
 /// use core::time::Duration;

@@ -160,7 +160,7 @@ impl Metrics {
     ///
     /// # Panics
     ///
-    /// If these are the counts of another graph.
+    /// If `self` has the counts of a graph other than `G`.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

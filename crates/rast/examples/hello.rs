@@ -25,7 +25,7 @@ impl Process<App> for Split {}
 impl Receive<App, Ingress, String> for Split {
     fn receive(&mut self, line: String, cx: &mut Cx<'_, App, Self>) {
         for word in line.split_whitespace().take(16) {
-            // Words with one initial meet in one replica, which has their counts for itself.
+            // Words with the same first letter go to the same replica, which alone counts them.
             let key = u64::from(word.as_bytes()[0]);
             cx.to::<Count>().key(key).send(Word(word.to_owned()));
         }

@@ -104,7 +104,7 @@
 //! | `async` | items of a `Queue`, values of a `Conflator` and messages of a graph as streams, and a sink into a graph, on any runtime, such as tokio | `futures-core`; with `msgpass` also `futures-sink` |
 //! | `affinity` | each worker thread bound to its own core | `core_affinity` |
 //! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
-//! | `metrics` | counts and histograms of a graph for the recorder of the crate of that name | `metrics` |
+//! | `metrics` | counts and histograms of a graph for the recorder of the crate `metrics` | `metrics` |
 //! | `tracing` | a span for each instance of a graph and events for the subscriber of that crate | `tracing`; a branch per turn |
 //! | `testing` | a graph, or one of its processors, on the thread of a test | a comparison per message |
 //! | `hardened` | an allocator that detects misuse | no other crate |

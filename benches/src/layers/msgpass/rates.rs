@@ -10,8 +10,8 @@
 //!
 //! Every contender uses two processors. Ours has the source on the worker of the first processor,
 //! and the receivers of all hops on the other worker. A rival has a sending thread on the first
-//! processor, and on the other one its runtime of one thread, or without a runtime a thread for
-//! each hop.
+//! processor. The second processor runs the rival's runtime, of one thread. A rival without a
+//! runtime has one thread per hop there.
 //!
 //! Runs are short, because the host takes a processor away for some milliseconds, several times per
 //! second. A long run would contain such a pause, which would determine its p99. The first fifth of

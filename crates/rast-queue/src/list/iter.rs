@@ -21,7 +21,7 @@ impl<T, A: Allocator> ListQueue<T, A> {
     /// assert_eq!(queue.drain().collect::<Vec<_>>(), [3, 4, 5]);
     /// ```
     ///
-    /// A drain that is not iterated pops nothing:
+    /// A drain that is not iterated pops nothing, so it is `#[must_use]`:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]

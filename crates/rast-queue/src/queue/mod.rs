@@ -96,8 +96,8 @@ pub use wait_model::{Waiter, Waiters};
 /// except that one empty segment is kept for reuse. A thread that is suspended for ever usually
 /// keeps at most one segment from being freed (`docs/algorithms/queue.md` has the exceptions).
 ///
-/// While no consumer waits, a push has no extra cost: the flag for waiting consumers is in the word
-/// that each push changes anyway.
+/// A push need not read another word to learn whether a consumer sleeps: the flag for that is in
+/// the word that each push changes anyway.
 ///
 /// ```
 /// use rast_queue::Queue;

@@ -1,10 +1,11 @@
-//! Listeners of several reactors at one address, with admission by active requests.
+//! Listeners of several reactors at one address. A reactor gets no new connections while it has too
+//! many active requests.
 //!
 //! ```text
 //!   new connection ──► program ──► socket 0 [queue] ──► reactor 0   open
 //!                         ├──────► socket 1 [queue] ──► reactor 1   open
-//!                         └──╳     socket 2 [queue] ──► reactor 2   turned away: accepts what
-//!                                                                   its queue still has
+//!                         └──╳     socket 2 [queue] ──► reactor 2   closed to new ones: accepts
+//!                                                                   only those in its queue
 //! ```
 //!
 //! The program is a BPF program in the kernel, which chooses the socket of a new connection

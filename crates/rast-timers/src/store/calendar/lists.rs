@@ -19,9 +19,9 @@
 //! 4. In a head, `at` (`least` in the picture) is a lower bound of the deadlines in its list, and
 //!    `u64::MAX` if the list is empty.
 //!
-//! Links, deadline and value of an entry share one slot, so an insert or a cancel accesses one of
-//! its cache lines. The two neighbours of a cancelled entry are mostly accessed again soon, by the
-//! next cancels.
+//! The links, the deadline and the value of an entry are in one slot, so an insert or a cancel
+//! accesses one cache line for the entry itself. A cancel also accesses the two neighbours of the
+//! entry. The next cancels often access the same neighbours, which are then in the cache.
 
 use super::slot::{Slot, prefetch};
 use crate::primitive::panics::drop_each;
