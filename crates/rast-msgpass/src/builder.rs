@@ -151,12 +151,12 @@ impl<G: Graph> Builder<G> {
     /// Runs the replicas of `P` on `threads` workers of their own, so that its handlers may block:
     /// on a file, a lock, or a channel. The last call for `P` counts.
     ///
-    /// These workers come after those of [`workers`](Self::workers), and run nothing else. Each
-    /// runs the same replicas from the start to the end; no [balancer](Self::balancer) moves them.
-    /// While a handler blocks, only the other replicas on its worker wait. A turn of `P` handles
-    /// one message of each edge, unless [`batch_of`](Self::batch_of) says otherwise. A message
-    /// leaves its queue before its handler runs, so a sender that waits for room does not wait for
-    /// the handler.
+    /// These workers are numbered after those of [`workers`](Self::workers), and run nothing else.
+    /// Each runs the same replicas from the start to the end; no [balancer](Self::balancer) moves
+    /// them. While a handler blocks, only the other replicas on its worker wait. A turn of `P`
+    /// handles one message of each edge, unless [`batch_of`](Self::batch_of) says otherwise. A
+    /// message leaves its queue before its handler runs, so a sender that waits for room does not
+    /// wait for the handler.
     ///
     /// When a handler has returned, its messages are published, except if the queue to the receiver
     /// is full. That happens on an `unbounded` edge, and on an edge with inboxes that other senders
