@@ -355,9 +355,9 @@ impl<G: Graph> Builder<G> {
     ///
     /// Which message of each `one_in` is measured is random. A measured message costs three
     /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
-    /// cost some nanoseconds each. If switched off, it costs two branches per batch of messages, or
-    /// a branch per message where messages come by ingress, a shared inbox or a locked queue. If
-    /// switched on, it takes 2.4 KiB per instance and per edge that enters it, and 8 bytes per
+    /// cost some nanoseconds each. Even if `one_in` is zero, a batch costs two branches, and a
+    /// message by ingress, a shared inbox or a locked queue costs one branch. Otherwise histograms
+    /// take 2.4 KiB per instance and per edge that enters it, and send times take 8 bytes per
     /// `one_in` slots of each ring.
     ///
     /// ```
