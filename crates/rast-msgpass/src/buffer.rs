@@ -17,7 +17,7 @@
 //! 3. Messages are dropped and weighed outside of the lock, because that runs user code.
 //! 4. Every pair of instances has a queue, so a pair that never exchanges a message costs some 100
 //!    bytes. With its first message a queue allocates `cap` slots, each of the size of a message
-//!    and a word.
+//!    and two words.
 
 use std::collections::VecDeque;
 

@@ -29,7 +29,7 @@
 //! 2. If A3 comes after B1, it finds false and calls the waker. If the A3 of another sender came in
 //!    between, that sender has called the waker instead.
 //!
-//! The receiver takes a bit by a swap, which sees A1.
+//! The receiver takes a bit by a swap, which reads the value of A2. So it sees the message of A1.
 //!
 //! A receiver that blocks waits on an event count; rast-primitive shows why that loses no wake-up.
 //! A sender notifies the event count by a fence and a load.
