@@ -86,8 +86,8 @@ impl<A> Slot<A> {
 /// [`IngressSender::ask`] sends it and waits for the answer. The handler takes the `Ask` apart and
 /// answers by the [`Reply`]: at once, or later, from any processor or thread. If the `Reply` is
 /// dropped, the handler panics, or the graph ends before the request is handled, the asking thread
-/// gets an error. A `Reply` in the state of a processor is dropped with that state, which the
-/// [`Report`](crate::Report) of the graph's end keeps.
+/// gets an error. If a `Reply` is in the state of a processor when the graph ends, the
+/// [`Report`](crate::Report) keeps that state, and so the `Reply`.
 ///
 /// An ask costs an allocation, a send at ingress, and the wake-up of the asking thread.
 ///

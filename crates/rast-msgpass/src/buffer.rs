@@ -12,12 +12,12 @@
 //!    the bytes may exceed their bound, but by less than one burst of the sender. On an edge that
 //!    never keeps its sender from running, they exceed it by less than one message.
 //! 2. A sender that must wait sets `is_waited` in the critical section in which it finds too little
-//!    room. The take that makes enough room clears it and wakes the sender. Both are under the
-//!    lock.
+//!    room. The take that makes enough room clears it, also under the lock, and then wakes the
+//!    sender.
 //! 3. Messages are dropped and weighed outside of the lock, because that runs user code.
 //! 4. Every pair of instances has a queue, so a pair that never exchanges a message costs some 100
 //!    bytes. With its first message a queue allocates `cap` slots, each of the size of a message
-//!    and a word.
+//!    and two words.
 
 use std::collections::VecDeque;
 

@@ -151,12 +151,12 @@ impl<G: Graph> Builder<G> {
     /// Runs the replicas of `P` on `threads` workers of their own, so that its handlers may block:
     /// on a file, a lock, or a channel. The last call for `P` counts.
     ///
-    /// These workers come after those of [`workers`](Self::workers), and run nothing else. Each
-    /// runs the same replicas from the start to the end; no [balancer](Self::balancer) moves them.
-    /// While a handler blocks, only the other replicas on its worker wait. A turn of `P` handles
-    /// one message of each edge, unless [`batch_of`](Self::batch_of) says otherwise. A message
-    /// leaves its queue before its handler runs, so a sender that waits for room does not wait for
-    /// the handler.
+    /// These workers are numbered after those of [`workers`](Self::workers), and run nothing else.
+    /// Each runs the same replicas from the start to the end; no [balancer](Self::balancer) moves
+    /// them. While a handler blocks, only the other replicas on its worker wait. A turn of `P`
+    /// handles one message of each edge, unless [`batch_of`](Self::batch_of) says otherwise. A
+    /// message leaves its queue before its handler runs, so a sender that waits for room does not
+    /// wait for the handler.
     ///
     /// When a handler has returned, its messages are published, except if the queue to the receiver
     /// is full. That happens on an `unbounded` edge, and on an edge with inboxes that other senders
@@ -355,9 +355,9 @@ impl<G: Graph> Builder<G> {
     ///
     /// Which message of each `one_in` is measured is random. A measured message costs three
     /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
-    /// cost some nanoseconds each. If switched off, it costs two branches per batch of messages, or
-    /// a branch per message where messages come by ingress, a shared inbox or a locked queue. If
-    /// switched on, it takes 2.4 KiB per instance and per edge that enters it, and 8 bytes per
+    /// cost some nanoseconds each. Even if `one_in` is zero, a batch costs two branches, and a
+    /// message by ingress, a shared inbox or a locked queue costs one branch. Otherwise histograms
+    /// take 2.4 KiB per instance and per edge that enters it, and send times take 8 bytes per
     /// `one_in` slots of each ring.
     ///
     /// ```

@@ -7,9 +7,9 @@
 //! Requests carry no send time. So the client uses *marks* to bound the age of its oldest
 //! unanswered request. A mark is the time of a flush (the publication of what was sent), and the
 //! number of requests that were unanswered then. A server handles the requests of a client in
-//! order. Once as many answers have arrived as the mark counted, each request of the mark is
-//! answered, or a token holds it. A token has the time at which its request arrived. All other
-//! unanswered requests were sent after the mark.
+//! order. So once that many answers have arrived, each of these requests is answered, or a token
+//! holds it. A token has the time at which its request arrived. All other unanswered requests were
+//! sent after the mark.
 //!
 //! ```text
 //!   since            next            now    each unanswered request was sent after `since`;

@@ -29,7 +29,7 @@
 //! 2. If A3 comes after B1, it finds false and calls the waker. If the A3 of another sender came in
 //!    between, that sender has called the waker instead.
 //!
-//! The receiver takes a bit by a swap, which sees A1.
+//! The receiver takes a bit by a swap, which reads the value of A2. So it sees the message of A1.
 //!
 //! A receiver that blocks waits on an event count; rast-primitive shows why that loses no wake-up.
 //! A sender notifies the event count by a fence and a load.
@@ -358,8 +358,8 @@ pub(crate) type LaneTap = Box<dyn FnMut(&mut dyn FnMut(Box<dyn Any + Send>))>;
 /// Returned by [`Handle::egress`](crate::Handle::egress). One thread at a time receives. The
 /// messages of each sending instance stay in order. The lane ends when the graph has ended and
 /// every message was taken. If the receiver is dropped earlier, later messages count as
-/// undelivered, and no sender waits for room. If the destructor of a queued message panics in that
-/// drop, the panic is contained.
+/// undelivered, and no sender waits for room. That drop catches the panics of the destructors of
+/// queued messages.
 ///
 /// Several threads or tasks receive from one lane by [`share`](Self::share).
 ///

@@ -1,6 +1,5 @@
 //! The receiving half of an edge, as one instance of its receiver owns it.
 //!
-//!
 //! It knows the types of the sender and of the message. So one dynamic call delivers a whole chunk
 //! of a turn's batch, and the handler of each message is called directly.
 //!

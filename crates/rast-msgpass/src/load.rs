@@ -1,5 +1,5 @@
-//! The load figures of one instance in one window, for the balancer: busy time, and the senders of
-//! its messages.
+//! The load figures of one instance in one window of time, for the balancer: busy time, and the
+//! senders of its messages.
 //!
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size, which finds those with much traffic (Boyer and Moore's majority vote, one

@@ -7,7 +7,6 @@
 //!         └─ else ────────────────────► turn_of_many
 //! ```
 //!
-//!
 //! An instance is *calm* if its last turn ended normally and only messages are left to be handled.
 //! That is: it runs, no outlet gates it, it wants no ping, and it has no timer. It also has no
 //! `high` input, and its batches have no time limit. A turn of a calm instance checks none of these
