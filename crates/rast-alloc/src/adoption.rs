@@ -4,10 +4,10 @@
 //!   top │ heap, count │ ─► heap ─► heap ─► null
 //! ```
 //!
-//! It is a Treiber stack, so that a search for a heap does not visit heaps in use. Heaps are never
-//! unmapped, so a thread may read the link of a heap that another thread has just popped. Every
-//! change of the stack increments the count. So the compare-exchange of the thread that read the
-//! old link fails.
+//! The stack is a Treiber stack. A thread that needs a heap pops one, instead of searching all
+//! heaps. Heaps are never unmapped, so a thread may read the link of a heap that another thread has
+//! just popped. Every change of the stack increments the count. So the compare-exchange of the
+//! thread that read the old link fails.
 //!
 //! A heap on the stack is only an offer: the thread that pops it must claim the heap's
 //! [mailbox](crate::mailbox), and then *holds* the heap. So a heap that is in use may be offered
