@@ -1,11 +1,12 @@
 //! `cargo xtask package`: every crate builds and passes its tests from its package alone.
 //!
 //! The command makes the packages and unpacks them side by side under the target directory. Each
-//! package is patched to use the other unpacked ones. A file that a manifest leaves out, or a path
-//! that leads out of the crate, fails here.
+//! package is patched to use the other unpacked ones. So a build fails here if a manifest leaves
+//! out a necessary file, or if a path leads out of the crate.
 //!
-//! All files in an archive have the same old time, and with it Cargo would skip the build of a
-//! changed file. So only files that differ from the last run are written, with the present time.
+//! All files in an archive have the same old modification time. With this time Cargo would not
+//! rebuild a changed file. So the command writes only files that differ from the last run, with the
+//! present time.
 
 use crate::Result;
 use crate::cmd::Cmd;

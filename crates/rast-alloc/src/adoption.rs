@@ -4,10 +4,10 @@
 //!   top │ heap, count │ ─► heap ─► heap ─► null
 //! ```
 //!
-//! It is a Treiber stack, so that a search for a heap does not visit heaps in use. Heaps are never
-//! unmapped, so a thread may read the link of a heap that another thread has just popped. Every
-//! change of the stack increments the count. So the compare-exchange of the thread that read the
-//! old link fails.
+//! The stack is a Treiber stack. A thread that needs a heap pops one, instead of searching all
+//! heaps. Heaps are never unmapped, so a thread may read the link of a heap that another thread has
+//! just popped. Every change of the stack increments the count. So the compare-exchange of the
+//! thread that read the old link fails.
 //!
 //! A heap on the stack is only an offer: the thread that pops it must claim the heap's
 //! [mailbox](crate::mailbox), and then *holds* the heap. So a heap that is in use may be offered
@@ -17,9 +17,9 @@
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.
 //! 2. A thread first releases a heap, then offers it. A thread that pops an offer first clears the
-//!    flag, then tries to claim the heap. Both threads change the flag by a swap. If the offer's
-//!    swap is first, the popping thread sees that the heap was released. If the offer's swap is
-//!    second, the offering thread finds the flag cleared and pushes the heap.
+//!    flag, then tries to claim the heap. Both threads change the flag by a swap. If the offering
+//!    thread's swap is first, the popping thread sees that the heap was released. If it is second,
+//!    the offering thread finds the flag cleared and pushes the heap.
 //! 3. A parked heap is not offered. A thread that ends the parking first records the end, then
 //!    offers the heap. If the thread that pops the offer finds the heap held by another thread, it
 //!    drops the offer. By the fences in `take` and in the mailbox's `release`, that other thread

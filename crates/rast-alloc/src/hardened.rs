@@ -16,9 +16,9 @@
 //! message. Links and seals detect only writes to the words where they are: the first words of a
 //! free block, or of a batch header in transit. All other checks are exact, within these rules:
 //!
-//! 1. A mark is one byte for each 16 bytes of a segment, in its header: the state of the block that
-//!    starts there. Only the owner changes the marks of a slab's blocks, so their cache line stays
-//!    with one processor.
+//! 1. A segment's header has one byte, a *mark*, for each 16 bytes of the segment. The mark is the
+//!    state of the block that starts at these 16 bytes. Only the owner changes the marks of a
+//!    slab's blocks, so their cache line stays with one processor.
 //! 2. The owner checks the mark of each block that it frees, and of each block that arrives from
 //!    another thread. It sets the mark to "freed" before the block goes into a list, and to "in
 //!    use" when it allocates the block. So a block is in at most one list, once, however often it
@@ -27,18 +27,19 @@
 //!    between, the second free releases the new allocation undetected. The error is then reported
 //!    when the new user frees the block, unless the block was allocated once more.
 //! 3. Another thread that frees a block of a slab reads the class of the slot in the segment's
-//!    header, and checks that a block of this class starts there ([`may_post`]). These cache lines
-//!    hardly change. On slow paths, such as the opening of a remote-free batch, it also checks the
-//!    mark ([`post`]); with debug assertions it always does. A mark that is "freed", or that was
-//!    never set, is then reported at the call. Without this check it is reported when the block
-//!    arrives.
+//!    header, and checks that a block of this class starts at the freed address ([`may_post`]). The
+//!    cache lines that this check reads rarely change. On slow paths, such as the opening of a
+//!    remote-free batch, it also checks the mark ([`post`]); with debug assertions it always does.
+//!    A mark that is "freed", or that was never set, is then reported at the call. Without this
+//!    check it is reported when the block arrives.
 //!
 //!    If another thread frees a block twice, the block may become a batch header. Then the thread
 //!    writes to the block, even if the block is in use again. If the segment has been unmapped,
 //!    this write faults, or the owner faults when it reads the message. Otherwise the owner reports
 //!    the damage when the message arrives.
-//! 4. A thread that frees a span of another owner changes its mark by an exchange, because the
-//!    owner joins an arrived span with its neighbours at once.
+//! 4. A thread that frees a span of another owner changes the span's mark by an exchange. So the
+//!    second of two frees is detected at the call, and not only at arrival: the owner joins an
+//!    arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
 //! 6. A heap recognises its own blocks by the addresses of its segments
 //!    ([`page_map::OwnSegments`]), and blocks of other heaps by the segments of its open batches

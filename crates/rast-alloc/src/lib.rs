@@ -19,9 +19,9 @@
 //!
 //! # When not
 //!
-//! - To detect misuse at no cost. Without the feature `hardened` a double free is undefined
-//!   behaviour, as in any allocator, and a wrong layout is detected only in debug builds.
-//! - To allocate in a signal handler: calls of one thread must not be nested.
+//! - If misuse must be detected at no cost. Without the feature `hardened` a double free is
+//!   undefined behaviour, as in any allocator, and a wrong layout is detected only in debug builds.
+//! - If a signal handler must allocate: calls of one thread must not be nested.
 //! - In a program in which no library may start a thread. Such a program must disable the
 //!   background thread by [`RastAlloc::set_purge_delay`]`(None)`.
 //!
@@ -46,8 +46,8 @@
 //!
 //! - Allocating and freeing a thread's own blocks needs no lock, no atomic read-modify-write and no
 //!   fence.
-//! - Whenever no call is in progress, the statistics are exact, even if threads free each other's
-//!   blocks.
+//! - Whenever no call is in progress, all statistics except the peak are exact, even if threads
+//!   free each other's blocks.
 //! - The allocator takes no lock, does not allocate through std, does not panic, and has no
 //!   thread-local with a destructor. So it works before `main`, in destructors of threads, in
 //!   `atexit` handlers, and in the child of a `fork`.
@@ -71,9 +71,9 @@
 //!
 //! # Platforms
 //!
-//! Linux first. Other unix systems use the same calls. Elsewhere segments come from the system's
-//! allocator, only whole segments return to it, and a hardened build has no guard pages. Without
-//! `std` the crate runs wherever `alloc` does.
+//! Linux is the main platform. Other unix systems use the same system calls. On all other systems,
+//! segments come from the system's allocator, only whole segments return to it, and a hardened
+//! build has no guard pages. Without `std` the crate runs wherever `alloc` does.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Messages are a [`LinkStack`] of blocks and of batches of blocks, linked through their first
-//! words. The low bits of a link, which an address leaves free, belong to [`crate::remote_batch`].
+//! words. The low bits of a link are not part of the address; [`crate::remote_batch`] uses them.
 //!
 //! A mailbox outlives its thread: when the thread ends, the heap has no holder until another thread
 //! claims the mailbox. No message may stay in a mailbox without a holder:
@@ -14,7 +14,7 @@
 //! 1. `deliver` pushes the message, then checks whether there is a holder. `release` clears the
 //!    flag, then checks for messages. A fence is between the two steps on both sides. So at least
 //!    one of the two sees what the other did, and claims the mailbox again to empty it.
-//! 2. What a holder did before `release` is visible to the next one after `claim`.
+//! 2. What a holder did before `release` is visible to the next holder after its `claim`.
 //! 3. The same as rule 1 holds for a value outside the mailbox, if one thread stores it before
 //!    [`Mailbox::claim_anew`], and the holder checks for it in [`Mailbox::release_unless`].
 

@@ -12,13 +12,15 @@
 //! 1. Adjacent ranges are joined, so that the ranges which a growing block has freed can serve its
 //!    next size.
 //! 2. A heap caches at most [`BYTES`] in [`RANGES`] ranges. Further ranges go to the pool for all
-//!    threads ([`crate::pool`]), or to the system if the pool is full. A heap that requested no
-//!    range since the last decay tick puts ranges into the pool first.
+//!    threads ([`crate::pool`]), or to the system if the pool is full. If a heap has requested no
+//!    range since its last decay tick, its freed ranges go to the pool, and into its own cache only
+//!    if the pool is full.
 //! 3. In a hardened build a freed block must not be accessible, and the last page of a block's
 //!    range is its guard page. A range of up to [`MOVED`] bytes is cached without access rights.
 //!    The memory of a longer range is moved to addresses that no thread knows, and is cached there.
-//!    This is cheaper: a move changes one entry per 2 MiB, while rights change per page. The old
-//!    range then has no memory and no access; up to [`RANGES`] such ranges are kept.
+//!    This is cheaper: a move changes one page-table entry per 2 MiB, a change of the rights one
+//!    per page. The old range then has no memory and no access; up to [`RANGES`] such ranges are
+//!    kept.
 //! 4. A range returns to the system if it was unused between two decay passes, or between two decay
 //!    ticks, which are [`TICK`] insertions apart. At a purge and at the end of a thread all ranges
 //!    return.

@@ -23,8 +23,9 @@
 //!
 //! 1. `order` and `barrier` are the two fences of `primitive::asymmetric`: [`asymmetric::order`]
 //!    and [`asymmetric::barrier`]. So at least one of the two threads sees what the other stored.
-//!    If the owner entered before, the other thread sees `is_inside` and leaves the heap alone. If
-//!    the owner enters after, it sees the request, and the call takes the slow path.
+//!    If the owner entered its heap before the barrier, the other thread sees `is_inside` and
+//!    leaves the heap alone. If the owner enters after the barrier, it sees the request, and the
+//!    call takes the slow path.
 //! 2. The slow path clears the request by a compare-exchange; the other thread takes the heap by a
 //!    compare-exchange too. So only one of the two threads gets the heap.
 //! 3. No two requests are equal. So a thread that is preempted between its load of `is_inside` and
@@ -32,9 +33,9 @@
 //! 4. While the state is in use or a request, the mailbox counts as held by the owner. A thread
 //!    that takes the heap becomes the holder of the mailbox, and releases it as any holder does.
 //!    The owner then claims the mailbox, as for a heap that it parked itself.
-//! 5. A request contains the action that the owner performs if it comes first: a decay pass or a
-//!    purge. Where the system has no barrier this is the only effect of a request. A request that
-//!    replaces another one keeps the stronger action.
+//! 5. A request contains the action that the owner performs if its next call comes before the heap
+//!    is taken: a decay pass or a purge. Where the system has no barrier this is the only effect of
+//!    a request. A request that replaces another one keeps the stronger action.
 //! 6. A purge request ends in one of two ways, and the thread that ends it purges. The owner, or a
 //!    thread that adopts the heap, changes the state to in use, which has no such bit. Otherwise
 //!    the holder of the mailbox clears the bit before it releases the mailbox

@@ -1,5 +1,5 @@
-//! The pool: cached ranges that any thread may use, from threads that free large blocks to threads
-//! that allocate them.
+//! The pool: cached ranges that any thread may use. It passes memory from threads that free large
+//! blocks to threads that allocate them.
 //!
 //! ```text
 //!   consumer frees   ─► its mapping cache, if it allocates large blocks itself
@@ -9,7 +9,7 @@
 //! Without the pool, in a pipeline one thread would map each block and another would unmap it. All
 //! pages of the next block would be cleared and faulted in again.
 //!
-//! 1. It contains at most [`BYTES`] in [`RANGES`] ranges.
+//! 1. The pool contains at most [`BYTES`] in [`RANGES`] ranges.
 //! 2. Bytes that were unused between two decay passes, which are at least the delay apart, return
 //!    to the system; a purge returns all.
 //! 3. A hardened build has no pool: freed ranges are inaccessible, in whole or in part, and only

@@ -27,8 +27,9 @@ use crate::{
 /// of them share one memory and one set of statistics. A block may be freed through any of them, on
 /// any thread.
 ///
-/// Progress: wait-free except for system calls. Freeing a block of another thread has one lock-free
-/// exchange per batch. A request of size zero touches neither the heap nor the statistics.
+/// Progress: wait-free except for system calls. Freeing blocks of another thread costs one
+/// lock-free compare-exchange per batch. A request of size zero touches neither the heap nor the
+/// statistics.
 ///
 /// If the system refuses memory, the request is retried at most twice, after this heap and the
 /// heaps that no thread holds have returned their unused memory. Such a call costs time linear in
@@ -145,7 +146,8 @@ impl RastAlloc {
     /// A thread checks at every 64th slow path (a call that finds its list empty or full). If two
     /// checks, at least the delay apart, both find memory unused, this memory returns to the
     /// system. A check covers the lists of size classes that the thread did not use, whole
-    /// segments, and free spans of 64 KiB or more. It returns at most 28 MiB of segments and spans.
+    /// segments, and free spans of 64 KiB or more. One check returns at most 28 MiB of segments and
+    /// spans.
     ///
     /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or
     /// has ended. In these heaps it also returns smaller free spans, from two pages on. It starts
@@ -156,11 +158,11 @@ impl RastAlloc {
     /// Independently of this setting, a segment returns to the system if it stays empty while 64
     /// other segments become empty.
     ///
-    /// `None` stops the background thread before this call returns; the call waits for the step
-    /// that the thread is in. Two kinds of programs need `None`: one that must be single-threaded
-    /// (as `unshare(CLONE_NEWUSER)` requires), and one that ends with its last thread instead of by
-    /// `exit`. A call with a delay is wait-free except for system calls, one of which may start the
-    /// thread. Applies to all threads, from their next check on.
+    /// `None` stops the background thread before this call returns; the call waits until the thread
+    /// has finished its current step. Two kinds of programs need `None`: one that must be
+    /// single-threaded (as `unshare(CLONE_NEWUSER)` requires), and one that ends with its last
+    /// thread instead of by `exit`. A call with a delay is wait-free except for system calls, one
+    /// of which may start the thread. Applies to all threads, from their next check on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;

@@ -21,9 +21,9 @@
 //! bytes on.
 //!
 //! Alignment: a request is first rounded up to a multiple of its alignment. The size of the class
-//! that serves it is again a multiple of the alignment (the test below tries all). Blocks start at
-//! multiples of their size from an aligned base, so they have the requested alignment. So no
-//! alignment needs classes of its own.
+//! that serves it is again a multiple of the alignment (a test below checks all sizes). Blocks
+//! start at multiples of their size from an aligned base, so they have the requested alignment. So
+//! no alignment needs classes of its own.
 
 use crate::Layout;
 use crate::geometry::{HARDENED, SLOT};

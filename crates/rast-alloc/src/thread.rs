@@ -15,12 +15,12 @@
 //! entry to its exit. Calls must not be nested, so a signal handler must not allocate.
 //!
 //! The C library reports the end of a thread, by a key with a destructor. Destructors of std's
-//! thread-locals run before, and are served as usual. Destructors of other keys may run later;
-//! `ENDED` is for these.
+//! thread-locals run before this destructor, and may allocate as usual. Destructors of other keys
+//! may run later; `ENDED` is for these.
 //!
 //! In the child of a `fork` only the forking thread exists. It has its heap, or adopts another one
-//! if some thread was servicing its heap. Heaps of threads that were in no call can be serviced
-//! there; the others stay as they are. No lock can stay held, as there is none.
+//! if some thread was servicing its heap. The child can service the heaps of threads that were in
+//! no call; the other heaps stay as they are. No lock can stay held, as the allocator has none.
 
 use core::cell::Cell;
 

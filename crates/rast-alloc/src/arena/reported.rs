@@ -10,23 +10,23 @@
 //!                                       room in lists, reserves of open remote-free batches
 //! ```
 //!
-//! The *margin* is the slack: by so much, slow paths may lower the bytes in use before the reported
-//! value must be corrected.
+//! The *margin* is the number of bytes that slow paths may free before the reported value must be
+//! corrected.
 //!
 //! 1. A slow path that frees, or that makes room in a list, first subtracts those bytes from the
 //!    margin ([`Arena::lower_margin`]).
 //! 2. If the margin becomes negative, or the bytes in use have grown by [`STEP`], the margin is
 //!    recomputed. If it is then not within [`MARGIN`], the reported value is corrected.
-//! 3. A list frees at most as many blocks as it has room for, and at most as many as are in use in
-//!    its class.
+//! 3. Into one list, fast paths free at most as many blocks as the list has room for, and at most
+//!    as many as are in use in its class.
 //! 4. Only slow paths free blocks that are too large for slabs. So each such block changes the
 //!    margin by its exact length ([`Arena::slow_allocated`], [`Arena::slow_freed`]). If the margin
 //!    then leaves its range, the reported value is corrected without a scan of the lists. After
 //!    [`CORRECTIONS_MAX`] such corrections the margin is recomputed.
 //!
-//! One exception: fast paths may replace blocks of a class by shorter ones of the same class.
-//! Before the next slow path reports it, the bytes in use then fall by up to an eighth of these
-//! blocks, or by 15 bytes for each block up to 256 bytes.
+//! One exception: fast paths may replace blocks of a class by shorter ones of the same class. Until
+//! the next slow path, the reported value may then be too high by up to an eighth of these blocks,
+//! or by 15 bytes for each block up to 256 bytes.
 
 use super::Arena;
 use crate::peak::IN_USE;

@@ -1,5 +1,5 @@
 //! Encoded links of free blocks. The first word of a block is the address of the next one, mixed
-//! with a secret of the process. The second word is the first one, mixed with the block's own
+//! with a secret of the process. The second word is the first word, mixed with the block's own
 //! address and another secret.
 //!
 //! ```text
@@ -20,8 +20,8 @@
 //! When a block is allocated its second word is cleared. So the check fails if a list leads to an
 //! allocated block. Also, the block's user cannot read the second secret. A thread that reads a
 //! free block learns no address. On x86-64 neither word is a valid address, so a thread that uses
-//! one as a pointer faults. AArch64 ignores the top byte of an address; there the thread may not
-//! fault if the next byte is zero.
+//! one as a pointer faults. AArch64 ignores the highest byte of an address. So there the thread may
+//! not fault if the second-highest byte is zero.
 //!
 //! The secrets come from the system when the first heap is made.
 
