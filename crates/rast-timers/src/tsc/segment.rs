@@ -172,7 +172,9 @@ impl Segment {
     }
 
     /// Returns a bound: the clock has shown at most this time while this segment, of `full` counts,
-    /// was in use. `count` and `shown` are readings of the counter and of the reference.
+    /// was in use. `count` and `shown` are readings of the counter and of the reference. The
+    /// *expected time* of a count is what the reference should show there, by the anchor and the
+    /// measured rate.
     ///
     /// 1. `count` is in the segment, and its time is not before `shown`: the bound is the time of
     ///    `count` plus the anchor's error, because `count` may have been read slightly too early.
