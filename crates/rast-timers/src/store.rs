@@ -246,7 +246,7 @@ pub trait DeadlineStore<T> {
     /// Their handles name nothing from then on; the store keeps its memory. If the destructor of a
     /// value panics, the others are still dropped, and the store is then empty and usable. With
     /// `std` any number of destructors may panic, here and in the drop of a store of this crate:
-    /// the first panic continues at the end. Without `std` the second one aborts the process.
+    /// the first panic continues at the end. Without `std` a second panic aborts the process.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};

@@ -131,7 +131,7 @@ pub enum TscStatus {
 ///
 /// As seen by one thread the clock never runs backwards. This holds through anchors, corrections,
 /// leaving and resuming, and while the thread moves between cores whose counters agree. Two cases
-/// are not covered. First, the count goes back, and stays inside a segment or less than a
+/// are not covered. First, the count goes back, but stays in the current segment or less than a
 /// thousandth of a segment before it. Second, the count jumps ahead twice in one segment: by less
 /// than the segment's length, which a reader sees, and then by more.
 ///
