@@ -8,9 +8,9 @@
 //! | `wakes` | number of times that a worker stopped sleeping | that worker, before it takes a task |
 //! | `keeper` | the index, plus one, of the worker that sleeps until the next deadline; 0 if none does | that worker |
 //!
-//! 1. A worker that finds no task sets its bit in `asleep` (the announcement), executes a barrier
-//!    (`primitive::asymmetric`, or a fence if the system has none), checks all queues once more,
-//!    and sleeps if they are empty.
+//! 1. A worker that finds no task sets its bit in `asleep` (the announcement) and executes a
+//!    barrier (`primitive::asymmetric`, or a fence if the system has none). Then it checks all
+//!    queues once more, and sleeps if they are empty.
 //! 2. A pushing thread loads `asleep` after the push. By the barrier, either this load finds the
 //!    worker's bit, or the worker's check finds the pushed task.
 //! 3. If the pushing thread finds sleepers, it wakes one that is not notified or, if all are

@@ -6,9 +6,9 @@
 //!
 //! # When to use it
 //!
-//! For many jobs of several steps, each of which waits for an outside event: a reply, a timeout,
-//! the next frame. Steps may be short or long, but must not block. A handle wakes a task from any
-//! thread, and may outlive it safely.
+//! For many jobs of several steps, with a wait for an outside event between two steps: a reply, a
+//! timeout, the next frame. Steps may be short or long, but must not block. A handle wakes a task
+//! from any thread, and may outlive it safely.
 //!
 //! # When not
 //!
@@ -65,9 +65,9 @@
 //!   this wake-up delays at most the worker that it wakes. A thread that is suspended elsewhere in
 //!   these calls delays no other task. A step that blocks delays no other task while another worker
 //!   is free.
-//! - Memory: a task is one allocation of 64 bytes and its body. A waiting task takes another 32
-//!   bytes in the wait store, whose capacity is doubled when it is full. Posting, waiting and
-//!   waking allocate nothing else.
+//! - Memory: a task is one allocation of 64 bytes plus its body. A waiting task takes another 32
+//!   bytes in the wait store, whose capacity is doubled when it is full. A ready queue also
+//!   allocates when it grows. Posting, waiting and waking allocate nothing else.
 //!
 //! The correctness argument is in `docs/algorithms/scheduler.md`; `tests/protocol.rs` explores all
 //! states of the protocol.

@@ -14,7 +14,7 @@
 //!
 //! 1. While WAITING is clear, one `Owned` exists, or the task is finished. While it is set, no
 //!    `Owned` exists.
-//! 2. Only the thread that clears WAITING makes the `Owned`.
+//! 2. Only the thread that clears WAITING creates the `Owned`.
 //! 3. FINISHED is never cleared, and while it is set WAITING stays clear.
 //!
 //! A wake-up or signal writes the word even if its flag is already set. So the step that clears the

@@ -63,7 +63,7 @@ where
 /// scheduler.post(task);
 /// ```
 ///
-/// The data of a task moves between threads:
+/// The data of a task moves between threads, so it must be `Send`:
 ///
 /// ```compile_fail,E0277
 /// # use rast_scheduler::{Next, Task};

@@ -103,7 +103,7 @@ impl Tsc {
     ///
     /// # Errors
     ///
-    /// If there is none, or if it is known to be unsound: see [`NoCounter`].
+    /// If there is no counter, or if the counter is known to be unsound: see [`NoCounter`].
     ///
     /// ```
     /// use rast_timers::{Counter, Tsc};

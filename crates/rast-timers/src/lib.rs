@@ -1,15 +1,15 @@
 //! Clocks, amortised measuring timers with a stated error bound, and exact deadline stores.
 //!
 //! Reading the system clock costs more than many message handlers. The timers here read it once per
-//! batch of calls and predict the time in between. A single answer is an estimate; the error of the
-//! sums, and the delay of [`WaitingTimer`], have bounds that are proved and tested.
+//! batch of calls and predict the time in between. A single returned time is an estimate; the error
+//! of the sums, and the delay of [`WaitingTimer`], have bounds that are proved and tested.
 //!
 //! # What is here
 //!
 //! - [`Instant`] and [`Nanos`]: a point in time and a span, one `u64` of nanoseconds each.
-//! - [`Clock`], with [`MonotonicClock`] and [`BootClock`] of the system, [`CoarseClock`], which
-//!   costs one load, and [`ManualClock`] for tests. [`ThreadClock`] counts only while its thread
-//!   runs.
+//! - [`Clock`]: a source of time. [`MonotonicClock`] and [`BootClock`] read clocks of the system,
+//!   and [`CoarseClock`] costs one load. [`ThreadClock`] counts only while its thread runs.
+//!   [`ManualClock`] is for tests.
 //! - [`TscClock`]: the processor's counter as a clock; its [`Interval`] contains the true time.
 //! - [`Tick`]: a word in which a loop publishes its last clock reading. A tick is a [`Guard`]: a
 //!   timer that finds the word unchanged knows that little time has passed.
@@ -18,18 +18,19 @@
 //! - `LatencyHistogram` (feature `histogram`): percentiles of the durations of such pairs, cheap
 //!   enough for production.
 //! - [`at_site!`]: a timer of its own for each call site.
-//! - [`WaitingTimer`]: whether a period is over; never early.
+//! - [`WaitingTimer`]: reports that a period is over, and never too early.
 //! - [`DeadlineStore`]: values that wait for their deadlines and can be cancelled.
-//!   [`CalendarStore`] has constant cost, [`LaneStore`] is for timeouts of a few durations,
-//!   [`FiringStore`] for values that are hardly ever cancelled, and [`HeapStore`] for few values.
-//! - [`remote`]: timers of one owner that any thread arms and cancels.
+//!   [`CalendarStore`] has constant cost, [`LaneStore`] is for timeouts that have few different
+//!   durations, [`FiringStore`] for values that are hardly ever cancelled, and [`HeapStore`] for
+//!   few values.
+//! - [`remote`]: timers that one thread (the owner) fires, and that any thread arms and cancels.
 //!
 //! # When to use it, and when not
 //!
 //! Use the timers where a loop runs continuously and can publish a tick: a worker that measures its
 //! shards, or a poll loop with periodic chores. If the calls are some microseconds apart or more,
-//! the timers save nothing: read the clock. For one short, exact duration read the clock twice,
-//! because the timers bound only the error of their sums.
+//! the timers save nothing: read the clock instead. For one short, exact duration read the clock
+//! twice, because the timers bound only the error of their sums.
 //!
 //! # Example
 //!
@@ -76,7 +77,7 @@
 //! - Waiting: the timer never fires early, and a call τ + δ or more after the deadline fires.
 //! - Counter: the interval of a `TscClock` contains the time of the reference clock, if the counter
 //!   has a constant rate and the drift of the reference clock is bounded. While a `TscClock` is
-//!   read, it tests both about once per millisecond. It never runs backwards.
+//!   read, it tests these two assumptions about once per millisecond. It never runs backwards.
 //! - Stores: a value is due at its deadline and not before, and values leave in deadline order
 //!   (except by `expire_unordered`). After a value has left, its handle never refers to a value
 //!   again. A panic in a callback loses one value.
@@ -101,7 +102,7 @@
 //! - `std` (default): [`MonotonicClock`], [`TscClock`], [`ContainedClock`], [`Ticker`] and
 //!   [`at_site!`] on all platforms; [`BootClock`] and [`ThreadClock`] on Linux and Android, with
 //!   the dependency `libc`. Without `std` the crate is `no_std` with `alloc`.
-//! - `histogram`: `LatencyHistogram`; brings `hdrhistogram`.
+//! - `histogram`: `LatencyHistogram`, with the dependency `hdrhistogram`.
 //!
 //! Runs on every platform of `rast-primitive`, which provides the 64-bit atomics.
 #![no_std]

@@ -30,9 +30,10 @@ use crate::{Clock, Guard, Instant, Nanos, TimerConfig};
 /// bounded error. The sum exceeds that time by at most P, the configured period, and falls short of
 /// it by at most τ + δ, which [`Tick`](crate::Tick) defines. A single returned time is an estimate.
 ///
-/// A timer belongs to one call site, called by one thread at a time. At any call it may move to
-/// another thread, or to another tick of the same clock. A call is wait-free: one relaxed load and
-/// a few integer operations, or, if it reads the clock, a clock reading and two divisions.
+/// A timer belongs to one call site, called by one thread at a time. From one call to the next it
+/// may move to another thread, or to another tick of the same clock. A call is wait-free: one
+/// relaxed load and a few integer operations, or, if it reads the clock, a clock reading and two
+/// divisions.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, PeriodicTimer, Tick, TimerConfig};

@@ -1,5 +1,5 @@
-//! Timers that any thread arms and cancels, and one owner keeps. The threads send the owner
-//! commands, Arm and Cancel, through a queue.
+//! Timers that any thread arms and cancels, and that one thread, the owner, keeps and fires. The
+//! threads send Arm and Cancel commands to the owner through a queue.
 //!
 //! ```text
 //!  any thread                      queue (MPMC)                owner's thread
@@ -23,10 +23,10 @@
 //! 2. The state alone decides what fires. A Cancel command only lets the owner drop a value before
 //!    its deadline, so that cancelled timers with far deadlines do not accumulate.
 //! 3. An Arm is in the queue before its handle exists, so a Cancel is queued after its Arm. After
-//!    `close`, Cancels go to a queue of their own, which the owner reads once the first is empty.
+//!    `close`, Cancels go to a second queue, which the owner reads when the first queue is empty.
 //! 4. The arming thread wakes the owner after it has pushed the Arm, so an owner that polls after
-//!    each wake-up misses none. The wake-up is skipped if the owner has published that it rests at
-//!    most until the new deadline, because the owner polls the Arm when that rest ends. While
+//!    each wake-up misses no Arm. The wake-up is skipped if the owner has published that it rests
+//!    at most until the new deadline, because the owner pops the Arm when that rest ends. While
 //!    [`BACKLOG`] commands or more are queued, no wake-up is skipped, and a Cancel also wakes a
 //!    resting owner.
 //! 5. A value that the queue rejects is returned to the caller.
@@ -292,8 +292,8 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
     ///
     /// After `Ok` the owner never returns the value; the owner's thread drops it, at its next poll
     /// or when it drops the store. The owner is not woken, unless it rests and [`BACKLOG`] commands
-    /// or more are queued. The decision is wait-free. A Cancel command is then pushed to the owner,
-    /// as in [`arm`](RemoteTimers::arm).
+    /// or more are queued. The decision is wait-free. The call then pushes a Cancel command to the
+    /// owner. This push is lock-free, as in [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
@@ -587,8 +587,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// Each timer is decided separately. If another thread cancels a timer meanwhile and is first,
     /// the value is dropped here. If this call is first, the other cancel returns
     /// [`TooLate::AlreadyGone`]. Commands that are queued before the Arm command of one of the
-    /// timers are processed first, as by [`poll`](Self::poll). The rest costs what the store's
-    /// [`cancel_all`](DeadlineStore::cancel_all) costs.
+    /// timers are processed first, as by [`poll`](Self::poll). The other work costs what the
+    /// store's [`cancel_all`](DeadlineStore::cancel_all) costs.
     ///
     /// If `each` panics, the value it was given and those before it are gone, and all others stay:
     /// the timers after it fire unless they are cancelled again. The same holds if the destructor
@@ -651,11 +651,12 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     }
 
     /// Cancels all timers of this owner and drops their values: those in the store, and those whose
-    /// Arm command is queued. It pops the queue until it finds it empty. A later cancel returns
-    /// [`TooLate::AlreadyGone`].
+    /// Arm command is queued. The call pops commands until the queue is empty. A later cancel
+    /// returns [`TooLate::AlreadyGone`].
     ///
-    /// If destructors of values panic, the others are still dropped, as in the store. Costs what
-    /// the store's [`clear`](DeadlineStore::clear) costs, and one pop for each command.
+    /// If destructors of values panic, the other values are still dropped, as by the store's
+    /// `clear`. Costs what the store's [`clear`](DeadlineStore::clear) costs, and one pop for each
+    /// command.
     ///
     /// ```
     /// use rast_timers::remote::{self, TooLate};

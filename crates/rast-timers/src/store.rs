@@ -157,9 +157,9 @@ pub trait DeadlineStore<T> {
     /// Stores several values, each until its own deadline, as repeated calls of
     /// [`insert`](Self::insert) do. Passes each handle to `each` and returns their number.
     ///
-    /// It is faster in a store that keeps consecutive values together, as [`LaneStore`] does if the
-    /// deadlines are equal or increase. If the iterator or `each` panics, the values stored before
-    /// stay.
+    /// It is faster than those calls in a store that keeps consecutive values together, as
+    /// [`LaneStore`] does if the deadlines are equal or increase. If the iterator or `each` panics,
+    /// the values that were already stored stay.
     ///
     /// ```
     /// use rast_timers::{DeadlineStore, Instant, LaneStore};
@@ -211,8 +211,8 @@ pub trait DeadlineStore<T> {
     /// Removes values before their deadlines, as repeated calls of [`cancel`](Self::cancel) do.
     /// Passes those that had not left yet to `each`, and returns their number.
     ///
-    /// It is faster in a store whose values lie far apart in memory. If `each` panics, the value it
-    /// was given and those before it are gone, and all others stay.
+    /// It is faster than those calls in a store whose values lie far apart in memory. If `each`
+    /// panics, the value it was given and those before it are gone, and all others stay.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
@@ -246,7 +246,7 @@ pub trait DeadlineStore<T> {
     /// Their handles name nothing from then on; the store keeps its memory. If the destructor of a
     /// value panics, the others are still dropped, and the store is then empty and usable. With
     /// `std` any number of destructors may panic, here and in the drop of a store of this crate:
-    /// the first panic continues at the end. Without `std` the second one aborts the process.
+    /// the first panic continues at the end. Without `std` a second panic aborts the process.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
@@ -323,8 +323,8 @@ pub trait DeadlineStore<T> {
     /// value that is due at `now` is left. Ordered and unordered calls may be mixed; an ordered
     /// call orders the values that it finds.
     ///
-    /// It suits callers that handle each timer separately, such as timeouts, and that call late or
-    /// for many values at a time. A store that gains nothing by it keeps the order.
+    /// It suits timers that are handled separately, such as timeouts, if the calls come late or
+    /// find many due values. A store that saves no work by it keeps the order.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};

@@ -19,8 +19,8 @@ use core::fmt;
 ///
 /// The loop determines τ. No thread can guarantee δ on a machine that may suspend the loop's
 /// thread, so measure δ where it matters. Any thread may publish or load. Every operation is
-/// lock-free; `load` is one relaxed load. Give a tick that several threads use a cache line of its
-/// own ([`CachePadded`](rast_queue::primitive::CachePadded)).
+/// lock-free; `load` is one relaxed load. If several threads use a tick, place it in a cache line
+/// of its own ([`CachePadded`](rast_queue::primitive::CachePadded)).
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, Tick};

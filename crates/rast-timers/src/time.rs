@@ -76,8 +76,8 @@ impl Instant {
         Self(self.0.saturating_sub(span.0))
     }
 
-    /// Returns the roundest instant from this one to `slack` later: the one with the most trailing
-    /// zero bits. Timers with overlapping slack tend to get the same instant.
+    /// Returns the instant with the most trailing zero bits, of all instants from this one to
+    /// `slack` later. Timers with overlapping slack tend to get the same instant.
     ///
     /// [`Instant::MAX`] is returned unchanged.
     ///

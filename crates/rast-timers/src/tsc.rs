@@ -12,8 +12,8 @@
 //! error.
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
-//! next anchor, while other threads continue to read. The next segment may not be ready in time,
-//! because no thread has read the clock for long or the anchoring reader was preempted. Then
+//! next anchor, while other threads continue to read. Sometimes the next segment is not ready in
+//! time, because no thread has read the clock for long or the anchoring reader was preempted. Then
 //! readers read the reference and set a flag. Because of the flag, the next segment runs along the
 //! upper bound of the reference, so that it is at or above every value that the reference has
 //! shown. Then the clock may jump forward.
@@ -100,10 +100,10 @@ pub enum TscStatus {
 /// reference keeps within [`drift_ppm`](TscConfig::drift_ppm) of its mean rate. Each anchor tests
 /// both. If the reference is outside the interval, or the rate has changed by more than this drift,
 /// the clock leaves the counter at once and then reads the reference. [`status`](Self::status)
-/// reports that. So a counter that jumps while a virtual machine is migrated or a laptop sleeps is
-/// trusted for at most one segment, 1 ms by default; its intervals are wrong for that time. A
-/// counter that stops for good ends no segment; [`check`](Self::check) and a [`TscGuard`] detect
-/// it.
+/// reports that. A counter may jump while a virtual machine is migrated or a laptop sleeps. The
+/// clock then trusts it for at most one segment (1 ms by default), and its intervals are wrong for
+/// that time. A counter that stops for good never reaches the end of a segment;
+/// [`check`](Self::check) and a [`TscGuard`] detect it.
 ///
 /// # Leaving the counter, and using it again
 ///
@@ -112,10 +112,10 @@ pub enum TscStatus {
 /// reference has caught up. Meanwhile [`interval`](Self::interval) extends from the reference to
 /// what the clock shows. The count determines from where the clock continues:
 ///
-/// - The count is still in the current segment, and its time is not before that of the reference.
-///   Then the clock has shown this time, and continues from it.
-/// - The time of the count is before that of the reference, or the count has gone back, or it has
-///   jumped ahead by more than a segment. Then the clock continues from the reference plus the
+/// - The count is still in the current segment, and the segment's time at this count is not before
+///   the reference. Then the clock has shown this time, and continues from it.
+/// - The segment's time at this count is before the reference, or the count has gone back, or it
+///   has jumped ahead by more than a segment. Then the clock continues from the reference plus the
 ///   error bound of the segment.
 /// - The count has jumped over the end of the segment by less than a segment. Then the clock may
 ///   have shown the whole segment, and continues from its end, at most
@@ -131,7 +131,7 @@ pub enum TscStatus {
 ///
 /// As seen by one thread the clock never runs backwards. This holds through anchors, corrections,
 /// leaving and resuming, and while the thread moves between cores whose counters agree. Two cases
-/// are not covered. First, the count goes back, and stays inside a segment or less than a
+/// are not covered. First, the count goes back, but stays in the current segment or less than a
 /// thousandth of a segment before it. Second, the count jumps ahead twice in one segment: by less
 /// than the segment's length, which a reader sees, and then by more.
 ///
@@ -143,7 +143,8 @@ pub enum TscStatus {
 /// Lock-free; no thread waits for the thread that takes an anchor. A reading is five loads, the
 /// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
 /// three more readings. If the clock is read less often than
-/// [`anchor_every`](TscConfig::anchor_every), each reading pays that; read the reference instead.
+/// [`anchor_every`](TscConfig::anchor_every), each reading also takes an anchor; read the reference
+/// instead.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};

@@ -31,8 +31,8 @@ pub enum Missed {
 /// A period that ends past [`Instant::MAX`] never ends. A period of zero is over at every call, and
 /// each call then reads the clock.
 ///
-/// A call is wait-free: one relaxed load, a comparison and a decrement, or a clock reading and two
-/// divisions.
+/// A call is wait-free: one relaxed load, a comparison and a decrement, or, if it reads the clock,
+/// a clock reading and two divisions.
 ///
 /// ```
 /// use rast_timers::{Clock, ManualClock, Nanos, Tick, TimerConfig, WaitingTimer};

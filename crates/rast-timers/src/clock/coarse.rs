@@ -118,12 +118,12 @@ mod ticker {
     use std::string::String;
     use std::time::Duration;
 
-    /// A thread that updates a [`CoarseClock`] periodically, until it is dropped.
+    /// A thread that updates a [`CoarseClock`] periodically, until the `Ticker` is dropped.
     ///
     /// Its period is τ, and δ is the wake-up latency of the system: some 50 µs on an idle machine,
     /// whole time slices on a busy one. Dropping the ticker ends the thread and joins it. If the
-    /// source clock drops the ticker on the ticker's own thread, the thread ends after that
-    /// reading.
+    /// source clock drops the ticker during a reading on the ticker's own thread, the drop does not
+    /// join the thread, which ends after this reading.
     ///
     /// ```
     /// use rast_timers::{Clock, CoarseClock, MonotonicClock, Nanos, Ticker};

@@ -9,8 +9,8 @@ use core::fmt;
 /// How far the stored reading may be behind the last one.
 const BEHIND: Nanos = Nanos::from_millis(1);
 
-/// A clock whose panics are caught, for a thread that must not end because a clock of the program
-/// is broken.
+/// A clock whose panics are caught, for a thread that must continue even if a clock of the program
+/// panics.
 ///
 /// If the clock panics, the reading returns a time that is at most 1 ms before the last successful
 /// reading. If there was none, it returns [`Instant::ORIGIN`]. So a panic moves time back by at

@@ -45,8 +45,8 @@ system_clock! {
     ///
     /// The type exists only on Linux and Android. The clock counts from the boot of the machine, so
     /// its instants mean the same in every process, and must not be compared with those of
-    /// [`MonotonicClock`](crate::MonotonicClock). A reading costs as much as one of the monotonic
-    /// clock, a call into the vDSO, and is wait-free.
+    /// [`MonotonicClock`](crate::MonotonicClock). A reading is a call into the vDSO, costs as much
+    /// as a reading of the monotonic clock, and is wait-free.
     ///
     /// ```
     /// use rast_timers::{BootClock, Clock};

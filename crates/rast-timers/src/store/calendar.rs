@@ -165,9 +165,9 @@ impl Bucket {
 ///
 /// After a call with a `now` far in the future, inserting a value that is due before that time
 /// costs O(log n). This ends with the next call whose `now` is more than 33 ms earlier, which moves
-/// the store back to its `now`. Its first step may access more than [`TOUCHES`](Self::TOUCHES)
-/// entries: four for each list in use, at most 2,600. Each value that was inserted between the two
-/// calls costs one more [`Busy`](Step::Busy) step.
+/// the store back to its `now`. The first step of that call may access more than
+/// [`TOUCHES`](Self::TOUCHES) entries: four for each list in use, at most 2,600. Each value that
+/// was inserted between the two calls costs one more [`Busy`](Step::Busy) step.
 ///
 /// A value of `T` is stored next to its deadline, and each of the 706 list heads has space for a
 /// `T`, too: box large values.

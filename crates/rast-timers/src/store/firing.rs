@@ -24,7 +24,7 @@ const SPARE: usize = 64;
 /// A [`DeadlineStore`] for values that mostly fire: insert and fire in O(log n). Its keys are
 /// contiguous, and a slot does not record where its key is, so moving a key is cheap.
 ///
-/// A cancelled value leaves at once. Its key and its empty slot, 28 bytes and the size of a value,
+/// A cancelled value leaves at once. Its key and its empty slot (28 bytes plus the size of a value)
 /// stay until its deadline or a purge. A cancel purges all cancelled keys, in O(n), if there are
 /// more cancelled keys than the number of values plus 64. So values that are mostly cancelled, or
 /// cancelled long before their deadlines, belong in a [`CalendarStore`](super::CalendarStore).

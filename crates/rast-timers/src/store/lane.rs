@@ -14,15 +14,16 @@
 //!
 //! 1. Each lane is sorted; `last` is the greatest deadline inserted since the lane was opened.
 //! 2. `last` strictly decreases from lane to lane. A value goes to the first lane whose `last` is
-//!    not after its deadline. Values of k timeouts, armed as time passes, need at most k lanes.
+//!    not after its deadline. If each deadline is the current time plus one of k durations, at most
+//!    k lanes are needed.
 //! 3. Values with the same deadline may be in several lanes. Then those in the lane with the lowest
-//!    index were inserted first, because every `last` only grows: later this deadline goes to the
-//!    same lane or to one of a higher index. Values in `overflow` were inserted after those with
-//!    the same deadline in lanes.
+//!    index were inserted first, because every `last` only grows: a later value with this deadline
+//!    goes to the same lane or to a lane with a higher index. Values in `overflow` were inserted
+//!    after those with the same deadline in lanes.
 //! 4. A lane is closed only if it is empty, all lanes after it are closed, and the overflow has no
 //!    value that a lane could accept. So rules 2 and 3 still hold afterwards.
 //! 5. The values of a lane are numbered as they are inserted, in steps of 16. A number is never
-//!    reused; with the lane in its lower bits it is the handle.
+//!    reused; a handle is this number with the index of the lane in the lower bits.
 //! 6. The first lane is always open. When it is empty, it may start again with another `last`.
 
 mod places;
@@ -64,17 +65,19 @@ struct First {
     until: u64,
 }
 
-/// A [`DeadlineStore`] for timeouts of a few durations. Timeouts of one duration arrive in the
-/// order of their deadlines, so each duration has a lane, which costs as much as a ring buffer.
+/// A [`DeadlineStore`] for timeouts that have few different durations. Timeouts of one duration
+/// arrive in the order of their deadlines, so each duration has a lane, which costs as much as a
+/// ring buffer.
 ///
 /// Up to eight lanes open automatically. A value that fits none of them goes to a [`HeapStore`], at
 /// the cost of a heap. A cancelled value leaves at once. Its entry stays until it is at the front
 /// of the lane, and is then removed by `expire` or while more values are armed. So a lane keeps all
-/// entries since its oldest waiting value, and some older entries for a while. Its memory comes in
-/// chunks of 64 entries and is kept; when it grows, only a directory of the chunks is copied.
+/// entries since its oldest waiting value, and some older entries for a while. Its memory is
+/// allocated in chunks of 64 entries and not freed before the drop; when a lane grows, only a
+/// directory of the chunks is copied.
 ///
-/// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it may be that of a
-/// cancelled value. `reschedule` returns a new handle.
+/// [`next_deadline`](DeadlineStore::next_deadline) is a lower bound here: it may be the deadline of
+/// a cancelled value. `reschedule` returns a new handle.
 ///
 /// ```
 /// use rast_timers::{DeadlineStore, Instant, LaneStore};

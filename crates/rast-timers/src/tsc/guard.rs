@@ -16,7 +16,7 @@ use core::fmt;
 /// | `word` | each call of a timer | a reading of the counter, some 10 ns, and a store | that the count differs from that of the last call |
 /// | `vouches` | each time a timer reads its own clock | a reading of the reference between two of the counter, some 70 ns | the counter against the reference, as [`TscClock::check`] does; never waits |
 ///
-/// This bound assumes that the counter runs at the rate that it promises ([`Counter::pace`]), which
+/// The bound τ + δ assumes that the counter runs at its promised rate ([`Counter::pace`]), which
 /// the guard checks. In the following, *the timer's clock* is the one that a timer reads, and the
 /// *[`TscClock`]* is the one that made the guard.
 ///
@@ -26,12 +26,12 @@ use core::fmt;
 ///    timers read their clock each time.
 /// 2. If the counter becomes too slow, the next call of `vouches` detects it. A timer calls
 ///    `vouches` when it reads its clock, that is, when the word changes or its batch of calls is
-///    over. Until then τ is longer in proportion. How small a change is detected depends on the
-///    `TscClock`. If threads read it, it has measured the counter's rate, and `vouches` detects
-///    that the reference is outside the [interval](TscClock::interval) that follows from this rate.
-///    If no thread reads it, `vouches` detects only a rate below seven eighths of the promised
-///    rate.
-/// 3. Once the `TscClock` has left the counter, the guard vouches for no word, and the timers read
+///    over. Until then τ is longer, in proportion to the slower rate. How small a change is
+///    detected depends on the `TscClock`. If threads read it, it has measured the counter's rate,
+///    and `vouches` detects that the reference is outside the [interval](TscClock::interval) that
+///    follows from this rate. If no thread reads it, `vouches` detects only a rate below seven
+///    eighths of the promised rate.
+/// 3. Once the `TscClock` has left the counter, `vouches` returns `false`, and the timers read
 ///    their clock at every call, until the counter is used again.
 ///
 /// Any thread may use it, but each call writes to it: give each thread a clone.

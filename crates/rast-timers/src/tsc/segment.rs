@@ -171,11 +171,14 @@ impl Segment {
         }
     }
 
-    /// Returns a bound: the clock has shown at most this time while this segment, of `full` counts,
-    /// was in use. `count` and `shown` are readings of the counter and of the reference.
+    /// Returns a bound of the times that the clock has shown while this segment was in use. `full`
+    /// is the segment's length in counts. `count` and `shown` are readings of the counter and of
+    /// the reference. The *expected time* of a count is what the reference should show there, by
+    /// the anchor and the measured rate.
     ///
-    /// 1. `count` is in the segment, and its time is not before `shown`: the bound is the time of
-    ///    `count` plus the anchor's error, because `count` may have been read slightly too early.
+    /// 1. `count` is in the segment, and the segment's time there is not before `shown`: the bound
+    ///    is the time of `count` plus the anchor's error, because `count` may have been read
+    ///    slightly too early.
     /// 2. `count` is beyond the end, and its expected time is ahead of `shown` by less than the
     ///    time from the anchor to the segment's end. Then the clock may have shown the whole
     ///    segment, and the bound is the time of its end. If the expected time is further ahead, the

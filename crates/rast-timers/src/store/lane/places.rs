@@ -31,9 +31,9 @@
 //! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
 //!    after it has left the queue, so that the least acceptable deadline can be read there.
 //!
-//! The back of the queue reuses the chunks that the front has left, one cycle of the directory
-//! later. Memory is allocated in chunks of 64 places. Only the directory is copied when it grows,
-//! and no memory is freed before the drop.
+//! A chunk that the front of the queue has left stays in its entry of the directory. The back
+//! reuses the chunk when it comes to this entry again. Memory is allocated in chunks of 64 places.
+//! Only the directory is copied when it grows, and no memory is freed before the drop.
 #![allow(
     unsafe_code,
     reason = "places without a value, and chunks that are reached by two ways"
