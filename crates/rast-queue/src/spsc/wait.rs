@@ -12,7 +12,8 @@
 //! | brought 16 items in one of its steps | 64 |
 //! | did not: the producer is slow, gone, or on this thread | twice as many as last time, 65,536 at most |
 //!
-//! So if no wait brings items, there are ten waits of one step, and then one in 65,536 items.
+//! So if no wait brings items, there are ten waits of one step, and then one wait per 65,536 popped
+//! items.
 
 use crate::primitive::hint::spin_loop;
 
