@@ -45,8 +45,8 @@ const fn largest(bucket: usize, part_bits: u32) -> u64 {
 /// and the next.
 ///
 /// A quantile is at most one part in `2^P` too high, unless it is in the last bucket: there it is
-/// the largest value. Count, sum, least and largest value are exact; the sum saturates. Values of
-/// 2^40 or more, which is 18 minutes in nanoseconds, count in the last bucket.
+/// the largest recorded value. Count, sum, least and largest value are exact; the sum saturates.
+/// Values of 2^40 or more, which is 18 minutes in nanoseconds, count in the last bucket.
 ///
 /// Memory: 8 bytes for each of `(41 - P) << P` buckets, 2.4 KiB with `P` = 3, allocated by
 /// [`new`](Self::new). Recording, merging and reading values allocate nothing.

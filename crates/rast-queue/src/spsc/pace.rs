@@ -1,4 +1,4 @@
-//! Decides when a `pop` that finds the ring empty pauses, so that the producer gets ahead.
+//! Decides when a `pop` pauses at an empty ring, so that the producer gets ahead.
 //!
 //! The module `wait` does the same for pops of batches.
 //!
