@@ -1,4 +1,4 @@
-//! A pair of fences of unequal cost: the one on the hot path is free, the other pays for both.
+//! A pair of fences of unequal cost: the frequent fence is free, and the rare one is expensive.
 //!
 //! ```text
 //!   often:  store x        rarely:  store y
@@ -10,12 +10,12 @@
 //! both fences were `fence(SeqCst)`. Two calls of [`order`] guarantee nothing to each other.
 //!
 //! On Linux, `barrier` is the system call `membarrier` (private, expedited). It makes each
-//! processor that runs a thread of this process execute a full fence. A processor that runs none
-//! has executed one when it last switched threads. So a fence is executed at some point in the
-//! program order of the other thread. If the store of `x` precedes this point, the load of `x`
-//! after `barrier` sees it. Otherwise the load of `y` follows this point, and sees the store of
-//! `y`, which preceded the call of `barrier`. `order` only has to keep the compiler from moving the
-//! load above the store.
+//! processor that runs a thread of this process execute a full fence. A processor that runs no such
+//! thread executed a full fence when it last switched threads. So the thread that calls `order`
+//! executes a full fence at some point of its program order. If the store of `x` precedes this
+//! point, the load of `x` after `barrier` sees it. Otherwise the load of `y` follows this point,
+//! and sees the store of `y`, which preceded the call of `barrier`. `order` only has to keep the
+//! compiler from moving the load above the store.
 //!
 //! Folly and the C++ proposal P1202 have such a pair.
 

@@ -21,11 +21,11 @@ const YIELDS: u32 = 4;
 /// Exponential back-off for a loop that waits for another thread.
 ///
 /// [`spin`](Self::spin) is for a failed read-modify-write: the other thread has made progress, and
-/// a short pause reduces contention. [`snooze`](Self::snooze) waits until another thread acts: it
-/// spins, then yields the core, and then [`is_completed`](Self::is_completed) returns `true`, and
-/// the caller should park. With one core nothing spins. Without `std` it assumes many cores, and
-/// spins instead of yielding. Under loom and shuttle each step is a yield, because their schedulers
-/// are unfair.
+/// a short pause reduces contention. [`snooze`](Self::snooze) is for waiting until another thread
+/// acts: the first calls spin, and later calls yield the core. After some yields
+/// [`is_completed`](Self::is_completed) returns `true`, and the caller should park. With one core
+/// nothing spins. Without `std` it assumes many cores, and spins instead of yielding. Under loom
+/// and shuttle each step is a yield, because their schedulers are unfair.
 ///
 /// # Examples
 ///

@@ -18,7 +18,8 @@ use crate::sync::atomic::Ordering::{Acquire, Release};
 /// Maximum number of classes: the bits of a futex bitset.
 const CLASSES_MAX: u32 = 32;
 
-/// Lets threads of several classes sleep until a condition holds, and wakes some of one class.
+/// Lets threads of several classes sleep until a condition holds. A wake-up wakes some threads of
+/// one class.
 ///
 /// A waiter calls [`look`](Self::look), checks the condition, and calls [`wait`](Self::wait), in a
 /// loop, because a wait may end early. A notifier changes the condition, then calls

@@ -1,4 +1,5 @@
-//! Sleeping until a condition holds that other threads make true without a lock.
+//! Lets threads sleep until a condition holds. Other threads make the condition true without a
+//! lock.
 //!
 //! A condition variable needs the condition to change under its lock. An event count does not. A
 //! waiter registers, checks the condition again, and only then sleeps. A notifier changes the
@@ -29,9 +30,9 @@
 //! | Notified | not in the list, the wake-up not seen yet | `wait` or `cancel` to Free                |
 //!
 //! A waiter that cancels after `notify_one` has chosen it passes the wake-up to the next waiter,
-//! because the notifier relies on a thread checking the condition. `wait_until` stays registered
-//! while it checks the condition after a sleep. So a wake-up that comes during this check is passed
-//! on too, if the check panics or the time is over.
+//! because the notifier relies on some woken thread to check the condition. `wait_until` stays
+//! registered while it checks the condition after a sleep. So a wake-up that comes during this
+//! check is passed on too, if the check panics or the time is over.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
@@ -264,9 +265,9 @@ impl EventCount {
         held.is_some()
     }
 
-    /// Calls `attempt` until it returns a value. Between calls it spins and sleeps as `strategy`
-    /// says, until `deadline` at the latest if there is one. Returns `None` if the last attempt,
-    /// after the deadline, failed too. Blocking, bounded by `deadline`.
+    /// Calls `attempt` until it returns `Some`. Between calls, the thread spins and sleeps as
+    /// `strategy` says. If there is a `deadline`, one last attempt starts after it. Returns `None`
+    /// if this attempt fails too. Blocking, bounded by `deadline`.
     ///
     /// It turns a non-blocking operation, `attempt`, into a blocking one.
     ///

@@ -1,9 +1,10 @@
 //! Visits every state of a protocol that is written as a state machine.
 //!
 //! loom runs the code itself in every interleaving, and a protocol of more than a few steps has too
-//! many of them. Here the user writes the protocol as a [`Machine`]: a state is a small value, and
-//! a step of a thread is one access to shared memory. Equal states are visited once, so millions of
-//! states take seconds. A machine is sequentially consistent; loom checks weaker orderings.
+//! many interleavings. Here the user writes the protocol as a [`Machine`]: a state is a small
+//! value, and a step of a thread is one access to shared memory. Equal states are visited once, so
+//! millions of states take seconds. A machine is sequentially consistent; loom checks weaker
+//! orderings.
 //!
 //! States are visited breadth-first, so the first fault found has the shortest trace. They are
 //! stored as fingerprints of 128 bits. The steps between them, which are the edges of a graph, are

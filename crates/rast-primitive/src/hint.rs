@@ -16,8 +16,8 @@ pub use loom::hint::spin_loop;
 /// such instruction, under loom and under Miri it does nothing.
 ///
 /// The instruction is inline assembly. The compiler's intrinsic uses the prefetch for reads, unless
-/// the build's target features include the one for writes. After a prefetch for reads, the write
-/// would fetch a line that another processor has once more.
+/// the build's target features include the one for writes. After a prefetch for reads, a write must
+/// fetch the line a second time if another processor also has it.
 ///
 /// ```
 /// let slots = [0_u64; 64];

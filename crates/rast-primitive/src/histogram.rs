@@ -41,14 +41,15 @@ const fn largest(bucket: usize, part_bits: u32) -> u64 {
     ((parts + bucket % parts + 1) << shift) - 1
 }
 
-/// Counts of values by size, with `2^P` buckets for each doubling.
+/// Counts how many values fall into each bucket. There are `2^P` buckets between one power of two
+/// and the next.
 ///
 /// A quantile is at most one part in `2^P` too high, unless it is in the last bucket: there it is
-/// the largest value. Count, sum, least and largest value are exact; the sum saturates. Values of
-/// 2^40 or more, which is 18 minutes in nanoseconds, count in the last bucket.
+/// the largest recorded value. Count, sum, least and largest value are exact; the sum saturates.
+/// Values of 2^40 or more, which is 18 minutes in nanoseconds, count in the last bucket.
 ///
 /// Memory: 8 bytes for each of `(41 - P) << P` buckets, 2.4 KiB with `P` = 3, allocated by
-/// [`new`](Self::new). A call allocates nothing.
+/// [`new`](Self::new). Recording, merging and reading values allocate nothing.
 ///
 /// ```
 /// use rast_primitive::Histogram;
@@ -189,7 +190,8 @@ impl<const P: u32> Histogram<P> {
     }
 
     /// Returns the buckets that counted a value since `earlier` was copied from this histogram.
-    /// Each item is the largest value of a bucket, and how many values it has counted since.
+    /// Each item has two numbers: the largest value that belongs to the bucket, and how many values
+    /// the bucket has counted since.
     ///
     /// ```
     /// use rast_primitive::Histogram;
@@ -233,9 +235,9 @@ impl<const P: u32> fmt::Debug for Histogram<P> {
 /// As with [`Counter`], a thread that becomes the writer must synchronize with the previous one. If
 /// two threads write at the same time, values may be lost, without undefined behaviour.
 ///
-/// [`record`](Self::record) is wait-free: four times a load and a store of one of the writer's
-/// words. [`read`](Self::read) takes no lock; values that are recorded meanwhile may be missing
-/// from the result.
+/// [`record`](Self::record) is wait-free: it loads four words that only the writer writes, and
+/// stores at most these four. [`read`](Self::read) takes no lock; values that are recorded
+/// meanwhile may be missing from the result.
 ///
 /// ```
 /// use rast_primitive::LiveHistogram;

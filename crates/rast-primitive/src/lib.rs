@@ -69,7 +69,7 @@
 //! - Only fences are `SeqCst`, because loom does not model other `SeqCst` operations.
 //! - No lock poisons, and no user code runs under a lock of this crate.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
-//!   `receive_blocking`, `receive_timeout`). The following take a lock for some instructions: a
+//!   `receive_blocking`, `receive_timeout`). The following take a lock for a few instructions: a
 //!   wake-up of a sleeper, `EventCount::prepare` and `cancel`, the drop of a `Key` or a `Signal`,
 //!   and the `Signal::send` that sets the event. Everything else is lock-free where the target has
 //!   the atomics.

@@ -17,14 +17,15 @@
 //! 1. A node belongs to the pushing thread until the compare-exchange that pushes its chain, then
 //!    to the stack until the swap that takes it, then to the taking thread.
 //! 2. No thread reads a node that belongs to another thread or to the stack, so a reused address
-//!    (ABA) does no harm. A push stores the value of `top` in its oldest node and then compares
-//!    `top` with it, so the link is correct for any node at that address.
+//!    (ABA) does no harm. A push loads `top` and stores this value as the link of its oldest node.
+//!    Its compare-exchange succeeds only if `top` still has this value. So the link leads to the
+//!    node that was the newest one before the push, whichever node now has that address.
 //! 3. A link is an address ([`Link`]) and not a pointer. A push may have read the pointer to a node
 //!    that was then freed, and whose address a new node has (rule 2). This pointer must not be used
 //!    for the new node. So a push exposes the provenance of its newest node before the
 //!    compare-exchange, and [`Link::node`] makes a pointer from the address. The take acquires the
-//!    exposure, since each push continues the release sequence of the earlier ones. Neither step is
-//!    an instruction.
+//!    exposure, since each push continues the release sequence of the earlier pushes. Neither the
+//!    exposure nor the conversion to a pointer executes an instruction.
 //!
 //! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: all nodes
 //! are taken at once, so no count against ABA is needed; and a stack can be closed.

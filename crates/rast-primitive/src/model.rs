@@ -18,7 +18,8 @@ const BRANCHES: usize = 10_000;
 
 /// Runs the scenario `f`. Under `--cfg rast_loom` it runs in every interleaving with at most
 /// `max(2, LOOM_MAX_PREEMPTIONS)` preemptions. Under `--cfg rast_shuttle` it runs in
-/// `RAST_SHUTTLE_RUNS` random ones. Otherwise it runs 200 times on real threads as a stress test.
+/// `RAST_SHUTTLE_RUNS` random interleavings. Otherwise it runs 200 times on real threads as a
+/// stress test.
 ///
 /// Under loom it ends by printing `loom: <test> executions=N bound=B`, one line that `cargo xtask
 /// loom` reads.
@@ -87,7 +88,7 @@ where
     std::println!("loom: {name} executions={executions} bound={bound}");
 }
 
-/// Returns a number by which a scenario may vary.
+/// Returns a number from which a scenario may choose what it does.
 ///
 /// Under shuttle it is part of the schedule: the same seed, or a repeated schedule, gives the same
 /// numbers. Under loom it is always 0, because executions must repeat. Under std it differs in each
@@ -143,7 +144,8 @@ mod random {
     /// Runs the scenario `f` in `RAST_SHUTTLE_RUNS` random schedules, 10 000 by default. In half of
     /// the schedules each step runs a thread chosen uniformly from those that can run. The other
     /// half use PCT (probabilistic concurrency testing), which runs one thread until it waits and
-    /// switches at a few additional points. A scenario of one thread runs only the first half.
+    /// switches at a few additional points. A scenario of one thread runs only the first half of
+    /// the schedules.
     ///
     /// Ends by printing `shuttle: <test> schedules=N seed=S`, one line that `cargo xtask shuttle`
     /// reads. The seed differs in each run, unless `SHUTTLE_RANDOM_SEED` is set. The same seed and

@@ -38,7 +38,7 @@ const SET: u8 = 2;
 ///
 /// Sending to a signal that is already set is one read-modify-write without a lock, so a burst of
 /// events costs one wake-up. Everything written before a `send` happens-before the receive that
-/// takes the event, also if the slot was set before.
+/// takes the event, even if the signal was already set.
 ///
 /// A receiver may free the signal as soon as it has received, if no further `send` can start:
 /// dropping the signal waits for the sender to leave.

@@ -15,9 +15,9 @@ use self::stand_in as imp;
 
 /// A value that is replaced as a whole and read without waiting.
 ///
-/// Reading and replacing are lock-free; a read pins the epoch of the calling thread, about two
-/// atomic operations. While a reader has its guard, all values that are replaced meanwhile stay
-/// alive.
+/// Reading and replacing are lock-free. A read pins the epoch of the calling thread, which costs
+/// about two atomic operations. While a reader has its guard, all values that are replaced
+/// meanwhile stay alive.
 ///
 /// # Examples
 ///

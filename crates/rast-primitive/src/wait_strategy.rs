@@ -10,8 +10,9 @@ use crate::backoff::Backoff;
 /// | Adaptive | spins and yields, then sleeps        | as Spin while awake, as Park asleep  | a few yields per idle period |
 /// | Park     | sleeps at once                       | a system wake-up                     | a system call per wake-up    |
 ///
-/// The awake phase of Adaptive is that of [`Backoff`]. It has 1 + 2 + .. + 32 spin hints on four
-/// cores or more, 1 + 2 + 4 on two or three, and none on one core; 4 yields follow.
+/// The awake phase of Adaptive is that of [`Backoff`]. On four cores or more it has 1 + 2 + .. + 32
+/// spin hints. On two or three cores it has 1 + 2 + 4 of them, and on one core none. Then it yields
+/// 4 times.
 ///
 /// # Examples
 ///

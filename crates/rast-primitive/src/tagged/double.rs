@@ -11,8 +11,8 @@ use super::{AddressTooWide, refuse_slow, wide};
 use crate::constructor;
 use crate::sync::atomic::Ordering;
 
-/// A pointer and a wrapping count of 64 bits (32 with 32-bit pointers; under loom that of
-/// `TaggedPtr`), as one copyable word.
+/// A pointer and a wrapping count, as one copyable word. The count has 64 bits, or 32 with 32-bit
+/// pointers; under loom it has the width of `TaggedPtr`'s count.
 ///
 /// # Examples
 ///
@@ -126,9 +126,10 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 ///
 /// Every operation is lock-free if the processor has a double-word instruction: always on AArch64
 /// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check for the instruction at run
-/// time; only the first x86-64 processors lack it. Elsewhere an operation takes a short lock per
-/// address, and [`is_lock_free`](Self::is_lock_free) returns `false`. A load may be a
-/// read-modify-write of the double word, so the memory must be writable.
+/// time; only the first x86-64 processors lack it. Without the instruction, an operation takes a
+/// lock for a short time, one of several by address, and [`is_lock_free`](Self::is_lock_free)
+/// returns `false`. A load may be a read-modify-write of the double word, so the memory must be
+/// writable.
 ///
 /// # Examples
 ///

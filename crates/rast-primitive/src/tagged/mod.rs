@@ -10,12 +10,12 @@
 //! | low-bits    | `--cfg rast_tagged_low`, 64-bit pointers         | log2(align) bits | addresses not aligned         | lock-free |
 //! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free where the processor has it |
 //!
-//! `rast_tagged_wide` takes precedence over `rast_tagged_low`. loom has no 128-bit atomics, so a
-//! model uses one of the first two layouts. Android on aarch64 cannot use high-bits, because it has
-//! a tag in the top byte of each heap pointer. An address is checked when a [`TaggedPtr`] is made
-//! from it; loads check nothing.
+//! `rast_tagged_wide` takes precedence over `rast_tagged_low`. loom has no 128-bit atomics, so
+//! under loom one of the first two layouts is used. Android on aarch64 cannot use high-bits,
+//! because its heap pointers have a tag in the top byte. An address is checked when a [`TaggedPtr`]
+//! is made from it; loads check nothing.
 //!
-//! [`WideTaggedPtr`] always has the double-word layout, except in a model.
+//! [`WideTaggedPtr`] always has the double-word layout, except under loom.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -116,9 +116,9 @@ impl<T> Source<T> {
     ///
     /// Liveness: apart from spurious failures and a wrong first guess, the compare-exchange fails
     /// for two reasons. Either another thread has moved the word, which ends the loop, or another
-    /// thread has acquired a reference. A thread that acquires a second reference to the same node
-    /// has completed an operation since the first, such as `is_empty`. So while the loop repeats,
-    /// other threads complete operations: this is lock-free.
+    /// thread has acquired a reference. Before a thread acquires a second reference to the same
+    /// node, it completes an operation, such as `is_empty`. So while the loop repeats, other
+    /// threads complete operations: the call is lock-free.
     #[inline]
     pub(super) fn pass(&self, from: Place<T>, count: u64, to: Place<T>) -> Option<u64> {
         let mut seen = from.to_word(count);

@@ -4,8 +4,8 @@
 //! The producer writes items into the slots of a block, and publishes one or many of them by one
 //! store of its index. A consumer claims items by a compare-exchange on the consumers' index, and
 //! moves them out of the block that it is attached to. There is no state per slot, no lock and no
-//! wait. Blocks have reference counts: as soon as a block is used up, it is freed or kept for the
-//! producer.
+//! wait. Blocks have reference counts: as soon as no consumer needs a block any more, it is freed
+//! or kept for the producer.
 //!
 //! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
 //! consumer locks a mutex at the end of each block, and blocks are never freed. Here no thread
@@ -14,7 +14,7 @@
 //!
 //! For one consumer [`spsc`](crate::spsc) is faster; for many producers use
 //! [`Queue`](crate::Queue). `docs/algorithms/queue-spmc.md` has the picture, the rules and the
-//! argument.
+//! argument for correctness.
 
 mod consumer;
 mod producer;

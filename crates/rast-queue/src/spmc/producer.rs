@@ -164,10 +164,10 @@ impl<T, A: Allocator> Producer<T, A> {
     /// are no new items, or an older item was still queued. The consumer that pops the older item
     /// will also find the new ones.
     ///
-    /// So wake consumers only on `true`, and call `publish` after the last push or batch before the
-    /// producer sleeps. Then each consumer whose pop or `is_empty` found nothing before the
-    /// publication is woken. Dropping the producer publishes and closes without a hint, so wake all
-    /// consumers then.
+    /// So wake consumers only on `true`. Before the producer sleeps, it must call `publish` after
+    /// its last push or batch. Then each consumer whose pop or `is_empty` found nothing before the
+    /// publication is woken. Dropping the producer publishes and closes without such a hint, so
+    /// wake all consumers after the drop.
     ///
     /// Wait-free; a store, a fence, and a load of the consumers' index.
     ///

@@ -26,8 +26,9 @@ use crate::alloc::{Allocator, Global};
 ///   items and fewer than a quarter of the capacity, pauses for 16 spin hints. It repeats this
 ///   while each pause brings 16 items, at most eight times.
 ///
-/// A pause brings few items if the producer is slow, done, or on the same thread. Then the next
-/// pause comes after twice as many items, up to 65,536. `peek`, `len` and `is_empty` never pause.
+/// A pause brings few items if the producer is slow, done, or on the same thread. Then the consumer
+/// pops twice as many items before the next pause, up to 65,536. `peek`, `len` and `is_empty` never
+/// pause.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(8);
@@ -122,7 +123,8 @@ impl<T, A: Allocator> Consumer<T, A> {
     /// Moves the oldest item out. Its slot returns to the producer with [`release`](Self::release)
     /// or the next pop.
     ///
-    /// Use it to pop items one by one and release their slots together. It never pauses.
+    /// Use it to pop items one by one and release their slots together. Unlike [`pop`](Self::pop),
+    /// it never pauses.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(1);

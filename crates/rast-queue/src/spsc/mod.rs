@@ -5,11 +5,11 @@
 //! batches, or in place as slices of the ring's memory: [`Producer::write_chunk`],
 //! [`Consumer::read_chunk`].
 //!
-//! The ring is Lamport's, with the two refinements that were fastest in measurements. Each half
-//! caches the index that the other half publishes, and reloads it only when the cached value says
-//! "full" or "empty". A batch publishes the index of its half once. Indices use all values of
-//! `usize` and wrap; the low bits of an index select its slot, so capacities are powers of two. A
-//! half executes no read-modify-write except when it is dropped.
+//! The ring is Lamport's, with the two refinements that were fastest in measurements. First, each
+//! half caches the index that the other half publishes, and reloads it only when the cached value
+//! says "full" or "empty". Second, a batch publishes the index of its half only once. Indices use
+//! all values of `usize` and wrap; the low bits of an index select its slot, so capacities are
+//! powers of two. A half executes no read-modify-write except when it is dropped.
 //!
 //! ```text
 //!            one allocation from A

@@ -1,11 +1,11 @@
-//! Decides when a `pop` that finds the ring empty pauses, so that the producer gets ahead.
+//! Decides when a `pop` pauses at an empty ring, so that the producer gets ahead.
 //!
 //! The module `wait` does the same for pops of batches.
 //!
-//! A consumer that is faster than its producer catches up with it. From then on each of its checks
-//! moves the cache line of the tail away from the producer. Each transfer of a line brings only an
-//! item or two. A pause at the empty ring lets the producer get ahead, and both then use different
-//! lines.
+//! A consumer that is faster than its producer catches up with it. From then on each check for
+//! items moves the cache line of the tail away from the producer. Each transfer of a line brings
+//! only an item or two. A pause at the empty ring lets the producer get ahead, and both then use
+//! different lines.
 //!
 //! The number of items that are queued after a pause determines the next pause, because reading the
 //! clock would cost more:
@@ -17,8 +17,8 @@
 //! | up to half of the capacity | the same | 64 |
 //! | more than half of the capacity | half of this one, 4 hints at least | 64 |
 //!
-//! So if no pause brings items, there are ten pauses, and then one in 65,536 items. The
-//! measurements are in `docs/performance.md`.
+//! So if no pause brings items, there are ten pauses, and then one pause per 65,536 popped items.
+//! The measurements are in `docs/performance.md`.
 
 use crate::primitive::hint::spin_loop;
 

@@ -26,8 +26,8 @@ const MOST: usize = 16;
 /// wait-free. No method allocates or executes an atomic read-modify-write. Dropping the producer
 /// closes the ring; the consumer can still pop all pushed items.
 ///
-/// If one struct contains two halves that two threads use, the halves share a cache line. Pad them,
-/// or better, keep each half with its thread.
+/// If one struct contains two halves, they may share a cache line, which slows two threads that use
+/// them. Pad the halves, or better, store each half in memory that only its thread uses.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);
@@ -124,7 +124,7 @@ impl<T, A: Allocator> Producer<T, A> {
     ///
     /// # Errors
     ///
-    /// [`Full`] with the item if the ring has no room; staged items use room.
+    /// [`Full`] with the item if the ring has no free slot. A staged item occupies a slot.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);

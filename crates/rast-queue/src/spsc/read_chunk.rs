@@ -198,7 +198,8 @@ impl<T, A: Allocator> Drop for Popped<'_, T, A> {
 /// the producer when the consumer next pops an item, or with [`Consumer::release`]. If the chunk
 /// had all items of a full ring, no item is left to pop, so the ring stays full until `release`.
 ///
-/// `for_each`, `fold` and the adapters that use them are the fastest: they run as two plain loops.
+/// `for_each`, `fold` and the adapters that use them are faster than calls of `next`: they run one
+/// plain loop per slice.
 ///
 /// ```
 /// let (mut producer, mut consumer) = rast_queue::spsc::ring(4);

@@ -1,8 +1,9 @@
-//! Decides when a batch that reloads the producer's index waits, so that the producer gets ahead.
+//! Decides when a batch waits, so that the producer gets ahead. Only a batch that reloads the
+//! producer's index may wait.
 //!
 //! The pause of `pace` at an empty ring comes too late for batches: they pop the few queued items,
-//! check again, and rarely find the ring empty. So a batch that must reload the index and finds few
-//! items waits for more, in steps, as long as each step brings many.
+//! check again, and rarely find the ring empty. So a batch waits for more items if it must reload
+//! the index and then finds few. It waits in steps, as long as each step brings many items.
 //!
 //! A batch that finds enough items by the cached index never waits. The number of items that a wait
 //! brings determines the next wait, because reading the clock would cost more:
@@ -12,7 +13,8 @@
 //! | brought 16 items in one of its steps | 64 |
 //! | did not: the producer is slow, gone, or on this thread | twice as many as last time, 65,536 at most |
 //!
-//! So if no wait brings items, there are ten waits of one step, and then one in 65,536 items.
+//! So if no wait brings items, there are ten waits of one step, and then one wait per 65,536 popped
+//! items.
 
 use crate::primitive::hint::spin_loop;
 

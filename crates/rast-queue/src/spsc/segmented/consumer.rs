@@ -12,8 +12,8 @@ use crate::alloc::{Allocator, Global};
 /// The popping half of a segmented queue.
 ///
 /// One thread at a time uses it: it is `Send`, and neither `Sync` nor `Clone`. All methods are
-/// wait-free except that they may free a segment. No method executes an atomic read-modify-write,
-/// and none allocates, except what the collection given to `pop_into` does. Dropping the consumer
+/// wait-free except that they may free a segment. No method executes an atomic read-modify-write.
+/// None allocates, except that the collection given to `pop_into` may grow. Dropping the consumer
 /// closes the queue for the producer; queued items are dropped when both halves are dropped.
 ///
 /// ```

@@ -5,8 +5,8 @@
 //! publishes the number of items that it pushed, as in the [ring](super::ring). That store also
 //! publishes the links, which are plain words. A consumer that has emptied a segment stores it in
 //! the `spare` word, from which the producer gets its next segment. If `spare` is occupied, the
-//! consumer frees the segment. So while the consumer keeps up, nothing is allocated, and after it
-//! has fallen behind, memory is freed as it catches up.
+//! consumer frees the segment. So while the consumer keeps up, nothing is allocated. If it has
+//! fallen behind, it frees segments while it catches up.
 //!
 //! ```text
 //!    one allocation from A                           one allocation from A each
@@ -36,8 +36,8 @@
 //!
 //! Rules:
 //!
-//! 1. The items `head..tail` are in the slots from the consumer's place to the producer's, in
-//!    order.
+//! 1. The *place* of a half is its current segment and the index of its next slot there. The items
+//!    `head..tail` are in the slots from the consumer's place to the producer's, in order.
 //! 2. A segment is in the chain, or it is the spare, or exactly one half has its address.
 //! 3. The producer links a segment only when it has an item to write, and the consumer leaves a
 //!    segment only for an item in the next one. So between two calls an empty queue has at most two
