@@ -3,8 +3,8 @@
 //! A [`Sharder`] runs the code of a [`Controller`] for each of a fixed number of shards (units of
 //! work, each with its own state) on a fixed number of threads. Each shard belongs to one worker at
 //! a time, so its state is plain `&mut`. An epoch is the time in which one assignment of shards to
-//! workers is valid. At its end the measured loads decide which worker has which shard; most shards
-//! stay where they are.
+//! workers is valid. At the end of an epoch the measured loads decide which worker gets which
+//! shard; most shards stay where they are.
 //!
 //! # When to use
 //!
@@ -88,7 +88,7 @@
 //! - A shard is run by one worker at a time. Each call for a shard sees what earlier calls for it
 //!   wrote.
 //! - No thread waits for another inside the protocol: a long call delays only the shards of its own
-//!   worker and the next epoch. On a worker that is [dedicated](Builder::dedicate) it delays no
+//!   worker and the next epoch. A long call on a [dedicated](Builder::dedicate) worker delays no
 //!   epoch.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as soon as the running
 //!   calls return.
@@ -108,8 +108,8 @@
 //!
 //! # Platforms
 //!
-//! Those of std with threads. Where a platform has no 64-bit atomics, the primitive layer replaces
-//! them.
+//! All platforms of std that have threads. Where a platform has no 64-bit atomics, the primitive
+//! layer replaces them.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
