@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Each of the first `IOS` workers has an I/O processor pinned to it, and sleeps in a poll of that
-//! processor's sockets (see `poller`). A request touches no memory that I/O processors share. A
-//! processor is pinged when the poll saw an event, after the replies of a turn, or at a time that
-//! it has set. A turn has these steps:
+//! processor's sockets (see `poller`). A request touches no memory that I/O processors share. The
+//! runtime *pings* a processor (calls `Processor::ping`) when the poll saw an event, after the
+//! replies of a turn, or at a time that the processor has set. A turn has these steps:
 //!
 //! 1. Before the ping, take the replies of partitions. A reply goes to its connection's bounded
 //!    backlog, or is dropped if the connection is closed. So a client that does not read delays no
