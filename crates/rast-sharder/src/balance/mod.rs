@@ -71,8 +71,8 @@ impl Decision {
 ///
 /// If a balancer visits only the shards of [`LoadView::used`] and returns [`Decision::Move`], the
 /// cost of its decision grows only with the number of used shards. A balancer that stores figures
-/// per shard must treat each shard that is not in this list as a shard without load in the [window
-/// of its worker](LoadView::worker_window).
+/// per shard must treat every other shard as one without load in the [window of its
+/// worker](LoadView::worker_window).
 ///
 /// ```
 /// use rast_sharder::{Assignment, Balancer, Decision, LoadView, WorkerId};
