@@ -9,8 +9,9 @@
 //! # When to use
 //!
 //! For work that splits into more parts than threads. Each part has its own state and needs many
-//! short turns, and the loads of the parts differ and change. A turn costs no atomic
-//! read-modify-write and no lock. A shard that has nothing to do costs nothing until it is woken.
+//! short turns (calls of your code), and the loads of the parts differ and change. A turn costs no
+//! atomic read-modify-write and no lock. A shard that has nothing to do costs nothing until it is
+//! woken.
 //!
 //! # When not
 //!
