@@ -248,7 +248,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     ///
     /// The thread that puts or closes calls the waker once. The waker must not block. Its panics,
     /// and those of its destructor, are caught and dropped. Arming again replaces the waker. With
-    /// several consumers, each put calls only one waker. Use it to connect an event loop:
+    /// several consumers, each put calls only one waker. Use `arm` to connect an event loop:
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};

@@ -64,10 +64,10 @@
 //!   that had a value when the pass began is handled, so no key starves.
 //! - Every accepted value is handled, conflated (replaced by or combined with a newer one),
 //!   returned, or lost to a panicking handler. It is counted as such ([`Figures`]).
-//! - A put by the handle of a live key is wait-free. In mode [`Merged`], and on x86-64 in [`Least`]
-//!   and [`Greatest`], it is lock-free. It allocates nothing, and makes a system call only to wake
-//!   a sleeping consumer. A suspended producer delays only its own value; in mode [`Merged`] it
-//!   also delays earlier values of the key that it is merging.
+//! - A put by the handle of a live key is wait-free, except in mode [`Merged`], and on x86-64 in
+//!   [`Least`] and [`Greatest`]: there it is only lock-free. It allocates nothing, and makes a
+//!   system call only to wake a sleeping consumer. A suspended producer delays only its own value;
+//!   in mode [`Merged`] it also delays the earlier values that it is merging with its own.
 //! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
 //! - A panic of a handler is caught and counted. A panic of a merge function or of a value's drop
 //!   propagates to the caller of the put. No panic of user code blocks a key or leaks a cell;

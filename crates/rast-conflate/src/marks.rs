@@ -22,7 +22,8 @@
 //! Testing before setting is sound by the store-buffer argument. Consider the fence of the producer
 //! (1) and that of the consumer that cleared the bit (2 or 3). If the producer's is first, the
 //! consumer's load after its fence sees what the producer wrote one level down: the value of the
-//! cell, or a bit. If the consumer's is first, the producer's test finds the bit clear.
+//! cell, or a bit. If the consumer's is first, the producer's test finds the bit clear, and the
+//! producer sets it.
 
 use std::boxed::Box;
 use std::vec::Vec;

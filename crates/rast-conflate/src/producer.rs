@@ -53,18 +53,19 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
     ///
     /// # Errors
     ///
-    /// If the conflator is closed. If the key was removed, the put also fails if handles of removed
-    /// keys are rejected (`Removed::Refuse`), or if the conflator is full. The error contains the
-    /// value. If the conflator closes during the put, the error contains the key's pending value,
-    /// which may be a newer one of another producer.
+    /// If the conflator is closed. A put under a removed key also fails if the conflator is full,
+    /// or if it rejects handles of removed keys (`Removed::Refuse`). The error contains the value.
+    /// If the conflator closes during the put, the error contains the key's pending value, which
+    /// may be a newer one of another producer.
     ///
     /// # Panics
     ///
     /// If the handle belongs to another conflator. A panic of a merge function, or of the drop of
     /// the replaced value, propagates; the conflator stays consistent. If the conflator closed
-    /// during that put, the value that the error would contain is dropped.
-    // Always inline. Out of line, a value of several words, which the caller stores one by one, is
-    // copied by wider loads. These wait until the narrower stores have left the store buffer.
+    /// during a put that panics, the value that the error would contain is dropped.
+    // Always inline. Without inlining, the caller stores a value of several words one word at a
+    // time, and this function copies it by wider loads. These wait until the narrower stores have
+    // left the store buffer.
     #[inline(always)]
     pub fn put(&mut self, handle: &KeyHandle<K, V, M, S>, value: V) -> Result<(), PutError<V>> {
         assert!(

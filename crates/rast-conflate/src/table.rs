@@ -9,7 +9,8 @@
 //!   next, prev                                       the tables of one conflator, oldest first
 //! ```
 //!
-//! A key is in one of the 16 cells that begin at its hash. No cell ever moves, and a table is freed
+//! A key is in one of 16 consecutive cells; its hash selects the first of them. In a table that
+//! cannot grow (`Growth::Refuse`), it may be in any cell. No cell ever moves, and a table is freed
 //! only with its conflator. So handles are plain addresses, and no thread waits while the conflator
 //! grows.
 

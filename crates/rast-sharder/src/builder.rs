@@ -175,10 +175,11 @@ impl<C: Controller> Builder<C> {
     /// Dedicates `worker` to the shards that it has at first, for turns that may block: on a file,
     /// a lock or a channel. The worker keeps these shards, gets no others, and takes part in no
     /// resharding, so no resharding waits for its turns. If a balancer's assignment moves a shard
-    /// from or to it, the sharder refuses the assignment; [`Greedy`] makes no such assignment.
+    /// from or to this worker, the sharder refuses the assignment; [`Greedy`] makes no such
+    /// assignment.
     ///
     /// A wake-up by one of its turns is sent at once, not at the end of the round. So a turn may
-    /// block until shards of other workers that it has [woken](crate::WorkerCx::wake) have run.
+    /// [wake](crate::WorkerCx::wake) shards of other workers, and block until they have run.
     /// Meanwhile the other shards of this worker have no turns. Each wake-up costs a fence. If the
     /// receiving worker has not taken the last 64 wake-ups, further ones arrive without their note.
     ///

@@ -45,8 +45,8 @@ pub enum PanicPolicy {
 
 /// The user's code, called by the workers.
 ///
-/// All calls for one shard run one after the other. Each sees what the earlier calls wrote, also on
-/// another thread. A worker catches and records every panic of these calls. Then
+/// All calls for one shard run one after the other. Each sees what the earlier calls wrote, even if
+/// they ran on another thread. A worker catches and records every panic of these calls. Then
 /// [`on_panic`](Self::on_panic) decides what happens to the shard, with these exceptions:
 ///
 /// - After a panic of [`before_turn`](Self::before_turn) its worker never calls it again.
@@ -109,12 +109,13 @@ pub trait Controller: Send + Sync + 'static {
     /// Makes the empty figures of a shard.
     fn new_load(&self, shard: ShardId) -> Self::Load;
 
-    /// Empties the figures of a shard, once in each window in which the shard is [used]. It is
-    /// called before the first turn of the shard in the window, or when the worker acquires the
-    /// shard. If the shard is ready at the end of the window and had no turn, it is called then. A
-    /// shard that is idle through a window keeps its old figures, which are not read. If this call
-    /// panics, the figures of this window are not reported. Override it to keep memory that the
-    /// figures own.
+    /// Empties the figures of a shard, once in each window in which the shard is [used]. The worker
+    /// calls it before the first turn of the shard in the window, or when it acquires the shard. If
+    /// the shard is ready at the end of the window but had no turn, the worker calls it at the end.
+    /// A shard that is idle through a window keeps its old figures, which are not read. If this
+    /// call panics, the figures of this window are not reported. The default replaces the figures
+    /// by [`new_load`](Self::new_load). Override it if the figures own memory that is worth
+    /// keeping.
     ///
     /// A [dedicated](crate::Builder::dedicate) worker has windows of its own, which end after the
     /// [period](crate::Builder::period) or on request. Its figures are emptied too, although they

@@ -96,14 +96,14 @@ impl WorkerCx<'_> {
     ///
     /// Cost: for a shard of this worker, a push to a vector without an atomic operation. For a
     /// shard of another worker, two loads and a store. If the shard is about to move, also a
-    /// read-modify-write; if that worker is asleep, also a system call. A worker that is just
+    /// read-modify-write. If the other worker is asleep, also a system call. A worker that is just
     /// falling asleep is woken at the end of the calling worker's round: after at most 16 turns or
     /// about 20 µs, or after the current turn if that is longer.
     ///
     /// If the calling worker is [dedicated](crate::Builder::dedicate), its turn may block. So a
     /// worker that is just falling asleep is woken without delay, at the cost of one more fence.
     ///
-    /// Returns `true` if the calling worker holds the shard, as [`is_local`](Self::is_local).
+    /// Returns `true` if the calling worker holds the shard, as [`is_local`](Self::is_local) does.
     ///
     /// # Panics
     ///

@@ -17,7 +17,7 @@
 //! The cost of the first four stages grows with the number of used shards, and includes the
 //! balancer's own time. All stages are skipped for a balancer that would keep the assignment
 //! whatever the figures are, for example if there is one worker. Check and Copy are for decisions
-//! that move shards; Copy makes the table for readers outside the sharder.
+//! that move shards; Copy makes the table of owners that threads outside the sharder read.
 
 mod changes;
 

@@ -3,14 +3,15 @@
 //! A [`Sharder`] runs the code of a [`Controller`] for each of a fixed number of shards (units of
 //! work, each with its own state) on a fixed number of threads. Each shard belongs to one worker at
 //! a time, so its state is plain `&mut`. An epoch is the time in which one assignment of shards to
-//! workers is valid. At its end the measured loads decide which worker has which shard; most shards
-//! stay where they are.
+//! workers is valid. At the end of an epoch the measured loads decide which worker gets which
+//! shard; most shards stay where they are.
 //!
 //! # When to use
 //!
 //! For work that splits into more parts than threads. Each part has its own state and needs many
-//! short turns, and the loads of the parts differ and change. A turn costs no atomic
-//! read-modify-write and no lock. A shard that has nothing to do costs nothing until it is woken.
+//! short turns (calls of your code), and the loads of the parts differ and change. A turn costs no
+//! atomic read-modify-write and no lock. A shard that has nothing to do costs nothing until it is
+//! woken.
 //!
 //! # When not
 //!
@@ -88,7 +89,7 @@
 //! - A shard is run by one worker at a time. Each call for a shard sees what earlier calls for it
 //!   wrote.
 //! - No thread waits for another inside the protocol: a long call delays only the shards of its own
-//!   worker and the next epoch. On a worker that is [dedicated](Builder::dedicate) it delays no
+//!   worker and the next epoch. A long call on a [dedicated](Builder::dedicate) worker delays no
 //!   epoch.
 //! - [`Handle::stop`] ends [`Sharder::run`] from any thread in any state, as soon as the running
 //!   calls return.
@@ -108,8 +109,8 @@
 //!
 //! # Platforms
 //!
-//! Those of std with threads. Where a platform has no 64-bit atomics, the primitive layer replaces
-//! them.
+//! All platforms of std that have threads. Where a platform has no 64-bit atomics, the primitive
+//! layer replaces them.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

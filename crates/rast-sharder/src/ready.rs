@@ -5,8 +5,8 @@
 //!
 //! 1. A shard is in the queues at most once; a flag per shard shows whether it is. A second wake-up
 //!    before its turn adds its note (the number that the waker passes) but no second turn.
-//! 2. A queue is first in, first out: a ready shard runs within one pass over those that were ready
-//!    before it. Shards that another worker woke have a second queue, and pops alternate between
+//! 2. A queue is first in, first out: a ready shard waits for one turn of each shard before it in
+//!    the queue. Shards that another worker woke have a second queue, and pops alternate between
 //!    the two queues. So a woken shard does not wait for all busy shards. It delays each of them by
 //!    one turn.
 //! 3. When a shard leaves the worker, its flag is cleared, but its entry stays in the queue as an

@@ -46,9 +46,9 @@ impl<C: Controller> Sharder<C> {
     /// others are started and joined here.
     ///
     /// If the calling thread may use at most as many processors as there are workers, the workers
-    /// begin on these processors in turn. After that the system may move a worker to any of these
-    /// processors, as any other thread. If the system does not report these processors, or refuses
-    /// the placement, it chooses where a worker begins.
+    /// are distributed over these processors at the start. After that the system may move a worker
+    /// to any of these processors, as any other thread. If the system does not report these
+    /// processors, or refuses the placement, the system chooses where a worker begins.
     ///
     /// # Errors
     ///

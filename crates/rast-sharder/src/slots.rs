@@ -12,9 +12,9 @@
 //! | window | its worker | it has not promised in the epoch |
 //! | window | the leader, reading | all workers that promise have promised in the epoch |
 //!
-//! The slot has the state of a shard, the measure its figures. Each shard has a holder word, which
-//! names the holder; it orders the accesses in rows 1 and 2. The epoch word, which all workers
-//! share, orders the accesses in rows 3 to 5.
+//! The slot has the state of a shard, and the measure has its figures. Each shard has a holder
+//! word, which names the holder; it orders the accesses in rows 1 and 2. The epoch word, which all
+//! workers share, orders the accesses in rows 3 to 5.
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -1,6 +1,7 @@
 //! What a worker records about its window (the period in which loads are measured): when it began
-//! and ended, how the worker spent it, and which shards were used in it. So the cost of an epoch
-//! grows with the number of used shards, and not with that of all shards.
+//! and ended, how the worker spent it, and which shards were used in it. The leader reads the
+//! figures of these shards only. So the cost of an epoch grows with the number of used shards, and
+//! not with that of all shards.
 //!
 //! ```text
 //!   worker 0   window   since │ until │ spent │ used: 7, 2
@@ -18,8 +19,8 @@
 //!    shard's figures are emptied, and the shard is added to the list. In a later turn the numbers
 //!    are equal, and only this comparison is made.
 //! 2. A shard that comes to a worker enters the window at once, and is measured from then on. So a
-//!    shard outside the window was at its worker for the whole window without a turn, and its load
-//!    is zero.
+//!    shard that did not enter the window was at its worker for the whole window without a turn,
+//!    and its load is zero.
 //! 3. A shard that is ready at the end of the window, and had no turn in it, enters at the end.
 //! 4. The number of a window is the count of epochs that the worker has seen. All workers in one
 //!    epoch have the same number, and numbers do not repeat. So a shard has the number of the

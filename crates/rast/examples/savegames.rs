@@ -6,8 +6,8 @@
 //!
 //! The scheduler visits a player when an answer has come or the rest is over. The *updater*, a
 //! common first design of such a service, visits all players once in a period. The program runs the
-//! scheduler, and then the updater with each of five periods or with the given one. Each run has
-//! the same length and the same load.
+//! scheduler, and then the updater: with each of five periods, or only with the period given by
+//! `--period-ms`. Each run has the same length and the same load.
 //!
 //! The remote is a thread of this process. Its processor time is printed separately; only its calls
 //! that hand an answer to the service count as time of the service.

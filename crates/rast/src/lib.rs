@@ -105,7 +105,7 @@
 //! | `affinity` | each worker thread bound to its own core | `core_affinity` |
 //! | `histogram` | a histogram of latencies in `timers` | `hdrhistogram` |
 //! | `metrics` | counts and histograms of a graph for the recorder of the crate `metrics` | `metrics` |
-//! | `tracing` | a span for each instance of a graph and events for the subscriber of that crate | `tracing`; a branch per turn |
+//! | `tracing` | a span for each instance of a graph and events for the subscriber of the crate `tracing` | `tracing`; a branch per turn |
 //! | `testing` | a graph, or one of its processors, on the thread of a test | a comparison per message |
 //! | `hardened` | an allocator that detects misuse | no other crate |
 //!

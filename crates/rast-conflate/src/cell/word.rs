@@ -12,8 +12,8 @@ use crate::primitive::sync::atomic::{
 ///
 /// `decode` is the inverse of `encode`. For [`Least`](crate::Least) and
 /// [`Greatest`](crate::Greatest) `encode` must also keep the order: `a < b` if and only if
-/// `a.encode() < b.encode()`. All impls here keep it, except that for `NonZeroI64`; the order of
-/// floats is that of `total_cmp`.
+/// `a.encode() < b.encode()`. All impls here keep the order, except the one for `NonZeroI64`; the
+/// order of floats is that of `total_cmp`.
 ///
 /// `u64` and `i64` use every bit and leave no word for "no value": use the `NonZero` types, or
 /// [`Newest`](crate::Newest).

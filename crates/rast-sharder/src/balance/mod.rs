@@ -69,9 +69,9 @@ impl Decision {
 /// All calls run on the thread of the epoch's leader (the worker that ended the epoch). A panic
 /// leaves the current assignment in force and is reported.
 ///
-/// If a decision goes through [`LoadView::used`] and returns [`Decision::Move`], its cost grows
-/// only with the number of used shards. A balancer that stores figures per shard must treat each
-/// shard that is not in the list as a shard without load in the [window of its
+/// If a balancer visits only the shards of [`LoadView::used`] and returns [`Decision::Move`], the
+/// cost of its decision grows only with the number of used shards. A balancer that stores figures
+/// per shard must treat every other shard as one without load in the [window of its
 /// worker](LoadView::worker_window).
 ///
 /// ```

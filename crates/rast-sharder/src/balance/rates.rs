@@ -7,11 +7,11 @@
 //! at once does not count as noise.
 //!
 //! Each load has a second mean: the shard's mean share of the total over about 16 windows, times
-//! the mean total of the newest windows. If all windows are independent, it has less than half of
-//! the noise of the first mean. If they are not, the two means differ by more, so their difference
-//! also counts as noise. `Greedy` uses the second mean while the two means differ by at most the
-//! noise. After a lasting step of the load they soon differ by more, and then `Greedy` uses the
-//! first one.
+//! the mean total of the newest windows. If successive windows are independent, the second mean has
+//! less than half of the noise of the first. If successive windows are alike, this estimate is too
+//! small. So the difference of the two means is added to it. `Greedy` uses the second mean while
+//! the two means differ by at most the noise. After a lasting step of the load they soon differ by
+//! more than the noise, and then `Greedy` uses the first mean.
 //!
 //! The distance of a window to the mean would be a worse measure of noise. The mean lags behind a
 //! step of the load, so the step would count as noise in many windows, and no shard would move
@@ -26,7 +26,7 @@
 //!
 //! # What a window costs
 //!
-//! The load of an idle shard halves with each window. This is not written each time:
+//! The load of an idle shard halves with each window. The load of a resting shard is not updated:
 //!
 //! ```text
 //!   used in the window ──→ active ──────────────→ resting

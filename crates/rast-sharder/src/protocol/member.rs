@@ -2,7 +2,8 @@
 //! worker may do.
 //!
 //! A [`Member`] is made together with the shared words, and then moves to its worker's thread. The
-//! caller runs user code between the calls of its methods. The order of a round is
+//! caller calls the methods of `Member`, and runs user code between these calls. The order of a
+//! round is
 //!
 //! ```text
 //! is_stopping ─ yes → leave, release each

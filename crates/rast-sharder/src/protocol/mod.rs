@@ -47,8 +47,8 @@
 //!    page, never promises or leads, and reads no further page. No shard moves to or from it, and
 //!    the leader does not read its figures. So no epoch waits for its turns.
 //!
-//! The argument is in `docs/algorithms/sharder.md`. This module starts no thread and reads no
-//! clock, so that loom can run it: `tests/loom.rs`.
+//! Why these rules are safe is explained in `docs/algorithms/sharder.md`. This module starts no
+//! thread and reads no clock, so that loom can run it: `tests/loom.rs`.
 
 mod baton;
 mod inbox;

@@ -1,4 +1,4 @@
-//! Pages: tables of the owner of each shard, with the changes from the epoch before.
+//! Pages: tables of the owner of each shard, with the changes since the previous epoch.
 //!
 //! There are two pages, one for even and one for odd epochs. So a page that is used again is two
 //! epochs old. The leader first applies the changes of the current epoch to it, and then those of

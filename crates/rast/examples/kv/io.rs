@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Each of the first `IOS` workers has an I/O processor pinned to it, and sleeps in a poll of that
-//! processor's sockets (see `poller`). A request touches no memory that I/O processors share. A
-//! processor is pinged when the poll saw an event, after the replies of a turn, or at a time that
-//! it has set. A turn has these steps:
+//! processor's sockets (see `poller`). A request touches no memory that I/O processors share. The
+//! runtime *pings* a processor (calls `Processor::ping`) in these cases: when the poll saw an
+//! event, after the replies of a turn, and at a time that the processor has set. A turn has these
+//! steps:
 //!
 //! 1. Before the ping, take the replies of partitions. A reply goes to its connection's bounded
 //!    backlog, or is dropped if the connection is closed. So a client that does not read delays no
@@ -112,8 +113,8 @@ pub(crate) struct Io {
     /// Told once, when the drain is over or polling failed.
     ended: Option<Sender<Ended>>,
     table: Table,
-    /// Closed connections whose requests are still in the partitions: how many, and
-    /// what is charged for them. Or else who closes at once pays for nothing.
+    /// Closed connections whose requests are still in the partitions: how many requests, and what
+    /// is charged for them. So a client that closes at once does not evade the limits.
     left: HashMap<ConnectionId, (usize, Account)>,
     /// Slots to be served in the next ping.
     due: Vec<u32>,

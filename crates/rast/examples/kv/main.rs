@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Reading order: `graph` (what runs where), `message`, `key`, `value`, `store`, `route`; then the
-//! way of a byte: `io`, `poller`, `listen`, `peer`, `conn`, `resp`, `command`, `admin`, `gather`,
-//! `local`, `ring`, `encode`; then `server`, `shared`, `clients`, `info`, `args`; last `demo`,
-//! `load`, and `tui`, `screen`.
+//! files through which a request passes: `io`, `poller`, `listen`, `peer`, `conn`, `resp`,
+//! `command`, `admin`, `gather`, `local`, `ring`, `encode`; then `server`, `shared`, `clients`,
+//! `info`, `args`; last `demo`, `load`, and `tui`, `screen`.
 
 mod admin;
 mod args;
