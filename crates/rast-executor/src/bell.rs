@@ -14,8 +14,8 @@
 //!    word says where the thread sleeps, and the ring ends that sleep.
 //! 2. A ring that ends a sleep leaves a token in the parker or in the poll. So a ring after the
 //!    change to PARKED or POLLING, but before the call that sleeps, is not lost.
-//! 3. A ring publishes what was written before it, because the end of the sleep reads the word that
-//!    the ring wrote.
+//! 3. What a thread wrote before it rings is visible to the woken thread, because the end of the
+//!    sleep reads the word that the ring wrote.
 
 use core::fmt;
 use core::task::Waker;

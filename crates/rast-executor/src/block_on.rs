@@ -14,7 +14,7 @@ use crate::wakers::waker_of;
 ///
 /// # Panics
 ///
-/// Inside a task, whose thread it would block.
+/// If it is called inside a task, because it would block the task's thread.
 ///
 /// ```
 /// assert_eq!(rast_executor::block_on(async { 6 * 7 }), 42);

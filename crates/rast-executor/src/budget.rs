@@ -62,11 +62,11 @@ pub(crate) fn spend(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Subtracts one from the task's budget, and yields if it is spent.
+/// Subtracts one from the task's budget, and yields if the budget is spent.
 ///
-/// The operations of this crate (joins, sleeps, sockets) do so themselves. Call it in loops over
-/// other operations that may always be ready, such as reads of a channel that is never empty.
-/// Outside a task it returns at once. Cost: an access to a thread-local counter.
+/// The operations of this crate (joins, sleeps, sockets) do this themselves. Call this function in
+/// loops over other operations that may always be ready, such as reads of a channel that is never
+/// empty. Outside a task it returns at once. Cost: an access to a thread-local counter.
 ///
 /// ```
 /// use rast_executor::{LocalExecutor, consume_budget, spawn_local};

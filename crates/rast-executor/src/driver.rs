@@ -7,9 +7,9 @@ use core::time::Duration;
 use crate::primitive::Parker;
 use crate::wakers::waker_of;
 
-/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, in a poll of the system
-/// or until another thread wakes it. Once per turn it submits to the system what the tasks have
-/// requested.
+/// Puts the thread of a [`LocalExecutor`](crate::LocalExecutor) to sleep, until another thread
+/// wakes it or the system reports an event. Once per turn the driver submits the requests of the
+/// tasks to the system.
 ///
 /// A turn ends when no task is ready, or after 64 polls of tasks. At most 128 deadlines fire in a
 /// turn.
@@ -26,7 +26,7 @@ use crate::wakers::waker_of;
 /// # Panics
 ///
 /// A panic of `submit` or `park` while the executor runs aborts the process, because unwinding
-/// would drop what tasks borrow.
+/// would drop values that tasks still borrow.
 ///
 /// # Examples
 ///

@@ -16,7 +16,7 @@
 //! | S5 `enlist`: lock; if the epoch has changed, resume; else enter the list of sleepers | N5 if no worker searches, remove a sleeper from the list, and count it as active and searching |
 //! | S6 unlock and sleep until a wake-up | N6 unlock and wake that worker |
 //!
-//! The lemmas of Q. Fu, "Build an Async Runtime for Rust from Scratch", in this form:
+//! The lemmas of Q. Fu, "Build an Async Runtime for Rust from Scratch", as they apply here:
 //!
 //! - **A** (while a worker is active, the others are woken): deliberately not kept. Here a sleeper
 //!   is woken only when there is a task for it.
@@ -26,9 +26,9 @@
 //!   that the worker is not active, and B applies. If N3 returns because a worker searches, that
 //!   worker finds the task, finds another one, or finds none and goes through S2 to S4 itself. If
 //!   it finds another task and is the last searcher, it checks the queues again, and wakes a worker
-//!   if they have a task (`found`). If it is not the last searcher, a later one goes on. Tasks that
-//!   the first one took and does not run are queued before it ends its search, so S4 of the later
-//!   one sees them.
+//!   if they have a task (`found`). If it is not the last searcher, another worker still searches.
+//!   The first searcher may have taken more tasks than it runs. It queues them before it ends its
+//!   search, so S4 of the other searcher sees them.
 //! - **D** (no deadlock): if all workers sleep, all queues are empty, because C applies to the
 //!   thread that queued a task.
 //!

@@ -1,4 +1,4 @@
-//! The free ids of a table: runs of indices, each with the next generation of its indices.
+//! The free ids of a table: runs of indices. Each run has the generation of its next ids.
 //!
 //! ```text
 //!   free   │ 17, one, generation 4 │ 900 to 1999, generation 1 │      from 2000 on: generation 0
@@ -12,9 +12,9 @@
 //! their generations. So the list has at most `SMALL` runs and two more for each id in use, except
 //! for the runs that cannot be merged.
 //!
-//! A merge skips generations of some indices, so runs whose generations differ by more than `SKIP`
-//! are not merged. An index is not reused after the last of its 2^32 generations. From then on the
-//! runs on its two sides are not neighbours, so they are not merged either.
+//! A merge skips generations of some indices. To limit this, runs whose generations differ by more
+//! than `SKIP` are not merged. An index is not reused after the last of its 2^32 generations. From
+//! then on the runs on its two sides are not neighbours, so they are not merged either.
 
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use crate::primitive::sync::Arc;
 use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
-/// A call that any thread may run, once. Its handle is that of a task.
+/// A call that any thread may run, once. Its handle is a [`JoinHandle`], as that of a task.
 ///
 /// For programs with a thread pool of their own: the pool queues jobs, and its threads run them.
 /// The handle returns the result or the panic. If the handle aborts the job before it begins, the

@@ -60,9 +60,9 @@
 //! - Misuse is reported: `block_on` inside an executor panics with a message. A spawn after the
 //!   shutdown returns the future or an error.
 //!
-//! Progress: a wake-up from another thread is lock-free; one on a worker takes the lock of that
-//! worker's queue. A spawn takes that lock and the lock of a list of tasks. A poll takes no lock.
-//! Queues have no bound: a program that spawns faster than it runs uses more memory.
+//! Progress: a wake-up from another thread is lock-free; a wake-up on a worker takes the lock of
+//! that worker's queue. A spawn takes that lock and the lock of a list of tasks. A poll takes no
+//! lock. Queues have no bound: a program that spawns faster than it runs uses more memory.
 //!
 //! Tasks are allocated by `RastAlloc`, whatever the program's allocator is.
 //!
@@ -73,10 +73,10 @@
 //!
 //! - `io`: sockets, on a [`Runtime`] or by a `PollDriver` on a [`LocalExecutor`]; brings `mio` and
 //!   `socket2`.
-//! - `futures-io`, `tokio`: the traits of byte streams of these crates, for the sockets.
+//! - `futures-io`, `tokio`: the sockets implement the byte-stream traits of these crates.
 //! - `hyper`: the sockets are hyper's byte streams, a [`Handle`] is its executor and its timer.
 //!
-//! Runs where std has threads; the sockets where mio does.
+//! The crate runs where std has threads. The sockets need a platform that `mio` supports.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;

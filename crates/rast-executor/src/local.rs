@@ -1,4 +1,4 @@
-//! An executor for one thread: its tasks, and what it waits for. Its loop is in
+//! An executor for one thread: its tasks, and the events that it waits for. Its loop is in
 //! `local_executor.rs`.
 //!
 //! ```text

@@ -16,8 +16,8 @@
 //!
 //! 1. The indices of the map are not below the length of the vector.
 //! 2. The vector grows to at most `FILL` times the number of all values, including those of the
-//!    map, plus `SMALL`. [`fit`](Places::fit) shortens it when it is more than twice as long. So
-//!    adding and removing one value repeatedly does not change the length each time.
+//!    map, plus `SMALL`. [`fit`](Places::fit) shortens it when it is more than twice as long as
+//!    this. So adding and removing one value repeatedly does not change the length each time.
 
 use std_alloc::vec::Vec;
 

@@ -21,8 +21,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Made, Schedule, Setup, TaskRef, make};
 /// The closure is sent to the executor and called there, so the future need not be `Send`. If the
 /// executor was dropped, the caller drops the closure, and the handle returns an error.
 ///
-/// Cost: an allocation, a lock that all spawns of the executor use, a compare-exchange, and a
-/// wake-up if no other task is queued.
+/// Cost: an allocation, one of four locks that spawns on the executor take, a compare-exchange, and
+/// a wake-up if no other task is queued.
 ///
 /// # Examples
 ///

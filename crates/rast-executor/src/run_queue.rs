@@ -8,15 +8,15 @@
 //!   low    ──► t
 //! ```
 //!
-//! A thief takes the newest task only if the lists are empty and the worker is still in the poll in
-//! which the task was put there.
+//! A thief takes the newest task only if the worker is still in the poll in which it put the task
+//! into the slot.
 //!
 //! As in Fu's runtime ("Build an Async Runtime for Rust from Scratch") the lists are under a lock,
 //! because they then need no bound and no overflow queue. An entry is linked through the task's
-//! header, so a push allocates nothing. When a task yields, its worker queues the task and takes
-//! the next one under one lock. We added the slot, the steal of half a list, and a length that is
-//! loaded without the lock. The rows `lists` of the bench measure Fu's form, which has none of
-//! these.
+//! header, so a push allocates nothing. When a task yields, its worker locks the queue once to
+//! append the task and to take the next one. We added the slot, the steal of half a list, and a
+//! length that is loaded without the lock. The rows `lists` of the bench measure Fu's form, which
+//! has none of these.
 
 use core::ptr::{self, NonNull};
 

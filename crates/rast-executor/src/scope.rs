@@ -91,8 +91,8 @@ impl Handle {
     ///
     /// # Panics
     ///
-    /// If `f` panics, after all tasks are complete; inside an executor, whose thread it would
-    /// block.
+    /// If `f` panics; `scope` first waits until all tasks are complete. If `scope` is called
+    /// inside an executor, because it would block the executor's thread.
     ///
     /// ```
     /// use rast_executor::Runtime;

@@ -34,16 +34,16 @@ pub fn now() -> Instant {
     context::with(|context| context.expect(OUTSIDE).timers.now())
 }
 
-/// Waits for `span`, and never less, by the clock of the executor in which it was made.
+/// Waits for at least `span`, by the clock of the executor in which the future was made.
 ///
-/// Its first poll inserts a deadline into the store of a worker, under a lock that other workers
-/// seldom take; dropping it cancels the deadline. It may be awaited on any thread. On a busy worker
-/// it may be late by 16 polls, on a sleeping one by the time of a wake-up.
+/// The first poll inserts a deadline into the store of a worker, under a lock that other workers
+/// seldom take; dropping the future cancels the deadline. The future may be awaited on any thread.
+/// On a busy worker it may be late by 16 polls, on a sleeping one by the time of a wake-up.
 ///
 /// # Panics
 ///
-/// Outside an executor. If the executor ends first, no thread can wake the sleep. The executor's
-/// tasks are cancelled, and a sleep that is awaited elsewhere panics.
+/// If it is called outside an executor. If the executor ends before the sleep, its tasks are
+/// cancelled, and a sleep that is awaited elsewhere panics, because no thread can wake it.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};

@@ -6,7 +6,7 @@
 //!
 //! | rival | how an actor runs |
 //! | --- | --- |
-//! | actix | in the arbiter of its home, one thread each; `do_send` ignores the bound of the mailbox |
+//! | actix | in an arbiter (a thread) chosen by `homes`; `do_send` ignores the bound of the mailbox |
 //! | ractor | in a task of tokio's runtime of several threads |
 //! | kameo | the same, with its unbounded mailbox |
 //! | tokio | a task that reads an unbounded mpsc channel, in the same runtime |

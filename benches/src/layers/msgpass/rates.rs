@@ -10,8 +10,8 @@
 //!
 //! Every contender uses two processors. Ours has the source on the worker of the first processor,
 //! and the receivers of all hops on the other worker. A rival has a sending thread on the first
-//! processor. The second processor runs the rival's runtime, of one thread. A rival without a
-//! runtime has one thread per hop there.
+//! processor. The second processor runs the rival's runtime, which has one thread. If a rival has
+//! no runtime, the second processor runs one thread per hop.
 //!
 //! Runs are short, because the host takes a processor away for some milliseconds, several times per
 //! second. A long run would contain such a pause, which would determine its p99. The first fifth of

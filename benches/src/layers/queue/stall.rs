@@ -6,15 +6,17 @@
 //! operation.
 //!
 //! A pop that finds no item counts as a completed call, because it does not wait for the stopped
-//! thread. A producer rests while enough items are queued, and this also counts. No thread yields:
-//! on a busy machine, a thread that yields does not run for many time slices.
+//! thread. A producer does not push while enough items are queued; each such check counts as a
+//! call, too. No thread yields: on a busy machine, a thread that yields does not run for many time
+//! slices.
 //!
 //! The segments of `Queue` come from [`RastAlloc`], which has no locks. With segments from the
 //! system's allocator, one or two stops in a thousand came while the stopped thread held a lock of
 //! `malloc`, for which the other threads then waited in `free`.
 //!
 //! With our queues, the other threads must not wait at any stop. With the controls (a lock and,
-//! among the rivals, `SegQueue`), they must wait at some stop. Otherwise the test proves nothing.
+//! among the rivals, `SegQueue`), the other threads must wait at some stop. Otherwise the test
+//! proves nothing.
 
 use rast::primitive::Random;
 use std::collections::VecDeque;

@@ -15,9 +15,10 @@
 //! A dropped future passes its wake-up on. If a woken future is neither polled nor dropped, the
 //! others wait for the next edge.
 //!
-//! A socket belongs to the executor on which it is made, and may be awaited on any other executor
-//! while the first one lives. The first one is a [`Runtime`](crate::Runtime), or a
-//! [`LocalExecutor`](crate::LocalExecutor) whose driver is a [`PollDriver`].
+//! A socket belongs to the executor on which it is made. That executor is a
+//! [`Runtime`](crate::Runtime), or a [`LocalExecutor`](crate::LocalExecutor) whose driver is a
+//! [`PollDriver`]. While that executor lives, tasks of any other executor may also await the
+//! socket.
 
 mod datagram;
 mod poll;

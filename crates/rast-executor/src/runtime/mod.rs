@@ -37,8 +37,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Made, Setup, make, unmake};
 /// A runtime: worker threads that run tasks, steal them from each other, and sleep when there are
 /// none.
 ///
-/// Dropping it does a [`shutdown`](Self::shutdown) without a grace period, which waits up to a
-/// second for running polls. A [`Handle`] spawns from any thread.
+/// Dropping it does a [`shutdown`](Self::shutdown) without a grace period. This shutdown waits up
+/// to a second for running polls. A [`Handle`] spawns from any thread.
 ///
 /// # Examples
 ///

@@ -61,7 +61,7 @@ impl Runtime {
     ///
     /// Handles and wakers stay valid: a later spawn is rejected, a wake-up does nothing, a socket
     /// returns an error, and a sleep that another thread awaits panics with a message. If a task of
-    /// this runtime calls this, it does not wait.
+    /// this runtime calls `shutdown`, the call does not wait.
     ///
     /// ```
     /// use rast_executor::Runtime;

@@ -19,8 +19,8 @@
 //! | join waker | by rules 4 and 5 of the state | the same |
 //! | stage (future or output) | the runner; after completion the handle | the same |
 //!
-//! A task is dropped in two steps: its future when it is complete, and its memory with the last
-//! reference.
+//! A task is dropped in two steps: its future when the task is complete, and its memory when the
+//! last reference is dropped.
 
 use core::cell::Cell;
 use core::ptr::NonNull;

@@ -154,7 +154,7 @@ impl<T> JoinHandle<T> {
         unsafe { self.raw.as_ref() }
     }
 
-    /// Makes the executor drop the future at its next run, without polling it again.
+    /// Makes the executor drop the future when it next runs the task, without polling the future.
     ///
     /// If the task completes first, the handle returns its output, otherwise an error. The future
     /// is dropped after this call, by a thread of its executor. Lock-free: one read-modify-write,

@@ -13,8 +13,8 @@
 //! | A abort | the next run drops the future | any thread | never |
 //! | I interest | there is a `JoinHandle` | spawn | the handle |
 //! | W waker | the join waker may be read by the runner at completion | the handle | the handle |
-//! | wakes | wake-ups that no poll has answered, at most 255 | wakers | the runner |
-//! | references | reference count: list of owned tasks, queue entry, handle, wakers | their makers | their owners |
+//! | wakes | wake-ups that no completed poll has handled, at most 255 | wakers | the runner |
+//! | references | reference count: list of owned tasks, queue entry, handle, wakers | the maker of the reference | its owner |
 //!
 //! Rules:
 //!
@@ -22,7 +22,8 @@
 //!    includes one reference. The wake-up that raises `wakes` from zero creates the right.
 //! 2. The runner, the thread with the right to run, loads `wakes` before the poll and subtracts
 //!    that number after it. If more wake-ups came meanwhile, the task is run again. So a poll costs
-//!    one read-modify-write of this word, and a yield none.
+//!    one read-modify-write of this word. A poll in which the task yields costs none: `wakes` stays
+//!    as it is, and the runner queues the task again.
 //! 3. `wakes` saturates. A runner that finds it saturated first sets it to one, because otherwise
 //!    it could not see a further wake-up.
 //! 4. Only the runner accesses the future and writes the output. After C is set, the output belongs
@@ -35,7 +36,7 @@
 //!
 //! The runtime of Q. Fu ("Build an Async Runtime for Rust from Scratch") has flags and reference
 //! count in two words. If a task wakes itself, that runtime polls it again at once, which starves
-//! the others. Counting the wake-ups is taken from nexosim's task.
+//! the others. The count of wake-ups is taken from nexosim's task.
 
 use crate::primitive::sync::atomic::{AtomicU64, Ordering};
 
