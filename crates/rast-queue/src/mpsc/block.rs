@@ -16,9 +16,9 @@
 //!
 //! Rules:
 //!
-//! 1. A block is in one of three states. Either it belongs to a producer, as its current block or
-//!    as a block of a batch that is not pushed yet. Or it is in the spares. Or all of its nodes
-//!    were pushed; then no thread owns it until the consumer has consumed them.
+//! 1. A block belongs to a producer (as its current block or as a block of a batch that is not
+//!    pushed yet), or it is in the spares, or all of its nodes were pushed. In the last case no
+//!    thread owns the block until the consumer has consumed its nodes.
 //! 2. A producer uses each node once. A producer that is dropped writes `used` of its block and
 //!    adds the block to the spares, so that the next producer continues after the used nodes.
 //! 3. When the consumer has consumed all nodes of a block (`consumed == N`), all were used, so by

@@ -23,14 +23,14 @@
 //!
 //! Rules:
 //!
-//! 1. `tail - head <= capacity`. `limit` is an earlier value of `head` plus the capacity, so the
-//!    rule holds while `tail <= limit`.
+//! 1. `tail - head <= capacity`. `limit` is an earlier value of `head` plus the capacity, and
+//!    `head` only advances. So the rule holds while `tail <= limit`.
 //! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`. In each of
 //!    them it writes the item and then the state. If the iterator of a batch ends early or panics,
-//!    the producer writes VOID to the slots that are left, because the consumer cannot pass an
+//!    the producer writes VOID to the remaining slots, because the consumer cannot pass an
 //!    unwritten slot.
-//! 3. The consumer owns a slot from when it loads the state of the current round until it publishes
-//!    a head past the slot.
+//! 3. The consumer owns a slot from the load that finds the state of the current round until it
+//!    publishes a head past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
 //!    happens before the producer's first. A producer stores `limit` with Release, after it loaded
 //!    the corresponding `head` with Acquire.
@@ -373,8 +373,8 @@ impl<T> Producer<T> {
         distance(tail, self.ring.look()).min(self.ring.capacity())
     }
 
-    /// Returns how many slots producers have claimed so far, wrapping. This is also the index of
-    /// the next slot. Other producers may claim more meanwhile.
+    /// Returns how many slots producers have claimed so far. The number wraps around on overflow.
+    /// It is also the index of the next slot. Other producers may claim more meanwhile.
     ///
     /// If the number equals [`Consumer::index`], the consumer has taken each item whose push
     /// happens before this call. One load.

@@ -105,7 +105,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
+    /// Pops up to `max` of the queued items, appends them to `out`, and returns how many.
     ///
     /// If `out` stops early or panics, the items that it did not consume stay queued. One swap at
     /// most, as in [`pop_batch`](Self::pop_batch).
