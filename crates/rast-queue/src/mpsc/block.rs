@@ -62,9 +62,10 @@ const NODES_MIN: usize = if cfg!(rast_loom) { 2 } else { 8 };
 
 /// Number of bytes in empty blocks that are kept for producers, and minimum number of such blocks.
 ///
-/// A producer whose consumer was suspended for a while fills many blocks. If most are then freed,
-/// both sides pay for page faults. Measured with four producers on two cores (KVM guest, 2026-11):
-/// 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141 with 4 MiB.
+/// While the consumer is suspended, producers fill many blocks. If the consumer then frees most of
+/// them, later allocations cost both sides page faults. Measured with four producers on two cores
+/// (KVM guest, 2026-11): 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141
+/// with 4 MiB.
 const SPARE_BYTES: usize = 1 << 20;
 const SPARES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4 };
 

@@ -289,8 +289,8 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
 /// The pushing half, which any number of threads may share or clone.
 ///
 /// Lock-free, and no method allocates. A batch claims its slots before it runs the caller's
-/// iterator. The queue cannot be closed: after the consumer is dropped, items stay until the last
-/// half is dropped.
+/// iterator. The queue cannot be closed: after the consumer is dropped, items stay in the ring
+/// until the last producer is dropped.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
 }
@@ -440,8 +440,8 @@ impl<T> Consumer<T> {
     /// Moves the oldest item out, with its tag, and keeps its slot until
     /// [`release`](Self::release). Wait-free.
     ///
-    /// Slots without an item are skipped. They too return to the producers with the next `release`,
-    /// even if this returns `None` after them.
+    /// Slots without an item are skipped. The next `release` frees them too, even if this call
+    /// returns `None`.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, T)> {
         // SAFETY: (1) this is the consumer; (2) this is its head, which each take moves.

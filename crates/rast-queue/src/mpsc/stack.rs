@@ -201,7 +201,7 @@ impl Inbox {
         unsafe { self.take_all(stack) };
     }
 
-    /// Takes all queued items to the end of the inbox.
+    /// Takes all queued items and appends them to the inbox.
     ///
     /// # Safety
     ///

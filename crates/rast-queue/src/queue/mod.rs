@@ -410,9 +410,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Safety
     ///
-    /// `change` is due: minus one for a pin that is released, or the pins of a word that moved away
-    /// minus one SOURCE. The caller does not access the segment afterwards, unless it has another
-    /// pin.
+    /// `change` is minus one for a pin that is released, or the number of pins of a word that moved
+    /// away minus one SOURCE. Each of these changes is added once. The caller does not access the
+    /// segment afterwards, unless it has another pin.
     unsafe fn release(&self, segment: *mut Segment<T>, change: usize) {
         if segment.is_null() {
             return;
@@ -514,7 +514,7 @@ impl<T, A: Allocator> Queue<T, A> {
 ///
 /// # Safety
 ///
-/// The caller holds the segment alone.
+/// The caller alone owns the segment.
 unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
     // SAFETY: the segment is live.
     let link = unsafe { &(*segment).limbo_next };
