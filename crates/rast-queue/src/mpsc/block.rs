@@ -21,9 +21,9 @@
 //!    thread owns the block until the consumer has consumed its nodes.
 //! 2. A producer uses each node once. A producer that is dropped writes `used` of its block and
 //!    adds the block to the spares, so that the next producer continues after the used nodes.
-//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), all were used, so by
-//!    rule 2 no producer uses the block again. So the consumer owns it. It resets the block and
-//!    adds it to the spares, or frees it if there are many spares.
+//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), producers have used
+//!    all of them. By rule 2 no producer uses the block again, so the consumer owns it. The
+//!    consumer resets the block and adds it to the spares, or frees it if there are many spares.
 //! 4. When the consumer and all producers are dropped, every item is consumed. Then all blocks are
 //!    in the spares, and are freed.
 //!

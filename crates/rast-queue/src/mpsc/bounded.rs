@@ -377,7 +377,7 @@ impl<T> Producer<T> {
     /// It is also the index of the next slot. Other producers may claim more meanwhile.
     ///
     /// If the number equals [`Consumer::index`], the consumer has taken each item whose push
-    /// happens before this call. One load.
+    /// happens before this call. Costs one load.
     ///
     /// ```
     /// let (producer, mut consumer) = rast_queue::mpsc::bounded::queue(2);
