@@ -14,8 +14,8 @@
 //! | the same, if the memory of each item must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | as [`Queue`] |
 //!
 //! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
-//! wait for an item. To wait on another queue, use a [`primitive::EventCount`] or another parking
-//! type beside it.
+//! wait for an item. To wait on a queue of another type, use a [`primitive::EventCount`] or another
+//! parking type beside it.
 //!
 //! # Example
 //!
@@ -59,7 +59,7 @@
 //!
 //! # Guarantees
 //!
-//! - No pushed item is lost, whichever side closes first and whichever user code panics, and a
+//! - A pushed item is not lost, whichever side closes first and whichever user code panics. A
 //!   failed push returns its item. The exceptions are under "Panics" at each method.
 //! - All queues are first in, first out; `Queue` and `ListQueue` are linearizable. As with any
 //!   atomics, two queues have no common order. Suppose that one thread pushes to A and then checks
@@ -69,8 +69,8 @@
 //!   and after the last item the first panic is resumed. Without `std` panics cannot be caught, so
 //!   a second panic aborts the process. If the thread is already unwinding, any such panic aborts
 //!   the process.
-//! - A panic of `A::deallocate` aborts the process, since it would lose the item or the wake-up of
-//!   the operation that frees the memory.
+//! - A panic of `A::deallocate` aborts the process. If it unwound, the operation that frees the
+//!   memory would lose its item or its wake-up.
 //! - The memory for items comes from the allocator `A`. A ring allocates once, at construction. No
 //!   `pop` allocates. The wait list of a [`Queue`], and the lists in which rejected batches are
 //!   returned, use the global allocator.

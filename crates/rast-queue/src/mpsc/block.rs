@@ -16,14 +16,14 @@
 //!
 //! Rules:
 //!
-//! 1. A block is in one of three states. Either it belongs to a producer, as its current block or
-//!    as a block of a batch that is not pushed yet. Or it is in the spares. Or all of its nodes
-//!    were pushed; then no thread owns it until the consumer has consumed them.
+//! 1. A block belongs to a producer (as its current block or as a block of a batch that is not
+//!    pushed yet), or it is in the spares, or all of its nodes were pushed. In the last case no
+//!    thread owns the block until the consumer has consumed its nodes.
 //! 2. A producer uses each node once. A producer that is dropped writes `used` of its block and
 //!    adds the block to the spares, so that the next producer continues after the used nodes.
-//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), all were used, so by
-//!    rule 2 no producer uses the block again. So the consumer owns it. It resets the block and
-//!    adds it to the spares, or frees it if there are many spares.
+//! 3. When the consumer has consumed all nodes of a block (`consumed == N`), producers have used
+//!    all of them. By rule 2 no producer uses the block again, so the consumer owns it. The
+//!    consumer resets the block and adds it to the spares, or frees it if there are many spares.
 //! 4. When the consumer and all producers are dropped, every item is consumed. Then all blocks are
 //!    in the spares, and are freed.
 //!
@@ -62,9 +62,10 @@ const NODES_MIN: usize = if cfg!(rast_loom) { 2 } else { 8 };
 
 /// Number of bytes in empty blocks that are kept for producers, and minimum number of such blocks.
 ///
-/// A producer whose consumer was suspended for a while fills many blocks. If most are then freed,
-/// both sides pay for page faults. Measured with four producers on two cores (KVM guest, 2026-11):
-/// 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141 with 4 MiB.
+/// While the consumer is suspended, producers fill many blocks. If the consumer then frees most of
+/// them, later allocations cost both sides page faults. Measured with four producers on two cores
+/// (KVM guest, 2026-11): 62 million pushes and pops per second with 256 KiB, 170 with 1 MiB, 141
+/// with 4 MiB.
 const SPARE_BYTES: usize = 1 << 20;
 const SPARES_MIN: usize = if cfg!(rast_loom) { 1 } else { 4 };
 

@@ -23,14 +23,14 @@
 //!
 //! Rules:
 //!
-//! 1. `tail - head <= capacity`. `limit` is an earlier value of `head` plus the capacity, so the
-//!    rule holds while `tail <= limit`.
+//! 1. `tail - head <= capacity`. `limit` is an earlier value of `head` plus the capacity, and
+//!    `head` only advances. So the rule holds while `tail <= limit`.
 //! 2. The producer that raised the tail from `t` to `t + k` owns the slots `t..t + k`. In each of
 //!    them it writes the item and then the state. If the iterator of a batch ends early or panics,
-//!    the producer writes VOID to the slots that are left, because the consumer cannot pass an
+//!    the producer writes VOID to the remaining slots, because the consumer cannot pass an
 //!    unwritten slot.
-//! 3. The consumer owns a slot from when it loads the state of the current round until it publishes
-//!    a head past the slot.
+//! 3. The consumer owns a slot from the load that finds the state of the current round until it
+//!    publishes a head past the slot.
 //! 4. A producer reads `limit` or `head` with Acquire, so the consumer's last access to a slot
 //!    happens before the producer's first. A producer stores `limit` with Release, after it loaded
 //!    the corresponding `head` with Acquire.
@@ -289,8 +289,8 @@ pub fn queue_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) 
 /// The pushing half, which any number of threads may share or clone.
 ///
 /// Lock-free, and no method allocates. A batch claims its slots before it runs the caller's
-/// iterator. The queue cannot be closed: after the consumer is dropped, items stay until the last
-/// half is dropped.
+/// iterator. The queue cannot be closed: after the consumer is dropped, items stay in the ring
+/// until the last producer is dropped.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
 }
@@ -373,11 +373,11 @@ impl<T> Producer<T> {
         distance(tail, self.ring.look()).min(self.ring.capacity())
     }
 
-    /// Returns how many slots producers have claimed so far, wrapping. This is also the index of
-    /// the next slot. Other producers may claim more meanwhile.
+    /// Returns how many slots producers have claimed so far. The number wraps around on overflow.
+    /// It is also the index of the next slot. Other producers may claim more meanwhile.
     ///
     /// If the number equals [`Consumer::index`], the consumer has taken each item whose push
-    /// happens before this call. One load.
+    /// happens before this call. Costs one load.
     ///
     /// ```
     /// let (producer, mut consumer) = rast_queue::mpsc::bounded::queue(2);
@@ -440,8 +440,8 @@ impl<T> Consumer<T> {
     /// Moves the oldest item out, with its tag, and keeps its slot until
     /// [`release`](Self::release). Wait-free.
     ///
-    /// Slots without an item are skipped. They too return to the producers with the next `release`,
-    /// even if this returns `None` after them.
+    /// Slots without an item are skipped. The next `release` frees them too, even if this call
+    /// returns `None`.
     #[inline]
     pub fn take(&mut self) -> Option<(u32, T)> {
         // SAFETY: (1) this is the consumer; (2) this is its head, which each take moves.

@@ -60,9 +60,10 @@ impl<T, A: Allocator> Consumer<T, A> {
 
     /// Pops the oldest item, or returns `None` if the queue is empty.
     ///
-    /// If no item is left from the last take, it takes all queued items by one swap, and reverses
-    /// their list. Otherwise it executes no swap. Wait-free, except for the walk over the list.
-    /// Never allocates. After the last item of a block it recycles or frees the block.
+    /// If no item is left from the last take, the call takes all queued items by one swap, and
+    /// reverses their list. Otherwise the call executes no swap. Wait-free, except for the walk
+    /// over the list. Never allocates. After the last item of a block it recycles or frees the
+    /// block.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: (1) this is the only consumer, and its inbox; (2) by the rules of the blocks a
@@ -105,7 +106,7 @@ impl<T, A: Allocator> Consumer<T, A> {
         count
     }
 
-    /// Pops up to `max` of the queued items to the end of `out`, and returns how many.
+    /// Pops up to `max` of the queued items, appends them to `out`, and returns how many.
     ///
     /// If `out` stops early or panics, the items that it did not consume stay queued. One swap at
     /// most, as in [`pop_batch`](Self::pop_batch).

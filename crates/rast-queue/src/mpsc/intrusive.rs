@@ -233,8 +233,8 @@ impl<P: Pointer> Queue<P> {
     /// The nodes of one call are adjacent in the queue.
     ///
     /// Lock-free. One compare-exchange for all nodes, after the iterator has ended. If it yields no
-    /// node, the result is `Ok(false)`. No second pointer to a node may exist, since a node that is
-    /// already in a queue would break the chain.
+    /// node, the result is `Ok(false)`. The type of `P` must exclude a second pointer to a node,
+    /// because a node that is already in a queue would break the chain.
     ///
     /// # Panics
     ///
@@ -282,7 +282,7 @@ impl<P: Pointer> Queue<P> {
         }
     }
 
-    /// Returns the right to consume, or `None` while some thread has it.
+    /// Acquires the right to consume. Returns `None` while some thread has it.
     ///
     /// Wait-free: one compare-exchange, or two and a fence if another thread has the right.
     /// Dropping the [`Consumer`] returns the right, with a fence, and leaves the nodes that it did
@@ -290,8 +290,8 @@ impl<P: Pointer> Queue<P> {
     ///
     /// Suppose that every consuming thread checks [`is_empty`](Self::is_empty) after it has dropped
     /// its `Consumer`. Then a thread that pushes a node and gets `None` may leave the node to the
-    /// thread that has the right, because that check finds the node: see the example. A `Consumer`
-    /// that is leaked with `mem::forget` keeps the right for ever.
+    /// thread that has the right, because that thread's check finds the node: see the example. A
+    /// `Consumer` that is leaked with `mem::forget` keeps the right for ever.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::Queue};

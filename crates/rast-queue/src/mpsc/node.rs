@@ -207,7 +207,8 @@ pub unsafe trait Pointer: Sized {
     unsafe fn from_raw(node: NonNull<Self::Node>) -> Self;
 }
 
-/// A [`Pointer`] that is the only one to its node, so the node is in no queue.
+/// A [`Pointer`] type that excludes a second pointer to the same node. So the node of such a
+/// pointer is in no queue.
 ///
 /// # Safety
 ///

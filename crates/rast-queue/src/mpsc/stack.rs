@@ -8,10 +8,10 @@
 //!   head ──► n1 ──► n2 (tail)                the consumer's own: what it took before, oldest first
 //! ```
 //!
-//! Rules, beside those of [`LinkStack`]:
+//! Rules, in addition to those of [`LinkStack`]:
 //!
 //! 1. A link that was taken belongs to the consumer.
-//! 2. Only the consumer takes and closes.
+//! 2. Only the consumer takes nodes, and only the consumer closes the queue.
 //!
 //! The design is the front queue of the scheduler in Shpilevoy's "Task scheduling", to which we
 //! added the close. A consumer never pauses before it takes. Such a pause would let more items
@@ -201,7 +201,7 @@ impl Inbox {
         unsafe { self.take_all(stack) };
     }
 
-    /// Takes all queued items to the end of the inbox.
+    /// Takes all queued items and appends them to the inbox.
     ///
     /// # Safety
     ///

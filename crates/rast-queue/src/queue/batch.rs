@@ -95,8 +95,8 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue unless it
-    /// is closed.
+    /// As [`push`](Self::push). If the waker of a task panics, all items are in the queue, unless
+    /// the queue is closed.
     ///
     /// # Errors
     ///

@@ -60,7 +60,7 @@ impl<T, A: Allocator> Extend<T> for Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// If the queue is closed; then it has not called the iterator.
+    /// If the queue is closed. In that case the iterator has not been called.
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         assert!(!self.is_closed(), "queue: extend needs an open queue");
         for item in items {

@@ -2,16 +2,16 @@
 //! stores its items in segments: blocks of slots for one item each.
 //!
 //! Two words, `head` and `tail`, each hold the address of a segment and an index. A thread claims a
-//! ticket, which is one slot, by a compare-exchange that increments the index. A producer claims on
-//! `tail` and fills the slot; a consumer claims on `head` and moves the item out. A consumer whose
-//! slot is not filled waits a bounded time and then gives its ticket up by a compare-exchange on
-//! the slot. The producer notices this when it fills the slot. It then keeps its item and claims
-//! again. So no thread waits for a suspended thread.
+//! ticket, the right to use one slot, by a compare-exchange that increments the index. A producer
+//! claims on `tail` and fills the slot; a consumer claims on `head` and moves the item out. A
+//! consumer whose slot is not filled waits a bounded time and then gives its ticket up by a
+//! compare-exchange on the slot. The producer notices this when it fills the slot. It then keeps
+//! its item and claims again. So no thread waits for a suspended thread.
 //!
 //! A segment is reclaimed by reference counts. If the index is past the last slot, the claim is not
-//! a ticket but a reference to the segment, called a pin. The index counts the pins. Once both
-//! words have moved to other segments, the thread that releases the last pin clears the slots (the
-//! sweep). The argument is in `docs/algorithms/queue.md`.
+//! a ticket but a reference to the segment, called a pin. So the index also counts the pins. Once
+//! both words have moved to other segments, the thread that releases the last pin clears the slots
+//! (the sweep). `docs/algorithms/queue.md` shows why this is correct.
 //!
 //! ```text
 //!        head: segment, index                      tail: segment, index, flags
@@ -410,9 +410,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Safety
     ///
-    /// `change` is due: minus one for a pin that is released, or the pins of a word that moved away
-    /// minus one SOURCE. The caller does not access the segment afterwards, unless it has another
-    /// pin.
+    /// `change` is minus one for a pin that is released, or the number of pins of a word that moved
+    /// away minus one SOURCE. Each of these changes is added once. The caller does not access the
+    /// segment afterwards, unless it has another pin.
     unsafe fn release(&self, segment: *mut Segment<T>, change: usize) {
         if segment.is_null() {
             return;
@@ -514,7 +514,7 @@ impl<T, A: Allocator> Queue<T, A> {
 ///
 /// # Safety
 ///
-/// The caller holds the segment alone.
+/// The caller alone owns the segment.
 unsafe fn limbo_next<T>(segment: *mut Segment<T>) -> *mut Segment<T> {
     // SAFETY: the segment is live.
     let link = unsafe { &(*segment).limbo_next };

@@ -411,8 +411,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Panics
     ///
-    /// If `each` panics. The items of the batch that it was not called with are pushed to the back
-    /// of the queue, in order, even if the queue is closed. (That push aborts on lack of memory.)
+    /// If `each` panics. The items of the batch that were not yet passed to `each` are pushed to
+    /// the back of the queue, in order, even if the queue is closed. (That push aborts on lack of
+    /// memory.)
     ///
     /// ```
     /// let queue: rast_queue::Queue<_> = (1..=5).collect();

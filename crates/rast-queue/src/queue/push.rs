@@ -174,7 +174,7 @@ impl<T, A: Allocator> Queue<T, A> {
     }
 
     /// Copies the item at `item` into the slot of a claimed ticket. Returns `false` if a consumer
-    /// has abandoned the slot; the item then still belongs to the caller.
+    /// has given the ticket up; the item then still belongs to the caller.
     ///
     /// # Safety
     ///
@@ -194,9 +194,9 @@ impl<T, A: Allocator> Queue<T, A> {
 
     /// Retries a claim that lost to another producer, with the value that the failed
     /// compare-exchange returned, after a pause. If another thread has claimed during the pause,
-    /// the value is stale and the retry fails. So a fast thread claims several tickets in a row.
-    /// With a new load before each retry, two consumers took turns on each cache line, and the
-    /// speed was half.
+    /// the value is stale and the retry fails. So a fast thread claims several tickets in a row. In
+    /// measurements with a new load before each retry, two consumers took turns on each cache line,
+    /// and the speed was half.
     ///
     /// Lock-free: each failed claim means that another thread claimed, pauses are bounded, and
     /// after some failures there are no pauses.

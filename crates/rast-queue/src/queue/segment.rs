@@ -20,14 +20,14 @@
 //! WRITTEN, the producer after GIVEN_UP.
 //!
 //! As soon as a thread has stored DONE or released a pin, another thread may free the segment, even
-//! before the storing call returns. So the functions that do this take the address of the segment,
-//! and borrow one field for one access at a time. A reference argument would require that the
-//! memory lives as long as the call.
+//! before the storing call returns. So the functions that store DONE or release a pin take the
+//! address of the segment or slot, and borrow one field for one access at a time. A reference as an
+//! argument would require that the memory lives as long as the call.
 //!
 //! `control` is a signed sum. It is zero when neither `tail` nor `head` leads to the segment and no
-//! pin is left. It starts at two SOURCEs, one for each of the two words. The thread that moves a
-//! word to the next segment adds the number of pins taken through the word and subtracts one
-//! SOURCE. Each pin that is released subtracts one.
+//! pin is left. It starts at two SOURCEs (a large constant), one for each of the two words. The
+//! thread that moves a word to the next segment adds the number of pins taken through the word and
+//! subtracts one SOURCE. Each pin that is released subtracts one.
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};

@@ -2,30 +2,32 @@
 //! the list may have waiters.
 //!
 //! A waiter enters the list, sets WAITING in `tail` by a read-modify-write, and checks the queue
-//! again before it sleeps. Every push also changes `tail` by a read-modify-write, and these changes
-//! have one order:
+//! again before it sleeps. Every push also changes `tail` by a read-modify-write. All changes of
+//! `tail` have one order, so there are two cases:
 //!
 //! - If the push claims its ticket first, the waiter's second check finds the ticket, and the
 //!   waiter does not sleep.
-//! - If the waiter sets the flag first, the claim loads the flag. The waiter's entry in the list
-//!   happens before that, so the push finds a waiter to wake once its item is queued.
+//! - If the waiter sets the flag first, the claim loads the flag. The waiter entered the list
+//!   before it set the flag, so the push finds a waiter to wake once its item is queued.
 //!
-//! So no thread sleeps while there is a queued item for which no waiter was woken. A push to a
-//! queue without waiters has no extra cost, not even a load.
+//! So no thread sleeps while there is a queued item for which no waiter was woken. While WAITING is
+//! not set, the fast path of a push accesses no memory for the wait list.
 //!
 //! # Clearing the flag
 //!
 //! The flag stays set when the last waiter leaves. The next push that finds the flag but no waiter
-//! clears it. It changes `live`, the count of waiters, from 0 to CLEARING, clears the flag, and
-//! subtracts CLEARING again. A waiter adds itself to `live` before it sets the flag, so there are
-//! three cases:
+//! clears the flag, in three steps. It changes `live`, the count of waiters, from 0 to CLEARING,
+//! clears the flag, and subtracts CLEARING again. A waiter adds itself to `live` before it sets the
+//! flag, so there are three cases:
 //!
-//! - The waiter is added first. Then `live` is not 0, so no thread clears the flag while it waits.
+//! - The waiter is added first. Then `live` is not 0, so no thread clears the flag while the waiter
+//!   waits.
 //! - CLEARING is set and subtracted first. Then the flag is cleared before the waiter sets it.
 //! - The waiter is added while CLEARING is set. Then the flag may be cleared after the waiter sets
-//!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If the clearing
-//!   thread is suspended, the waiter does not rely on the flag. A waiting thread sleeps for at most
-//!   [`NAP`] and enters the list again; a waiting task wakes itself.
+//!   it, so the waiter first waits a bounded time until CLEARING is subtracted. If CLEARING is
+//!   still set then, because the clearing thread is suspended, the waiter does not rely on the
+//!   flag. A waiting thread sleeps for at most [`NAP`] and enters the list again; a waiting task
+//!   wakes itself.
 //!
 //! # Which check consumes a wake-up
 //!
@@ -101,17 +103,17 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// A push removes a waiter from the list and then wakes it. A pushing thread that is suspended
     /// in between delays that waiter until it resumes. If no other thread waits or pops, items that
-    /// are pushed meanwhile stay queued until it resumes. [`pop_timeout`](Self::pop_timeout) bounds
-    /// this delay.
+    /// are pushed meanwhile stay queued until the pushing thread resumes.
+    /// [`pop_timeout`](Self::pop_timeout) bounds this delay.
     ///
     /// Entering the list, leaving it and waking a waiter are lock-free, and cost a few
     /// read-modify-writes each. Entering and waking also cost at worst one load for every 64 places
     /// of the list. Without a race the list has fewer places than 64 plus twice the greatest number
-    /// of waiters at one time. It allocates when there are more waiters than ever before, and keeps
-    /// the memory until the queue is dropped.
+    /// of waiters at one time. The list allocates when there are more waiters than ever before, and
+    /// keeps the memory until the queue is dropped.
     ///
-    /// It sleeps by `std::thread::park`, so it may consume the thread's park token, or leave one
-    /// set.
+    /// The call sleeps by `std::thread::park`, so it may consume the thread's park token, or leave
+    /// a token set.
     ///
     /// ```
     /// use rast_queue::Queue;

@@ -15,20 +15,21 @@
 //!   └───┘
 //! ```
 //!
-//! If a waiter finds each place taken, it allocates a chunk, which is freed with the queue. So the
+//! If a waiter finds every place taken, it allocates a chunk, which is freed with the queue. So the
 //! memory grows with the greatest number of waiters at one time, not with how often they come and
-//! go. As each chunk is twice as large as the one before, there are fewer places than twice that
-//! number plus 64. There can be more only if a search misses a place that is freed after the search
-//! has passed it. If two threads allocate the same chunk, one of them frees its own and searches
-//! again.
+//! go. As each chunk is twice as large as the one before, there are fewer places than 64 plus twice
+//! that number of waiters. There can be more only if a search misses a place that is freed after
+//! the search has passed it. If two threads allocate the same chunk, one of them frees its own and
+//! searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last. A wake-up goes to the first waiter behind the waiter that was woken last.
-//! So a waiter is overtaken by at most one round of other waiters.
+//! So at most one round of other waiters is woken before a given waiter.
 //!
 //! A search checks a group of 64 places with one load, and mostly takes one or two loads. The
-//! search for a free place takes more if nearly all places are taken. The search for a waiter takes
-//! more if nearly all places are free. With 10,000 waiters a search checks at most 255 groups.
+//! search for a free place needs more loads if nearly all places are taken. The search for a waiter
+//! needs more loads if nearly all places are free. With 10,000 waiters a search checks at most 255
+//! groups.
 //!
 //! `live` counts the waiters whose bit WAITING is set or about to be set. Its lowest bit, CLEARING,
 //! is set while a thread clears the flag in `tail`.
