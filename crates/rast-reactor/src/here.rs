@@ -100,8 +100,8 @@ pub(crate) const OUTSIDE: &str =
 
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
-/// If a destructor calls this while the reactor drops its tasks at its end, the future is dropped,
-/// and the handle returns [`CallError::Stopped`](crate::CallError::Stopped).
+/// If the reactor is stopping, and the destructor of one of its tasks calls this, the future is
+/// dropped, and the handle returns [`CallError::Stopped`](crate::CallError::Stopped).
 ///
 /// # Panics
 ///
