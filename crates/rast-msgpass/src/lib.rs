@@ -124,10 +124,10 @@
 //!   message is moved. Another edge with up to [`PAIRS_MAX`] pairs has a single-producer ring for
 //!   each pair, which needs no lock and no atomic read-modify-write. An edge with more pairs has
 //!   one inbox per receiver, unless it declares `rings`. An inbox takes at most one
-//!   read-modify-write for all messages of a pair that are published together. While its ring is
-//!   empty, an inbox has four places for messages of the receiver's own worker; a message in a
-//!   place needs no read-modify-write. Measured messages, and edges with `route = any`, `reject` or
-//!   `drop_newest`, do not use the places.
+//!   read-modify-write for all messages of a pair that are published together. An inbox also has
+//!   four places for messages from senders on the receiver's own worker, which are used while the
+//!   ring is empty. A message in a place needs no read-modify-write. Measured messages, and edges
+//!   with `route = any`, `reject` or `drop_newest`, do not use the places.
 //! - After [`Builder::start`] messages allocate only in four cases: at ingress, on an unbounded
 //!   edge, on an edge with inboxes, and on an edge with locked queues. With inboxes, a sender's
 //!   list of collected messages grows if one turn sends to more than 64 receivers, or if more

@@ -291,7 +291,7 @@ fn seal<T: Resource>(
 /// `Changes` discards all its changes. If another commit has meanwhile changed one of the same
 /// resources, this commit is rejected.
 ///
-/// A panic of user code in one of these calls leaves the changes as they were before the call.
+/// If user code panics in a method of `Changes`, the changes stay as they were before the call.
 ///
 /// ```
 /// use rast_reactor::registry::{Refusal, Resource, Resources, change, read};
