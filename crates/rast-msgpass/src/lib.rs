@@ -117,8 +117,8 @@
 //!   [`Builder::on_undelivered`]. One exception to the order: on an edge with `route = any`, a
 //!   message may wait for room at a replica that then retires. It may move to another replica, and
 //!   arrive there after later messages.
-//! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
-//!   on another thread.
+//! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, even
+//!   if they ran on another thread.
 //! - An edge between processors has one of three kinds of queues. With `drop_oldest`, `latest` or
 //!   `bytes` it has a locked queue for each pair of instances, and the lock is held while one
 //!   message is moved. Another edge with up to [`PAIRS_MAX`] pairs has a single-producer ring for

@@ -39,7 +39,7 @@
 /// - `rings`: a ring for each pair of instances, even if there are more than
 ///   [`PAIRS_MAX`](crate::PAIRS_MAX) pairs (by default such an edge has an inbox for each
 ///   receiver);
-/// - `keep`: each message is cloned before its handler, for
+/// - `keep`: each message is cloned before its handler runs, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
 /// - `sends = (Job, egress: Report)`: the edges on which the handlers of this edge's messages may
 ///   send (all edges). An edge is listed by its message, with the receiver if several edges have
@@ -95,9 +95,9 @@
 ///
 /// # Errors at compile time
 ///
-/// Each mistake has its own error, at its tokens, which says what to write. One mistake has a
-/// general error: if an edge is declared twice, with its types written in different ways, the error
-/// names conflicting implementations.
+/// Each mistake has its own error, which points at the wrong tokens and says what to write. One
+/// mistake has a general error: if an edge is declared twice, with its types written in different
+/// ways, the error names conflicting implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
 /// send that no edge allows; the compiler's hint shows the edge to declare.

@@ -9,7 +9,6 @@
 //!                └──── next ───┘
 //! ```
 //!
-//!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
 //! first messages are stored in `few`; most turns send no more. The flush at the end of a chunk
 //! (the messages that a turn handles before it publishes) moves them to their inboxes one by one,

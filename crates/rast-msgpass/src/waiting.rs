@@ -42,18 +42,18 @@
 //! 3. It removes and wakes the first sender of the list, which does one of these in its place.
 //!
 //! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
-//! receiver published before F. Suppose that no check follows F.
+//! receiver published before F. Suppose that no check follows F. Then W is still woken, for the
+//! following reasons.
 //!
-//!
-//! Then fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the
-//! receiver would take them, and another check would follow. So the ring has room from then on, and
-//! F has woken as many senders as the ring has free slots.
+//! Fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the receiver
+//! would take them, and another check would follow. So the ring has room from then on, and F has
+//! woken as many senders as the ring has free slots.
 //!
 //! Take the senders that F woke, and those that were woken in their place by 3. Each of them sees
-//! `head` or a later one [WL3] [WL4], so it does not do 2. Their pushes come after F. If all did 1,
-//! the pushes would fill the ring. So one of them does 3, and wakes the first sender of the list.
-//! The same argument applies to the woken sender, and so on, until W is woken. The list is not
-//! empty before that, because W is in it.
+//! `head` or a later one [WL3] [WL4], so it finds room and does not do 2. Their pushes come after
+//! F. If all did 1, the pushes would fill the ring, but the ring has room. So one of them does 3,
+//! and wakes the first sender of the list. The same argument applies to the woken sender, and so
+//! on, until W is woken. The list is not empty before that, because W is in it.
 //!
 //! W entered before F. Otherwise it would have seen `head` in S3, found room, and not gone idle.
 //!

@@ -176,7 +176,7 @@ where
     }
 }
 
-/// Calls `begin` on each other reactor, as [`reactor_task`] does; returns the results in the order
+/// Calls `begin` on every other reactor, as [`reactor_task`] does; returns the results in the order
 /// of the reactors.
 ///
 /// # Panics
@@ -214,8 +214,8 @@ where
 
 /// Runs `task` in the background pool of the reactors; the reactor continues meanwhile.
 ///
-/// The tasks of a turn of the reactor's loop are passed to the pool together, at its end, under one
-/// lock. Dropping the handle cancels the task if it has not begun.
+/// The tasks that the reactor makes in one turn of its loop are passed to the pool together at the
+/// end of the turn, under one lock. Dropping the handle cancels the task if it has not begun.
 ///
 /// # Errors
 ///

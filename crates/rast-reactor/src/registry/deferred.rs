@@ -25,7 +25,8 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 /// this call.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
-/// runs when the last reactor that may read has stopped, on the thread of that reactor.
+/// runs when the last reactor that may read the resources has stopped, on the thread of that
+/// reactor.
 ///
 /// # Errors
 ///
