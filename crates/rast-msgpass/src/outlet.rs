@@ -26,7 +26,8 @@
 //!    publishes each free slot at once, before it gets its credit back.
 //! 6. There are twice as many slots for answers as the credit allows requests. So the handler of an
 //!    answer may send requests beyond the credit. If few of a target's slots are free, only answers
-//!    from this target are handled. So the handler of each of them can send one request.
+//!    from this target are handled. Each of these answers frees its slot, so its handler can send
+//!    one request.
 
 mod answers;
 mod any;
