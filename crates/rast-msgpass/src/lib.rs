@@ -117,17 +117,17 @@
 //!   [`Builder::on_undelivered`]. One exception to the order: on an edge with `route = any`, a
 //!   message may wait for room at a replica that then retires. It may move to another replica, and
 //!   arrive there after later messages.
-//! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, also
-//!   on another thread.
+//! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, even
+//!   if they ran on another thread.
 //! - An edge between processors has one of three kinds of queues. With `drop_oldest`, `latest` or
 //!   `bytes` it has a locked queue for each pair of instances, and the lock is held while one
-//!   message is moved. Another edge with up to [`PAIRS_MAX`] pairs has a single-producer ring for
+//!   message is moved. Any other edge with up to [`PAIRS_MAX`] pairs has a single-producer ring for
 //!   each pair, which needs no lock and no atomic read-modify-write. An edge with more pairs has
 //!   one inbox per receiver, unless it declares `rings`. An inbox takes at most one
-//!   read-modify-write for all messages of a pair that are published together. While its ring is
-//!   empty, an inbox has four places for messages of the receiver's own worker; a message in a
-//!   place needs no read-modify-write. Measured messages, and edges with `route = any`, `reject` or
-//!   `drop_newest`, do not use the places.
+//!   read-modify-write for all messages of a pair that are published together. An inbox also has
+//!   four places for messages from senders on the receiver's own worker, which are used while the
+//!   ring is empty. A message in a place needs no read-modify-write. Measured messages, and edges
+//!   with `route = any`, `reject` or `drop_newest`, do not use the places.
 //! - After [`Builder::start`] messages allocate only in four cases: at ingress, on an unbounded
 //!   edge, on an edge with inboxes, and on an edge with locked queues. With inboxes, a sender's
 //!   list of collected messages grows if one turn sends to more than 64 receivers, or if more
@@ -138,8 +138,8 @@
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
 //!   the models in `tests/loom.rs`.
 //! - A panic in a handler loses the message that it handles, and is reported. For each processor,
-//!   [`OnPanic`], or [`Restart`] with a factory, says what follows. With `panic = "abort"` a panic
-//!   ends the process.
+//!   [`OnPanic`], or [`Restart`] with a factory, determines what follows. With `panic = "abort"` a
+//!   panic ends the process.
 //! - [`Handle::drain`] handles everything that was accepted and lets processors
 //!   [flush](Process::flush), upstream first, or returns an error that says what is left.
 //!   [`Handle::stop`] ends a graph between two messages. Both give the processors' states back:
@@ -154,13 +154,13 @@
 //!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime, such as
 //!   tokio. A task calls [`Handle::drain`] on a thread that may block, for example by tokio's
 //!   `spawn_blocking`.
-//! - `metrics`: an `Exporter` passes counts and histograms on to the recorder of the crate
-//!   `metrics`, when it is called. It costs workers nothing.
+//! - `metrics`: each call of an `Exporter` passes counts and histograms on to the recorder of the
+//!   crate `metrics`. It costs workers nothing.
 //! - `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
 //!   for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
 //! - `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable
-//!   it under `[dev-dependencies]`, because it also costs graphs on threads a comparison per
-//!   message.
+//!   it under `[dev-dependencies]`, because it adds a comparison per message to graphs that run on
+//!   threads too.
 //!
 //! # Platforms
 //!

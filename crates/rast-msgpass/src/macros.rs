@@ -36,9 +36,10 @@
 ///   graph stops (1,048,576);
 /// - `lanes = N`: receivers of an edge to `egress` (1);
 /// - `route = any`: see [`Port::any`](crate::Port::any);
-/// - `rings`: a ring for each pair of instances, also if there are more than
-///   [`PAIRS_MAX`](crate::PAIRS_MAX) pairs, which otherwise have an inbox for each receiver;
-/// - `keep`: each message is cloned before its handler, for
+/// - `rings`: a ring for each pair of instances, even if there are more than
+///   [`PAIRS_MAX`](crate::PAIRS_MAX) pairs (by default such an edge has an inbox for each
+///   receiver);
+/// - `keep`: each message is cloned before its handler runs, for
 ///   [`Builder::on_failure`](crate::Builder::on_failure);
 /// - `sends = (Job, egress: Report)`: the edges on which the handlers of this edge's messages may
 ///   send (all edges). An edge is listed by its message, with the receiver if several edges have
@@ -47,7 +48,7 @@
 /// By default, handlers that send on an edge without room are not run. At most one of these
 /// attributes changes that:
 ///
-/// | attribute | a message without room | carrier and cost of a message |
+/// | attribute | a message without room | queue, and cost of a message |
 /// | --- | --- | --- |
 /// | (none) | does not occur: handlers that send it are not run | ring, or inbox |
 /// | `unbounded` | waits at its sender | the same, and memory |
@@ -68,17 +69,19 @@
 /// instances. With its first message a queue allocates `cap` slots, each of the size of a message
 /// and a word.
 ///
-/// `rings` suits an edge on which each sender sends many messages in a row to one of few receivers,
-/// such as a chain of replicas: a message of a burst then takes less time than with an inbox. It
-/// costs memory for each pair, whether or not the pair exchanges messages: `cap` slots and some
-/// cache lines. These edges do not accept it: requests and their answers, edges from ingress or to
-/// egress, and edges with `bytes`, `drop_oldest` or `latest`.
+/// `rings` suits an edge on which each sender has only a few receivers, and sends many messages in
+/// a row to one of them. An example is a chain of replicas. There a message of a burst takes less
+/// time with a ring than with an inbox. `rings` costs memory for each pair, whether or not the pair
+/// exchanges messages: `cap` slots and some cache lines. These edges do not accept `rings`:
+/// requests and their answers, edges from ingress or to egress, and edges with `bytes`,
+/// `drop_oldest` or `latest`.
 ///
 /// With `high` the receiver handles the messages of this edge first. A turn begins with up to a
-/// batch of each `high` edge. If the `high` edges are empty then, it handles a batch of each other
-/// edge, and checks the `high` edges after every 8 messages. If they are not empty, it handles only
-/// a sixteenth of a batch of the others, or one message if the [time](crate::Batch::time) of the
-/// turn is over. Processors without such an edge pay nothing for it.
+/// batch of each `high` edge. If no `high` edge has more messages than its batch, the turn then
+/// handles a batch of each other edge, and checks the `high` edges after every 8 messages. If a
+/// `high` edge has more, the turn handles only a sixteenth of a batch of all other edges together,
+/// or one message if the [time](crate::Batch::time) of the turn is over. Processors without a
+/// `high` edge pay nothing for it.
 ///
 /// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
 /// `[source]`. A processor to which no edges lead from ingress or a source does not compile.
@@ -92,9 +95,9 @@
 ///
 /// # Errors at compile time
 ///
-/// Each mistake has its own error, at its tokens, which says what to write. One mistake has a
-/// general error: if an edge is declared twice, with its types written in different ways, the error
-/// names conflicting implementations.
+/// Each mistake has its own error, which points at the wrong tokens and says what to write. One
+/// mistake has a general error: if an edge is declared twice, with its types written in different
+/// ways, the error names conflicting implementations.
 ///
 /// An edge whose receiver has no [`Receive`](crate::Receive) does not compile, and neither does a
 /// send that no edge allows; the compiler's hint shows the edge to declare.

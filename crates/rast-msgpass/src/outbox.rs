@@ -9,19 +9,19 @@
 //!                └──── next ───┘
 //! ```
 //!
-//!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
 //! first messages are stored in `few`; most turns send no more. The flush at the end of a chunk
-//! moves them to their inboxes one by one, as long as each finds a free place (`inbox.rs`).
+//! (the messages that a turn handles before it publishes) moves them to their inboxes one by one,
+//! as long as each finds a free place (`inbox.rs`).
 //!
 //! If there are more messages, or if one finds no place, they are stored in entries. All entries of
 //! one target form a chain, so a chunk costs each ring at most one read-modify-write. The flush
-//! moves the chains to their inboxes. A chain is pushed to the ring of its inbox earlier if there
-//! are many entries, or if two targets have the same low bits.
+//! moves the chains to their inboxes. A chain is pushed before the flush if there are many entries,
+//! or if another target has the same low bits.
 //!
 //! The target, the last entry and the length of a chain are in its first entry, and an element of
-//! `places` has one byte. So a message touches one line of the table, its own entry, and the first
-//! and the last entry of its chain.
+//! `places` has one byte. So storing a message accesses one cache line of `places`, the message's
+//! own entry, and the first and the last entry of its chain.
 //!
 //! Messages without room stay here, in order, and the sender of a bounded edge does not run until
 //! all are pushed. Except with `route = any`, no step checks all targets.

@@ -15,18 +15,19 @@
 //! 2. An outlet notes each target that runs short of room or credit. So it need not check all
 //!    targets to know whether it gates.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
-//!    has made room. If as many wait as the edge's ceiling, `send` gives its message up and stops
-//!    the graph.
-//! 4. A request reserves a slot for its answer on the reply edge, until the answer, or the waiver
-//!    in place of an answer, has been taken out. Handlers send requests only within the credit of
-//!    the reply edge, except by rule 6.
+//!    has made room. If as many wait as the edge's ceiling, `send` counts its message as
+//!    undelivered and stops the graph.
+//! 4. A request reserves a slot for its answer on the reply edge, until the client has taken the
+//!    answer, or the waiver in place of an answer, out of the slot. Handlers send requests only
+//!    within the credit of the reply edge, except by rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
 //!    reserved slot. With inboxes, the client may publish late that this slot is free, and until
 //!    then the answer waits at the server. If handlers of the server may block, the client
 //!    publishes each free slot at once, before it gets its credit back.
 //! 6. There are twice as many slots for answers as the credit allows requests. So the handler of an
 //!    answer may send requests beyond the credit. If few of a target's slots are free, only answers
-//!    from this target are handled. So the handler of each of them can send one request.
+//!    from this target are handled. Each of these answers frees its slot, so its handler can send
+//!    one request.
 
 mod answers;
 mod any;

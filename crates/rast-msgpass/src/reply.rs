@@ -20,9 +20,9 @@ use crate::ticket::Ticket;
 ///
 /// [`Cx::reply_to`] returns it, for a handler that does not answer at once by
 /// [`Port::send`](crate::Port::send). It may be stored in the processor's state and answered by a
-/// later handler or ping of the same instance. Elsewhere it can only be sent back or dropped.
-/// Dropping it, on any thread, waives the request: its client gets the credit back without an
-/// answer.
+/// later handler or ping of the same instance. Another instance or thread that gets it can only
+/// send it back to this instance, or drop it. Dropping it, on any thread, waives the request: its
+/// client gets the credit back without an answer.
 ///
 /// ```
 /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, ReplyTo, graph};

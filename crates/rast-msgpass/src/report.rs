@@ -256,8 +256,9 @@ pub struct Report {
 
 impl Report {
     /// Takes the processors of type `P`, by replica, as their last handlers left them. A processor
-    /// that panicked may be half updated, and one that waited for a restart is missing. Empty while
-    /// the graph runs, or if they were taken before, even from a clone of the report.
+    /// that panicked may be half updated, and one that waited for a restart is missing. The result
+    /// is empty while the graph runs, or if the processors were taken before, even from a clone of
+    /// the report.
     ///
     /// The last clone of the report drops the processors that were not taken. If destructors panic
     /// then, all others still run, and the first panic continues.

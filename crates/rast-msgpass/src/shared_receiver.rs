@@ -17,14 +17,16 @@
 //! 2. A receiver that finds the lane closed wakes all.
 //! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
 //! 4. A look that begins after a wake-up consumes the wake-up. A receiver that leaves with a
-//!    message passes any later wake-up to the next receiver, and so does a dropped future.
+//!    message passes a wake-up that came after its last look to the next receiver. A dropped future
+//!    does the same.
 //!
 //! No wake-up is lost. Let receiver W wait. It has entered the list (E), and then looked under the
 //! lock (L), and L found the lane empty. So the lane calls the waker for the next message. Each
-//! look of another receiver comes before or after L, because of the lock. If it comes before, L
-//! sees the messages that it left. If it comes after, that receiver sees `is_waited`, which E had
-//! set, and follows rule 1. By rule 4 each wake-up leads to a look or to another wake-up, and the
-//! list is finite.
+//! look of another receiver comes before or after L, because of the lock. If it comes before L, it
+//! left no message in the lane, because L found the lane empty. If it comes after L, the other
+//! receiver sees `is_waited`, which E had set, and follows rule 1. By rule 4 each wake-up leads to
+//! a look or to the wake-up of the next receiver. The list is finite, so the chain ends with a
+//! look.
 
 use core::fmt;
 use core::pin::Pin;

@@ -24,8 +24,8 @@ use crate::sharder::{self, ShardId};
 /// is closed or dropped, and other senders that wait are woken. A flush does nothing, because what
 /// `start_send` accepted is in the door. A clone has a reservation of its own.
 ///
-/// A sink that is ready and sends nothing keeps its place from all other senders. So as many idle
-/// sinks as the door has places stop all other senders.
+/// No other sender can use the place of a sink that is ready and sends nothing. So if a door has n
+/// places, n idle sinks stop all other senders.
 ///
 /// A drain does not wait for reservations. It closes the sink, whose next `poll_ready` returns
 /// [`Closed`].

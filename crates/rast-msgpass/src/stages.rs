@@ -9,8 +9,8 @@
 //! member something to flush, so a component flushes repeatedly, until a pass sends nothing. Such a
 //! component is a stage of its own. If another processor were in the stage, the passes might not
 //! end, because the flush of that processor may send something in each pass. The other processors
-//! are ordered by the length of the longest path to each. Those with an equal length are one stage,
-//! and flush at the same time.
+//! are ordered by the length of the longest path that leads to each of them. Those with an equal
+//! length are one stage, and flush at the same time.
 
 use crate::graph::{EdgeInfo, End};
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. A task enters the list, looks once more at what it waits for, and then returns `Pending`. So
-//!    a wake-up that came before the task entered is not missed: the look finds what it was for.
+//!    a wake-up that came before the task entered is not missed: the look finds the room or the
+//!    message that caused the wake-up.
 //! 2. A wake-up takes a task out of the list. The task has to look, or to pass the wake-up on: a
 //!    future that is dropped wakes the next task.
 //! 3. A stream or a sink may exist without being polled, for example after `select!` chose another

@@ -2,8 +2,8 @@
 //! clock.
 //!
 //! [`Builder::test`](crate::Builder::test) makes a [`TestGraph`] from the builder of the program's
-//! own graph. Edges, room, credit, timers, drain and report are the code that runs on threads; only
-//! the choice of the next turn differs. Equal seeds and equal calls give equal runs.
+//! own graph. Edges, room, credit, timers, drain and report use the same code as a graph on
+//! threads; only the choice of the next turn differs. Equal seeds and equal calls give equal runs.
 //!
 //! [`TestCx`] runs one processor of a graph alone.
 //!

@@ -8,8 +8,8 @@
 //!   Dropped  slots of tickets that were dropped ◄──┘   into `Dropped`, and the shard is woken
 //! ```
 //!
-//! The token that a handler takes is a [`ReplyTo`](crate::ReplyTo): a [`Ticket`], which names a
-//! slot, and the types of the request.
+//! The token that a handler takes is a [`ReplyTo`](crate::ReplyTo). It consists of a [`Ticket`],
+//! which names a slot, and the types of the request.
 //!
 //! 1. A token owns one slot from the moment it is taken. Only the token, or its entry in `Dropped`,
 //!    frees the slot, so a slot needs no generation. When a token is answered, its reference to

@@ -82,11 +82,12 @@ impl Core {
 
 impl<G: Graph, P> Cx<'_, G, P> {
     /// Sends a message to this instance itself, after `delay`. It arrives as `Receive<G, Timer,
-    /// M>`, never early, and needs no edge. While an edge of the instance lacks room, the message
-    /// waits.
+    /// M>`, never early, and needs no edge. While an edge that leaves the instance lacks room, the
+    /// message waits.
     ///
-    /// A drain or a stop cancels it: [`Report::timers_cancelled`](crate::Report::timers_cancelled).
-    /// Reads the clock; O(log n) for n timers; allocates when the store grows.
+    /// A drain or a stop cancels it, and counts it in
+    /// [`Report::timers_cancelled`](crate::Report::timers_cancelled). Reads the clock; O(log n) for
+    /// n timers; allocates when the store grows.
     ///
     /// ```
     /// use std::time::Duration;

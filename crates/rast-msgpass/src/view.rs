@@ -289,10 +289,10 @@ impl Viewer {
         self.view.timings()
     }
 
-    /// Draws the running graph for Graphviz. It has a box per instance in the colour of its worker.
-    /// The colour is stronger if the instance was busy for more of the time since the start. Edges
-    /// have the numbers of sent and queued messages, and the 99th percentile of the waiting time if
-    /// that is [measured](crate::Builder::sample).
+    /// Draws the running graph for Graphviz. Each instance is a box in the colour of its worker.
+    /// The longer the instance was busy since the start, the stronger the colour. Edges have the
+    /// numbers of sent and queued messages, and the 99th percentile of the waiting time if that is
+    /// [measured](crate::Builder::sample).
     ///
     /// Costs what [`metrics`](Self::metrics) and [`timings`](Self::timings) cost, plus a `String`.
     ///

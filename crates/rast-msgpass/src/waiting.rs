@@ -27,42 +27,43 @@
 //! fence is expensive, so the receiver executes R2 and R3 only at some of its returns: see
 //! [`Pace`].
 //!
-//! The senders in a receiver's list are woken only by this receiver, and only after it had no room.
-//! So if S3 finds room at that receiver, but none at another one, the sender enters the other one's
-//! list before it goes idle.
+//! Only the receiver of a list wakes the senders in it, and only after it lacked room. So if S3
+//! finds room at this receiver, but none at another one, no wake-up may follow. Therefore the
+//! sender enters the list of the other receiver before it goes idle.
 //!
 //! # As many as there is room for
 //!
 //! On an unbounded edge with inboxes a check wakes as many senders as there is room for, at least
-//! one. Others wait further. Each of the woken senders, in its next turn, does one of these:
+//! one. The other senders continue to wait. Each of the woken senders, in its next turn, does one
+//! of these:
 //!
 //! 1. It pushes a message to the inbox.
 //! 2. It finds no room there, after it has seen that it was removed from the list.
 //! 3. It removes and wakes the first sender of the list, which does one of these in its place.
 //!
 //! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
-//! receiver published before F. Suppose that no check follows F.
+//! receiver published before F. Suppose that no check follows F. Then W is still woken, for the
+//! following reasons.
 //!
-//!
-//! Then fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the
-//! receiver would take them, and another check would follow. So the ring has room from then on, and
-//! F has woken as many senders as the ring has free slots.
+//! Fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the receiver
+//! would take them, and another check would follow. So the ring has room from then on, and F has
+//! woken as many senders as the ring has free slots.
 //!
 //! Take the senders that F woke, and those that were woken in their place by 3. Each of them sees
-//! `head` or a later one [WL3] [WL4], so it does not do 2. Their pushes come after F. If all did 1,
-//! the pushes would fill the ring. So one of them does 3, and wakes the first sender of the list.
-//! The same argument applies to the woken sender, and so on, until W is woken. The list is not
-//! empty before that, because W is in it.
+//! `head` or a later one [WL3] [WL4], so it finds room and does not do 2. Their pushes come after
+//! F. If all did 1, the pushes would fill the ring, but the ring has room. So one of them does 3,
+//! and wakes the first sender of the list. The same argument applies to the woken sender, and so
+//! on, until W is woken. The list is not empty before that, because W is in it.
 //!
 //! W entered before F. Otherwise it would have seen `head` in S3, found room, and not gone idle.
 //!
 //! A list is first in, first out, so W is woken after at most as many checks as there were senders
 //! before it. If the worker of a woken sender is busy, W need not wait for that sender as long as
-//! another one pushes, because the next check counts the free slots again.
+//! another sender pushes. Further checks then follow, and each of them counts the free slots again.
 //!
 //! With other edges a check wakes all. A sender of a bounded edge needs room for a burst, and its
-//! inbox has room for a burst of each sender, so these wake-ups are few. If the handlers of senders
-//! may block, a check wakes all senders too: a woken sender that blocks would delay its step 3.
+//! inbox has room for a burst of each sender, so few senders wait. If the handlers of senders may
+//! block, a check wakes all senders too: a woken sender that blocks would delay its step 3.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::Mutex;
@@ -255,8 +256,9 @@ impl Waiting {
 /// When a receiver returns slots, and when it checks for waiting senders.
 ///
 /// Slots are returned after each quarter of the capacity, and when a chunk ends. A check costs a
-/// fence. It is made once `due` messages were taken since the last check. A sender that waits has
-/// more messages in the queue than the capacity less its burst, and `due` is at most this number.
+/// fence. So the receiver checks only when it has taken `due` messages since the last check. A
+/// sender that waits has more messages in the queue than the capacity less its burst. `due` is at
+/// most this number, so a check comes before the receiver has taken all these messages.
 ///
 /// No sender waits for ever. Let F be a check that does not find a waiting sender W, and f the head
 /// that the receiver had published before F. Then W's last check of the room came after F, and saw

@@ -1,9 +1,10 @@
 //! Making the queues of a graph: rings, inboxes, doors (from outside) and lanes (to outside).
 //!
 //! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. For an edge from `n` to
-//! `m` instances it makes `n * m` rings if these are few, and gives each half to the instance that
-//! will own it. Otherwise it makes one inbox per receiver, which all senders share. A buffered edge
-//! has a buffer per pair at any number of pairs; an edge from or to outside has doors or lanes.
+//! `m` instances it makes `n * m` rings if these are at most [`PAIRS_MAX`](crate::PAIRS_MAX), or if
+//! the edge declares `rings`, and gives each half to the instance that will own it. Otherwise it
+//! makes one inbox per receiver, which all senders share. A buffered edge always has a buffer per
+//! pair, however many pairs there are; an edge from or to outside has doors or lanes.
 //!
 //! ```text
 //!              instance 0 of To      instance 1 of To

@@ -73,7 +73,7 @@ pub struct AllResults<F: Future> {
 /// A panic of one of them propagates to the caller. Dropping this future drops all of them, even if
 /// several destructors panic; the first of these panics continues.
 ///
-/// Cost: one allocation per future. A wake-up polls only the future that it is for.
+/// Cost: one allocation per future. If one of the futures is woken, only that future is polled.
 ///
 /// # Panics
 ///

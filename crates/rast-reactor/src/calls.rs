@@ -81,9 +81,10 @@ where
 ///
 /// From one reactor to another at most 1,024 calls may be sent but not begun; each of them holds a
 /// credit. Further calls wait for a credit, first come first served. A call returns its credit when
-/// the closure begins, so reactors that call each other back cannot deadlock. All calls that a
-/// reactor makes to one target in one turn of its loop are sent together at the end of the turn.
-/// They begin in the order of the calls, but tasks of other threads may run between them.
+/// the closure begins, before the closure can make calls of its own. So reactors that call each
+/// other cannot deadlock. All calls that a reactor makes to one target in one turn of its loop are
+/// sent together at the end of the turn. They begin in the order of the calls, but tasks of other
+/// threads may run between them.
 ///
 /// If the returned future is dropped, the call is cancelled on the target's thread: a closure that
 /// has not begun is dropped, and a running future is dropped at its next await. If the target has
@@ -91,7 +92,8 @@ where
 ///
 /// Cost: an allocation and two locks that are seldom contended. The calls of a turn to one target
 /// share one atomic exchange and one wake-up. A reactor that awaits a result, and has no other
-/// task, spins briefly before it sleeps. If such spins bring no result, it spins less often.
+/// task, spins briefly before it sleeps. If the result does not arrive during such spins, the
+/// reactor spins less often.
 ///
 /// # Errors
 ///
@@ -135,7 +137,7 @@ where
     }
 }
 
-/// As [`reactor_task`], but never waits for a credit: without one, it returns the closure.
+/// As [`reactor_task`], but never waits for a credit: if none is free, it returns the closure.
 ///
 /// # Errors
 ///
@@ -174,7 +176,7 @@ where
     }
 }
 
-/// Calls `begin` on each other reactor, as [`reactor_task`] does; returns the results in the order
+/// Calls `begin` on every other reactor, as [`reactor_task`] does; returns the results in the order
 /// of the reactors.
 ///
 /// # Panics
@@ -212,8 +214,8 @@ where
 
 /// Runs `task` in the background pool of the reactors; the reactor continues meanwhile.
 ///
-/// The tasks of a turn of the reactor's loop are passed to the pool together, at its end, under one
-/// lock. Dropping the handle cancels the task if it has not begun.
+/// The tasks that the reactor makes in one turn of its loop are passed to the pool together at the
+/// end of the turn, under one lock. Dropping the handle cancels the task if it has not begun.
 ///
 /// # Errors
 ///

@@ -21,8 +21,9 @@ struct State {
 
 struct Core(RefCell<State>);
 
-/// Limits how many users are inside at once; the others wait in order. It can be closed and
-/// drained.
+/// Limits how many users are inside the gate at once; the others wait in order. A user enters by
+/// [`enter`](Self::enter), and leaves by dropping its [`Pass`]. [`close`](Self::close) rejects
+/// further users, and waits until all users have left.
 ///
 /// For the tasks of one thread; clones are the same gate. A future that is dropped while it waits
 /// leaves the wait list. Cost: a few loads and stores, and one allocation per wait.

@@ -11,19 +11,19 @@
 //!   beside the reactors.
 //! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
-//!   and [`retry`] runs a scope again if a wait was refused because of a deadlock.
+//!   and [`retry`] runs a closure once more if a wait was refused because of a deadlock.
 //! - [`registry`]: resources that one reactor changes and all reactors read, without a fence.
-//! - [`Lane`] and [`fire_at`]: timers for equal timeouts and for callbacks, beside the executor's
-//!   sleeps.
+//! - [`Lane`]: timeouts of one length. [`fire_at`]: callbacks at an instant. Other sleeps are those
+//!   of the executor.
 //! - [`Gate`], [`Limiter`], [`Breaker`]: limit how many tasks run at once and how many begin per
 //!   second, and stop calls to a service that fails.
 //! - [`all_results`]: several futures at once in one task.
 //!
 //! # When to use it, and when not
 //!
-//! Use it where each piece of state has one thread that writes it, and tasks on other threads ask
-//! that thread. State that stays on a thread needs no lock.
-//! Where any thread may run a task, use `rast-executor`, whose workers steal tasks from each other.
+//! Use it where each piece of state is written by one thread, and tasks on other threads call that
+//! thread. State that stays on a thread needs no lock. Where any thread may run a task, use
+//! `rast-executor`, whose workers steal tasks from each other.
 //!
 //! # Example
 //!
@@ -66,7 +66,7 @@
 //! - `futures-io`, `tokio`, `hyper`: as in [`executor`].
 //!
 //! Runs where std has threads; threads are bound to cores where `core_affinity` can.
-//! How it works, with the arguments: `docs/algorithms/reactor.md` of the repository.
+//! `docs/algorithms/reactor.md` of the repository describes how the crate works.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;

@@ -18,8 +18,8 @@ use crate::wait_graph::{Acquire, Core, Deadlock, LockScope, Mode};
 /// holds the lock and requests it exclusively gets [`Err(Deadlock)`](Deadlock).
 ///
 /// Deadlocks through channels or calls are not found. A leaked guard or wait holds its lock
-/// forever. Do not use a scope again after its wait was leaked, because deadlocks of that wait are
-/// not found.
+/// forever. Do not use a scope again after its wait was leaked, because deadlocks in which the
+/// leaked wait takes part are not found.
 ///
 /// Cost: if the lock is free, a few loads and stores, and no atomic operation. If many scopes share
 /// the lock, the time of a release is linear in their number. A wait allocates, and searches the

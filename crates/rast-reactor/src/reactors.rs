@@ -176,12 +176,12 @@ impl Reactors {
 
     /// Stops the reactors. Rejects tasks from threads outside of the reactors, waits up to `grace`
     /// for the existing tasks to end, and drops the remaining ones on their threads. Blocks until
-    /// then, and returns the tasks that did not end by themselves.
+    /// all this is done, and returns the tasks that did not end by themselves.
     ///
-    /// Tasks may spawn and call each other during the grace period. A reactor that is in one poll
-    /// for ten milliseconds after the grace period counts as blocked, and the stop does not wait
-    /// for it. While a reactor drops its tasks, it counts as blocked if no task is dropped for a
-    /// second. Tasks that wait in the queue of the background pool are cancelled. If a thread of
+    /// Tasks may spawn and call each other during the grace period. A reactor counts as blocked if
+    /// one of its polls still runs ten milliseconds after the grace period. `stop` does not wait
+    /// for a blocked reactor. A reactor that drops its tasks counts as blocked if it drops none for
+    /// a second. Tasks that wait in the queue of the background pool are cancelled. If a thread of
     /// one of these reactors calls `stop`, there is no grace period, and that reactor counts as
     /// blocked.
     ///
@@ -375,10 +375,10 @@ impl Builder {
     /// never sleeps.
     ///
     /// This saves the system call that sleeps, and the time until the system runs the thread again.
-    /// Over a single connection these are most of the time of a request. The cost is a whole core
-    /// for each reactor, even while there is no request. So give each reactor its own core by
-    /// [`cores`](Self::cores). Two reactors that spin on one core take turns in time slices of
-    /// milliseconds.
+    /// With a single connection, these two make up most of the time of a request. The cost is a
+    /// whole core for each reactor, even while there is no request. So give each reactor its own
+    /// core by [`cores`](Self::cores). Two reactors that spin on one core take turns in time slices
+    /// of milliseconds.
     ///
     /// ```
     /// use rast_reactor::{Reactors, reactor_task};

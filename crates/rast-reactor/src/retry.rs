@@ -44,8 +44,8 @@ impl Retry {
         self
     }
 
-    /// Runs `attempt`. If it returns an error, and a lock refused a wait of its scope because of a
-    /// deadlock, this sleeps and runs `attempt` once more.
+    /// Runs `attempt`. If it returns an error, and a wait of its scope was refused because of a
+    /// deadlock, `run` sleeps and then calls `attempt` once more.
     ///
     /// The first attempt and its guards are dropped before the sleep.
     ///

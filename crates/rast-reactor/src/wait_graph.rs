@@ -20,9 +20,10 @@
 //!
 //! So if a cycle has an edge to a waiter, there is also a cycle that has only edges to holders.
 //!
-//! Only the start of a wait can close a cycle. A grant adds only edges to a scope that runs, which
-//! has no edges itself. A release or the end of a wait removes edges. So one search at the start of
-//! each wait finds every deadlock, and refuses nothing else. A free lock needs no search.
+//! Only the start of a wait can close a cycle. A grant adds only edges to the scope that got the
+//! lock, and that scope no longer waits, so no edges leave it. A release or the end of a wait
+//! removes edges. So one search at the start of each wait finds every deadlock, and refuses nothing
+//! else. A free lock needs no search.
 //!
 //! The acquisition of a free lock only records the holder, by its [`NodeId`], without a reference
 //! count. Only a wait writes to the graph.

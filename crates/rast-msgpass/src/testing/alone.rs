@@ -32,8 +32,9 @@ use crate::wiring::{Wired, Wiring, join};
 /// processor, and reads those that the processor sends.
 ///
 /// The edges are those of the graph, with their room, bursts and credit. At their other ends are
-/// stubs, which accept everything at once. So an answer needs a request, and a `send` past the
-/// burst panics. A panic of a handler propagates to the call that ran the turn.
+/// stubs, which accept everything at once. So the processor can answer only a request that it got,
+/// and a `send` past the burst panics. A panic of a handler propagates to the call that ran the
+/// turn.
 ///
 /// ```
 /// use std::time::Duration;

@@ -19,8 +19,9 @@ use crate::trial::Room;
 
 /// A graph on the thread of a test: from [`Builder::test`](crate::Builder::test).
 ///
-/// Nothing runs except in its calls. A test that panics while it has a `TestGraph` prints the seed
-/// and the last turns. The [module](crate::testing) has an example.
+/// Processors run only while the test calls a method of the `TestGraph`. A test that panics while
+/// it has a `TestGraph` prints the seed and the last turns. The [module](crate::testing) has an
+/// example.
 ///
 /// Handlers run as in the program. A panic of a handler is contained and recorded in the
 /// [`Report`], and the test continues.

@@ -16,7 +16,7 @@ pub(crate) fn share(random: &mut Random, most: u32) -> u32 {
 
 /// Calls `test` with each seed. If it panics, prints the seed and propagates the panic.
 ///
-/// With `RAST_SEED=17` in the environment, calls `test` only with 17: the run that failed.
+/// If `RAST_SEED=17` is set in the environment, calls `test` only with 17, to repeat a failed run.
 ///
 /// # Panics
 ///

@@ -31,11 +31,11 @@
 //! - If `at` is n or more, a later transaction sees n by rule 1. A transaction that does not see n
 //!   was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner loads this
 //!   value of `pins` or a later one. So if the owner loads n or more, the transaction has ended.
-//! - If `at` is parked, there are two fences. The owner's is between the publication of n and its
-//!   load of `at`, the reactor's between the end of its park and its check of the nodes. If the
-//!   owner's fence is first, the reactor finds n and applies it before it runs a task. If the
-//!   reactor's fence is first, the owner does not find `at` parked. So the owner need not wake a
-//!   parked reactor.
+//! - If `at` is parked, the order of two fences decides. The owner executes its fence between the
+//!   publication of n and its load of `at`. The reactor executes its fence between the end of its
+//!   park and its check of the nodes. If the owner's fence is first, the reactor finds n and
+//!   applies it before it runs a task. If the reactor's fence is first, the owner does not find
+//!   `at` parked. So the owner need not wake a parked reactor to free what n replaced.
 
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;

@@ -17,8 +17,8 @@
 //! reactor is open, none accepts, and connections wait in the queues.
 //!
 //! The original RAST design closes the socket of a reactor that has too many requests, and the
-//! kernel then resets the connections in its queue. Here a socket stays open as long as the group.
-//! If its listener is dropped, another reactor accepts from it too.
+//! kernel then resets the connections in its queue. Here a socket stays open as long as the group
+//! exists. If its listener is dropped, another reactor accepts the connections of this socket too.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -67,9 +67,9 @@ const ROW: usize = 16;
 /// ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the system's limit is
 /// lower.
 ///
-/// The sockets are closed with the last clone and the last listener, which resets the connections
-/// that were not accepted. Nothing else resets a queued connection: when a listener is dropped,
-/// another reactor of the group accepts from its socket.
+/// When the last clone and the last listener have been dropped, the sockets are closed. This resets
+/// the connections that were not accepted. Nothing else resets a queued connection: when a listener
+/// is dropped, another reactor of the group accepts from its socket.
 ///
 /// ```
 /// use rast_reactor::io::{ListenerGroup, Watermarks};
@@ -158,8 +158,8 @@ impl ListenerGroup {
 
     /// Makes the listener of the calling reactor.
     ///
-    /// It uses the socket of a dropped listener, or a new one. A reactor needs one listener.
-    /// Several listeners of a reactor count their requests separately.
+    /// It uses the socket of a dropped listener, or a new one. A reactor needs only one listener.
+    /// If it makes several, each of them counts its own requests.
     ///
     /// # Errors
     ///
@@ -340,16 +340,17 @@ pub struct GroupListener {
 impl GroupListener {
     /// Waits for a connection.
     ///
-    /// It also waits while all reactors of the group are turned away ([`Watermarks`]). If the
-    /// listeners share a socket, it also waits while this reactor is turned away. Dropping the
-    /// future loses no connection. Other tasks run after 16 connections in a row, or after each
-    /// connection while this reactor is turned away.
+    /// It also waits while new connections are turned away from all reactors of the group
+    /// ([`Watermarks`]). If the listeners share a socket, it also waits while new connections are
+    /// turned away from this reactor. Dropping the future loses no connection. It yields to other
+    /// tasks after 16 connections in a row, and after each connection while new ones are turned
+    /// away from this reactor.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///
     /// # Errors
     ///
-    /// The system's error; an error of one connection leaves the listener as it was.
+    /// The system's error. After an error of one connection the listener can still accept others.
     pub async fn accept(&self) -> io::Result<TcpStream> {
         if self.in_row.get() >= ROW || (self.in_row.get() > 0 && !self.is_open()) {
             self.in_row.set(0);

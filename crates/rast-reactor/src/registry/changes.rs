@@ -286,11 +286,12 @@ fn seal<T: Resource>(
 
 /// Changes to resources of one owner, which become visible together.
 ///
-/// They see the resources as of the moment they began, and copy a resource when they first change
-/// it. Nothing is visible before [`commit`](Self::commit); dropping them discards all changes. If
-/// another commit has meanwhile changed one of the same resources, this commit is rejected.
+/// A `Changes` sees the resources as they were when [`change`] made it, and copies a resource when
+/// it first changes the resource. Nothing is visible before [`commit`](Self::commit). Dropping a
+/// `Changes` discards all its changes. If another commit has meanwhile changed one of the same
+/// resources, this commit is rejected.
 ///
-/// A panic of user code in one of these calls leaves the changes as they were before the call.
+/// If user code panics in a method of `Changes`, the changes stay as they were before the call.
 ///
 /// ```
 /// use rast_reactor::registry::{Refusal, Resource, Resources, change, read};
@@ -629,8 +630,8 @@ impl Changes {
     }
 
     /// Commits the changes. They are visible on this reactor at once, and on each other reactor
-    /// from its next turn on, always all together. Commits of one owner become visible in their
-    /// order.
+    /// from its next turn on. A reactor sees all of them or none. Commits of one owner become
+    /// visible in the order in which they were made.
     ///
     /// The returned future waits until all reactors have applied the commit; the commit takes
     /// effect even if the future is dropped. This reactor destroys replaced resources in a later
@@ -642,8 +643,9 @@ impl Changes {
     /// # Errors
     ///
     /// [`NotCommitted::Full`] if too many replaced values are not destroyed yet, and
-    /// [`NotCommitted::Conflict`] if another commit interferes; both contain the changes. After the
-    /// end of the reactor (in a destructor of a thread-local), always `Conflict`.
+    /// [`NotCommitted::Conflict`] if another commit has changed one of the same resources, or added
+    /// one of the same keys. Both errors contain the changes. If the reactor has ended (the caller
+    /// is a destructor of a thread-local), the error is always `Conflict`.
     ///
     /// # Panics
     ///

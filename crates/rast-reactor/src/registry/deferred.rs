@@ -21,11 +21,12 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 
 /// Calls `action` on this reactor when every read transaction that is open now, on any reactor, has
 /// ended. Use it to free memory and other things to which resources refer. It also waits for a
-/// later transaction if its reactor has not yet applied all commits that were made before this
-/// call.
+/// transaction that is opened later on a reactor that has not yet applied all commits made before
+/// this call.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`
-/// runs when the last reactor that may read has stopped, on the thread of that reactor.
+/// runs when the last reactor that may read the resources has stopped, on the thread of that
+/// reactor.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! All resources as one reactor sees them, and the steps of its turn that concern them.
+//! All resources as one reactor sees them, and the steps by which its turn updates them.
 //!
 //! ```text
 //!   poll tasks ──► turn: follow, prune old versions, publish, report, destroy ──► poll tasks

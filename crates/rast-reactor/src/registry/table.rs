@@ -8,17 +8,17 @@
 //!
 //! | field | written | read |
 //! | --- | --- | --- |
-//! | `slots`, `keys` | when a commit is applied | by every read; slots of low indices are a vector, see `places` of rast-executor |
+//! | `slots`, `keys` | when a commit is applied | by every read; slots of low indices are in a vector, see `places` of rast-executor |
 //! | `changed`, the epoch of the last commit to this type | together with `slots` and `keys` | by every read: if it is not above the transaction's epoch, the transaction sees the slots as they are |
 //! | `old_slots`, `old_keys` | when a commit is applied while a transaction is open | by transactions that were opened before |
 //!
 //! Rules:
 //!
 //! 1. No user code runs during an access to the `UnsafeCell` with the table, so no commit is
-//!    applied during an access. A lookup copies a pointer out and compares the key, which is user
-//!    code, after the access.
+//!    applied during an access. A lookup copies the pointer to the key and ends the access. Then it
+//!    compares the keys, which runs user code.
 //! 2. Applying a commit reads no values or keys, because the owner may have freed them. The commit
-//!    contains the hashes, and a key is found by its address.
+//!    contains the hashes, and a key of the table is found by the key's address.
 //! 3. A key belongs to one id from its insertion to its removal. So a transaction sees a key if and
 //!    only if it sees the id, and only removed keys must be kept for older transactions.
 //!

@@ -12,17 +12,18 @@
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `generation` | `free` | number of earlier uses of the slot, so that their `user_data` finds no operation |
+//! | `generation` | `free` | number of earlier uses of the slot; their `user_data` finds no operation |
 //! | `is_in_flight` | start, last completion | the kernel may use the operation's memory |
 //! | `is_abandoned` | abandon | completions are cleaned up: descriptors closed, buffers given back |
 //! | `fd` | start, last completion | keeps the descriptor's number from being used again |
 //! | `keep` | abandon, last completion | the memory of an operation whose future was dropped |
 //! | `results` | completions | results not taken yet |
 //!
-//! A free slot keeps the memory of its lists for the next operation. When far fewer operations are
-//! left than slots, most free slots are freed. From then on the lowest free indices are taken
-//! first, so that the table can shrink to the highest index in use. A new slot begins at the
-//! greatest generation of the freed slots (modulo 2^32), so a stale `user_data` finds no operation.
+//! A free slot keeps the memory of its lists for the next operation. When there are far fewer
+//! operations than slots, the memory of most free slots is released. From then on the lowest free
+//! indices are taken first, so that the table can shrink to the highest index in use. A new slot
+//! begins at the greatest generation of the released slots (modulo 2^32), so a stale `user_data`
+//! finds no operation.
 
 use core::any::Any;
 use core::task::Waker;

@@ -4,10 +4,10 @@
 //! that read; the next read waits for its end and returns its bytes first. So dropping a read loses
 //! nothing, as with readiness.
 //!
-//! Buffers are types of the user, whose methods may use the stream and may panic. So no such method
-//! is called while a list of the stream is borrowed. After the future of a read was dropped, only
-//! the destructor of its buffer is called. The address of the buffer's memory is kept beside it, so
-//! that no other method is needed.
+//! Users define the types of buffers, and the methods of these types may use the stream and may
+//! panic. So no such method is called while a list of the stream is borrowed. After the future of a
+//! read was dropped, only the destructor of its buffer is called. The address of the buffer's
+//! memory is kept beside it, so that no other method is needed.
 //!
 //! A stream that receives chunks has one operation in flight for all of them, which completes once
 //! for each chunk until it is cancelled or finds no buffer. After the first call of `chunk`, every
