@@ -146,8 +146,8 @@ impl<T, W: Fn()> Shared<T, W> {
 
 /// Makes the two ends of a timer channel. The owner's end keeps the timers in a [`CalendarStore`].
 ///
-/// The arming thread calls `wake` after each accepted timer. While the owner sleeps in
-/// [`TimerOwner::rest`], `wake` is called only for a deadline before the end of the rest. Once
+/// The arming thread calls `wake` after each accepted timer, with one exception: while the owner
+/// sleeps in [`TimerOwner::rest`], a deadline at or after the end of the rest needs no call. Once
 /// [`BACKLOG`] commands (Arms and Cancels) are queued, it is called for each timer and each cancel.
 ///
 /// `wake` must leave a token: if the owner is about to sleep, that sleep ends at once. An

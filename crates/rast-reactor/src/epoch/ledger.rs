@@ -11,7 +11,7 @@
 //! | word of a reactor | written by the reactor | meaning |
 //! | --- | --- | --- |
 //! | `at` | after it has applied commits, before and after a park, at its end | the last applied commit, times two; the low bit is set while it is parked |
-//! | `pins` | before `at`, and when a transaction has ended | the last commit that its oldest open transaction sees; `u64::MAX` if none is open |
+//! | `pins` | before each write of `at`, and when a transaction has ended | the last commit that its oldest open transaction sees; `u64::MAX` if none is open |
 //!
 //! Rules:
 //!
@@ -24,9 +24,9 @@
 //! 4. The owner loads `at` before `pins`.
 //! 5. A node is freed when the number in every `at`, parked or not, is above the node's number.
 //!
-//! A commit n has *passed* a reactor if the owner finds the reactor's `at` parked or at least n,
-//! and its `pins` at least n. Then no transaction on that reactor, open or later, reads what n
-//! replaced:
+//! A commit n has *passed* a reactor if the owner finds both: the reactor's `at` is parked or at
+//! least n, and its `pins` is at least n. Then no transaction on that reactor, open or later, reads
+//! what n replaced:
 //!
 //! - If `at` is n or more, a later transaction sees n by rule 1. A transaction that does not see n
 //!   was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner loads this
