@@ -19,10 +19,11 @@ use crate::shared::{Place, Shared};
 use crate::table::Table;
 use crate::timers::Nanos;
 
-/// Keeps the newest value per key, and passes it to consumers, one at a time for each key.
+/// Keeps the newest value per key, and passes it to a consumer. At any time, at most one consumer
+/// handles a key.
 ///
-/// Clones refer to the same conflator. It lives until the last clone, producer, handle and consumer
-/// is dropped.
+/// Clones refer to the same conflator. It lives until all its clones, producers, handles and
+/// consumers are dropped.
 ///
 /// ```
 /// use rast_conflate::Conflator;

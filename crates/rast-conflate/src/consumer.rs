@@ -118,7 +118,7 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
         }
     }
 
-    /// Visits each key that has a value once, and calls the key's own handler for it, or `handler`
+    /// Visits the keys that have a value, each key once. Calls the key's own handler, or `handler`
     /// if the key has none.
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,

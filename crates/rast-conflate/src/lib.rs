@@ -81,7 +81,7 @@
 //!
 //! # Features and platforms
 //!
-//! - `async`: `Stream`; brings `futures-core`.
+//! - `async`: `Stream`, with the dependency `futures-core`.
 //!
 //! Runs on every platform on which `rast-primitive` has threads. The algorithm and its correctness
 //! arguments are in `docs/algorithms/conflate.md`.

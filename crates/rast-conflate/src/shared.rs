@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A put begins and ends with a load of `status`. Zero means that the put has nothing else to do.
-//! The second load comes after the marks and their fences. So by the store-buffer argument either
-//! the put sees that a consumer is about to sleep or that the conflator was closed, or the other
-//! thread sees the put's marks.
+//! The second load comes after the marks and their fences. Consider another thread that is about to
+//! sleep, or that closes the conflator. By the store-buffer argument, either the put sees this in
+//! `status`, or that thread sees the put's marks.
 
 use core::hash::{BuildHasher, Hash};
 use core::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! One table of keys: a power of two of cells, their hashes, and the marks.
+//! One table of keys: a power-of-two number of cells, their hashes, and the marks.
 //!
 //! ```text
 //!   tags      [ hash | 1 ][ 0 ][ hash | 1 ] ...      8 bytes each: a search reads only these

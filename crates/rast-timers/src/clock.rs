@@ -49,8 +49,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
 /// A clock that advances only when a caller moves it, for tests and simulations.
 ///
-/// Clones share one reading. Any thread can move it, and only forwards. Reading and moving are
-/// lock-free: one atomic operation each, without contention.
+/// Clones share one time. Any thread can move it, but only forwards. Reading and moving are
+/// lock-free: each is one atomic operation if there is no contention.
 ///
 /// ```
 /// use rast_timers::{Clock, Instant, ManualClock, Nanos};

@@ -4,7 +4,7 @@ use crate::{Instant, Nanos};
 
 /// An interval of time that contains the true instant, ends included.
 ///
-/// Source: the shape of TrueTime (Corbett et al., Spanner, 2012).
+/// Source: the interval of TrueTime (Corbett et al., Spanner, 2012).
 ///
 /// ```
 /// use rast_timers::{Instant, Interval, Nanos};

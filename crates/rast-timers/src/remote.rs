@@ -15,7 +15,7 @@
 //! | --- | --- | --- |
 //! | ARMED | the arming thread | the timer will fire if no thread cancels it |
 //! | FIRED | the owner, when it pops the due value from its store | a cancel comes too late |
-//! | CANCELLED | the cancelling thread | the owner drops the value instead of returning it; a value that the owner itself cancelled is returned |
+//! | CANCELLED | the cancelling thread | the owner drops the value instead of firing it; only `cancel_all`, if it sets the state, passes the value to its callback |
 //! | GONE | the owner, when it drops the value unfired | a cancel finds no value |
 //!
 //! 1. The state leaves ARMED once, by a compare-exchange. So exactly one of firing, cancelling and
@@ -148,10 +148,11 @@ impl<T, W: Fn()> Shared<T, W> {
 ///
 /// The arming thread calls `wake` after each accepted timer, with one exception: while the owner
 /// sleeps in [`TimerOwner::rest`], a deadline at or after the end of the rest needs no call. Once
-/// [`BACKLOG`] commands (Arms and Cancels) are queued, it is called for each timer and each cancel.
+/// [`BACKLOG`] commands (Arms and Cancels) are queued, `wake` is called for each timer and each
+/// cancel.
 ///
-/// `wake` must leave a token: if the owner is about to sleep, that sleep ends at once. An
-/// [`Unparker`](crate::primitive::Unparker) does so. If `wake` panics, the panic passes through
+/// If the owner is about to sleep when `wake` is called, `wake` must make that sleep end at once.
+/// An [`Unparker`](crate::primitive::Unparker) does so. If `wake` panics, the panic passes through
 /// [`arm`](RemoteTimers::arm) after the timer was accepted, or through
 /// [`cancel`](RemoteTimer::cancel) after the timer was cancelled.
 ///
@@ -292,8 +293,9 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
     ///
     /// After `Ok` the owner never returns the value; the owner's thread drops it, at its next poll
     /// or when it drops the store. The owner is not woken, unless it rests and [`BACKLOG`] commands
-    /// or more are queued. The decision is wait-free. The call then pushes a Cancel command to the
-    /// owner. This push is lock-free, as in [`arm`](RemoteTimers::arm).
+    /// or more are queued. One wait-free compare-exchange decides the result. If the result is
+    /// `Ok`, the call then pushes a Cancel command to the owner. This push is lock-free, as in
+    /// [`arm`](RemoteTimers::arm).
     ///
     /// # Errors
     ///
@@ -470,10 +472,11 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// rest has ended. So the queue holds about [`BACKLOG`] commands, plus those that arrive during
     /// the wake-up.
     ///
-    /// `sleep` must return at the deadline. It must return at once if `wake` is called, or was
-    /// called since this call began. It may return earlier. If commands are queued, this function
-    /// returns `None` without calling `sleep`: call [`poll`](Self::poll) first. An owner that
-    /// sleeps in another way is woken for each timer. Costs one fence.
+    /// `sleep` must return at the deadline. It must return at once if `wake` is called during
+    /// `sleep`, or was called between the start of `rest` and that of `sleep`. It may return
+    /// earlier. If commands are queued, this function returns `None` without calling `sleep`: call
+    /// [`poll`](Self::poll) first. An owner that sleeps in another way is woken for each timer.
+    /// Costs one fence.
     ///
     /// ```
     /// use rast_timers::primitive::Parker;
@@ -591,8 +594,8 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     /// store's [`cancel_all`](DeadlineStore::cancel_all) costs.
     ///
     /// If `each` panics, the value it was given and those before it are gone, and all others stay:
-    /// the timers after it fire unless they are cancelled again. The same holds if the destructor
-    /// of a value that another thread has cancelled panics.
+    /// the timers after it fire unless they are cancelled again. The same holds if another thread
+    /// has cancelled a value, and the destructor of this value panics.
     ///
     /// # Panics
     ///

@@ -39,12 +39,13 @@ enum Pair {
 
 /// Sums the time between `start` and `finish` with few clock readings.
 ///
-/// [`sum`](Self::sum) is an estimate: exact for the measured pairs, their running mean for the
-/// pairs in between. The estimate is unbiased if the pairs of a batch have the same distribution.
-/// [`error`](Self::error) bounds its error for every load: the true sum of all finished pairs lies
-/// within `sum ± error`. From one reading to the next, the error grows by at most the time between
-/// them. It does not grow while every pair is measured (with a greatest skip of 0, or if pairs are
-/// so long that none is skipped). The time of a measured pair includes about one clock reading.
+/// [`sum`](Self::sum) is an estimate. It contains the exact time of each measured pair, and for
+/// each other pair the running mean of the measured ones. The estimate is unbiased if the pairs of
+/// a batch have the same distribution. [`error`](Self::error) bounds its error for every load: the
+/// true sum of all finished pairs lies within `sum ± error`. From one reading to the next, the
+/// error grows by at most the time between them. It does not grow while every pair is measured
+/// (with a greatest skip of 0, or if pairs are so long that none is skipped). The time of a
+/// measured pair includes about one clock reading.
 ///
 /// A timer belongs to one call site, called by one thread at a time. A call is wait-free: one
 /// relaxed load and a few integer operations, and a clock reading if its pair is measured.

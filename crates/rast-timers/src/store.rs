@@ -138,7 +138,7 @@ pub struct Swept {
 /// 5. The store runs no code of the caller's while it is being changed. So a panic in a callback or
 ///    in a destructor loses only the value that was passed or dropped.
 ///
-/// `now` need not increase from call to call: each call answers for the time it is given.
+/// `now` need not increase from call to call: each call uses only the `now` that it is given.
 ///
 /// | store | for | insert | cancel | one [`step`](Self::step) |
 /// | --- | --- | --- | --- | --- |
@@ -157,9 +157,9 @@ pub trait DeadlineStore<T> {
     /// Stores several values, each until its own deadline, as repeated calls of
     /// [`insert`](Self::insert) do. Passes each handle to `each` and returns their number.
     ///
-    /// It is faster than those calls in a store that keeps consecutive values together, as
-    /// [`LaneStore`] does if the deadlines are equal or increase. If the iterator or `each` panics,
-    /// the values that were already stored stay.
+    /// In a store that keeps consecutive values together, it is faster than repeated calls of
+    /// `insert`. [`LaneStore`] is such a store if the deadlines are equal or increase. If the
+    /// iterator or `each` panics, the values that were already stored stay.
     ///
     /// ```
     /// use rast_timers::{DeadlineStore, Instant, LaneStore};
@@ -193,10 +193,12 @@ pub trait DeadlineStore<T> {
         count
     }
 
-    /// Stores `value` until some time in `at..=at + slack` and returns its handle. The time is the
-    /// roundest in that range, so that values with slack coincide and one wake-up serves many.
+    /// Stores `value` with a deadline in `at..=at + slack` and returns its handle. The deadline is
+    /// the time in that range with the most trailing zero bits ([`Instant::within`]). So values
+    /// with overlapping ranges tend to have the same deadline, and one wake-up serves several of
+    /// them.
     ///
-    /// The time is [`Instant::within`]; [`Expired::at`] contains it.
+    /// [`Expired::at`] contains the chosen deadline.
     ///
     /// # Panics
     ///
@@ -211,8 +213,9 @@ pub trait DeadlineStore<T> {
     /// Removes values before their deadlines, as repeated calls of [`cancel`](Self::cancel) do.
     /// Passes those that had not left yet to `each`, and returns their number.
     ///
-    /// It is faster than those calls in a store whose values lie far apart in memory. If `each`
-    /// panics, the value it was given and those before it are gone, and all others stay.
+    /// In a store whose values lie far apart in memory, it is faster than repeated calls of
+    /// `cancel`. If `each` panics, the value it was given and those before it are gone, and all
+    /// others stay.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};
@@ -324,7 +327,7 @@ pub trait DeadlineStore<T> {
     /// call orders the values that it finds.
     ///
     /// It suits timers that are handled separately, such as timeouts, if the calls come late or
-    /// find many due values. A store that saves no work by it keeps the order.
+    /// find many due values. A store that would save no work passes the values in order.
     ///
     /// ```
     /// use rast_timers::{CalendarStore, DeadlineStore, Instant};

@@ -13,10 +13,10 @@
 //!
 //! There is no background thread. The reader that finds the current segment nearly over takes the
 //! next anchor, while other threads continue to read. Sometimes the next segment is not ready in
-//! time, because no thread has read the clock for long or the anchoring reader was preempted. Then
-//! readers read the reference and set a flag. Because of the flag, the next segment runs along the
-//! upper bound of the reference, so that it is at or above every value that the reference has
-//! shown. Then the clock may jump forward.
+//! time, because no thread has read the clock for a long time, or the anchoring reader was
+//! preempted. Then readers read the reference and set a flag. Because of the flag, the next segment
+//! runs along the upper bound of the reference, so that it is at or above every value that the
+//! reference has shown. Then the clock may jump forward.
 //!
 //! Readers also read the reference for the first microseconds, while the rate is unknown. They do
 //! so again after the clock has *left* the counter, that is, found it unsound and stopped using it.
@@ -125,26 +125,29 @@ pub enum TscStatus {
 /// against the reference for a second. Each time it is left again soon, the required time doubles,
 /// up to 64 s. The comparison needs at least eight readings of the clock per second.
 /// [`resume`](Self::resume) uses the counter again at once. A counter that was left for another
-/// reason is used again only by this call.
+/// reason is used again only after a call of `resume`.
 ///
 /// # Monotonicity
 ///
 /// As seen by one thread the clock never runs backwards. This holds through anchors, corrections,
-/// leaving and resuming, and while the thread moves between cores whose counters agree. Two cases
-/// are not covered. First, the count goes back, but stays in the current segment or less than a
-/// thousandth of a segment before it. Second, the count jumps ahead twice in one segment: by less
-/// than the segment's length, which a reader sees, and then by more.
+/// leaving and resuming, and while the thread moves between cores whose counters agree. Two faults
+/// of a counter are not covered:
+///
+/// - The count goes back into the current segment, or to less than a thousandth of a segment before
+///   it.
+/// - The count jumps ahead twice during one segment. The first jump is shorter than the segment,
+///   and the second is longer. A thread reads the clock between the two.
 ///
 /// Between threads a reading may be off by some tens of nanoseconds, because the processor may read
 /// the counter out of order. An [`interval`](Self::interval) reads it in order.
 ///
 /// # Cost
 ///
-/// Lock-free; no thread waits for the thread that takes an anchor. A reading is five loads, the
-/// counter, and a multiplication. One reading per millisecond also takes an anchor, which costs
-/// three more readings. If the clock is read less often than
-/// [`anchor_every`](TscConfig::anchor_every), each reading also takes an anchor; read the reference
-/// instead.
+/// Lock-free; no thread waits for the thread that takes an anchor. A reading is five loads, a
+/// reading of the counter, and a multiplication. One reading per millisecond also takes an anchor,
+/// which reads the counter twice and the reference once, and repeats this up to three times. If the
+/// clock is read less often than [`anchor_every`](TscConfig::anchor_every), each reading also takes
+/// an anchor; read the reference instead.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock, TscClock};

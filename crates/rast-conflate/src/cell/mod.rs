@@ -6,7 +6,7 @@
 //!
 //! | cell | values | producers per key | put | take |
 //! | --- | --- | --- | --- | --- |
-//! | [`WordCell`] | those that encode in 64 bits without zero | any | wait-free | wait-free |
+//! | [`WordCell`] | those with an encoding of 64 bits that is never zero | any | wait-free | wait-free |
 //! | [`NodeCell`] | any | any | wait-free | wait-free |
 //! | [`SeqCell`] | `Copy`, up to 64 bytes | one | wait-free | a bounded number of tries |
 //! | [`SumCell`] | 64-bit integers, added | any | wait-free | wait-free |

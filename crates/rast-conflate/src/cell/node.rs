@@ -1,4 +1,5 @@
-//! A cell for any value type and any number of producers, which swap their nodes for the cell's.
+//! A cell for any value type and any number of producers. A producer swaps a node of its own for
+//! the node of the cell.
 //!
 //! ```text
 //!   cell: pointer to a node | FULL        spare of a producer or consumer: an empty node

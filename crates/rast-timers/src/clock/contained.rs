@@ -19,7 +19,7 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// destructor.
 ///
 /// A reading costs an indirect call and one load more than a reading of the inner clock. At most
-/// once per millisecond it writes the word that all threads share.
+/// once per millisecond, a reading also writes the word that all threads share.
 ///
 /// ```
 /// use rast_timers::{Clock, ContainedClock, Instant};

@@ -34,7 +34,8 @@
 //!
 //! 1. A value whose deadline `at` is not before `cursor` is in list s of level l. l is the highest
 //!    digit in which `at` and `cursor` differ, and s is that digit of `at`. Rules 3, 4, 7 and 8
-//!    have the exceptions. Lower levels are earlier, and so are lower lists of one level.
+//!    have the exceptions. The deadlines in a level are before those in higher levels. The
+//!    deadlines in a list are before those in the later lists of its level.
 //! 2. The cursor advances only to the start of the earliest list, or to a time before it. So rule 1
 //!    still holds, although no value moves.
 //! 3. While X is being split, the cursor is at the start of X. The levels below the level of X
@@ -150,8 +151,8 @@ impl Bucket {
 /// | `next_deadline` | 17 |
 ///
 /// A value moves to another list at most 11 times before it is due, and usually up to 4 times. It
-/// moves once if values of one timeout are inserted one after the other. When the memory is full it
-/// doubles, as that of a `Vec` does, and all of it is copied at once.
+/// moves once if values with the same timeout are inserted one after the other. When the memory is
+/// full it doubles, as that of a `Vec` does, and all of it is copied at once.
 /// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid that. The store holds
 /// up to 2^32 − 1000 values and does not shrink.
 ///
@@ -164,8 +165,8 @@ impl Bucket {
 /// [`expire`](DeadlineStore::expire), which sorts the cluster to the nanosecond.
 ///
 /// After a call with a `now` far in the future, inserting a value that is due before that time
-/// costs O(log n). This ends with the next call whose `now` is more than 33 ms earlier, which moves
-/// the store back to its `now`. The first step of that call may access more than
+/// costs O(log n). This lasts until a call has a `now` that is more than 33 ms earlier. That call
+/// moves the store back to its own `now`. The first step of that call may access more than
 /// [`TOUCHES`](Self::TOUCHES) entries: four for each list in use, at most 2,600. Each value that
 /// was inserted between the two calls costs one more [`Busy`](Step::Busy) step.
 ///

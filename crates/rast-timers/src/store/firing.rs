@@ -6,7 +6,7 @@
 //! removed later, together with many others.
 //!
 //! 1. A cancelled value keeps its key and its slot until its deadline or the next purge.
-//! 2. A cancel that leaves more cancelled keys than the number of values plus `SPARE` purges the
+//! 2. If a cancel leaves more cancelled keys than the number of values plus `SPARE`, it purges the
 //!    heap.
 //!
 //! The other rules are those of `keys.rs` and `slab.rs`. The slab has no links to the heap, so

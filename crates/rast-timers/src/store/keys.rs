@@ -9,7 +9,7 @@
 //! 2. `slots[i]` is the slab's slot for the value of `keys[i]`.
 //!
 //! With four children instead of two, the tree is half as deep. A method that moves keys reports
-//! the new index of each moved slot to its caller, which may store it.
+//! the slot and the new index of each moved key to its caller, which may store the index.
 
 use crate::Instant;
 use std_alloc::vec::Vec;

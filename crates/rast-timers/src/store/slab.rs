@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | value | some, or none if it was cancelled | none |
 //! | generation | that of its one handle | that of its next handle |
-//! | link | of the store | next free slot |
+//! | link | for the store's own use | next free slot |
 //!
 //! A slot is not reused after its last generation, so no handle ever names a second value.
 

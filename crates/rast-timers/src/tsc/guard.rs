@@ -34,7 +34,7 @@ use core::fmt;
 /// 3. Once the `TscClock` has left the counter, `vouches` returns `false`, and the timers read
 ///    their clock at every call, until the counter is used again.
 ///
-/// Any thread may use it, but each call writes to it: give each thread a clone.
+/// Any thread may use a guard, but each call writes to the guard: give each thread a clone.
 ///
 /// ```
 /// use rast_timers::{MonotonicClock, Nanos, PeriodicTimer, TimerConfig, TscClock};

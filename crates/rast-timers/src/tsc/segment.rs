@@ -64,14 +64,14 @@ impl Pace {
 /// | field | meaning |
 /// | --- | --- |
 /// | `begin` | first count of the segment |
-/// | `soft` | count from `begin` at which a reader prepares the next segment; `full` once the next segment is ready |
+/// | `soft` | number of counts after `begin` at which a reader prepares the next segment; equal to `full` once the next segment is ready |
 /// | `full` | length in counts; zero in a dead segment |
 /// | `nanos`, `pace` | the clock shows `nanos` + (count − `begin`) × `pace` |
 /// | `anchor` | the last comparison |
 /// | `rate` | the measured rate of the reference |
 /// | `ended` | `full` of the segment in which the counter was left; zero otherwise |
 /// | `reason` | why the counter was left |
-/// | `until` | of a dead segment: the reading of the reference at which the clock shows the reference again; odd until it is settled |
+/// | `until` | in a dead segment: once the reference reaches this time, the clock shows the reference again; an odd number until a reader has computed this time |
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment {
     pub(super) begin: u64,

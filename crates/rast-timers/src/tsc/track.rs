@@ -15,10 +15,10 @@
 //! | L, left | the counter is not used any more | the writer of a dead record |
 //! | R, ready | the next record is in its slot and begins where the current one ends | the writer; cleared when a reader moves the word to that record |
 //!
-//! It is a seqlock whose writer prepares the next record while readers use the current one. So a
-//! writer that is preempted in the middle of writing delays no thread. A *dead* record ends the use
-//! of the counter (`leave.rs`). A reader moves the word to the next record only when it needs that
-//! record. Rules:
+//! The structure is a seqlock whose writer prepares the next record while readers use the current
+//! one. So a writer that is preempted in the middle of writing delays no thread. A *dead* record
+//! ends the use of the counter (`leave.rs`). A reader moves the word to the next record only when
+//! it needs that record. Rules:
 //!
 //! 1. The writer of record s + 1 begins after s is in the word. It sets R, or stores s + 1 in the
 //!    word, when all fields are written. If record s + 1 is ready and a dead record replaces it,

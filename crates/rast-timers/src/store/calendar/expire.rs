@@ -1,8 +1,9 @@
 //! Expires many values in one call, ordered or unordered.
 //!
-//! Ordered: the next values are passed on without a search before each of them. Unordered: a list
-//! whose whole time is over is passed on in list order. If `now` lies within the time of a list,
-//! each of its values is passed on or moved to a lower level. So no value is sorted.
+//! An ordered call passes on the next values without a search before each of them. An unordered
+//! call sorts no list of more than `SHORT` (16) values. If `now` is after the range of time of a
+//! list, it passes on all values of the list, in list order. If `now` is within this range, it
+//! passes on the due values. The others stay in a short list; a longer list is split.
 //!
 //! An unordered call splits a list only once the earliest deadline in it has passed; `wake` is set
 //! to that time. Ordered and unordered calls keep the rules of the calendar, so they may be mixed.

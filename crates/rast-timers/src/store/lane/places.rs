@@ -22,10 +22,10 @@
 //!
 //! 1. The places with numbers from `head` to `tail` are initialised. A place has a value if its key
 //!    has the bit `LIVE` below the deadline; otherwise the value was removed (†).
-//! 2. Numbers increase by `STEP` and are multiples of it; the caller uses the bits below. Number n
-//!    × `STEP` is place n modulo 64 of chunk n / 64. The directory has at least as many entries as
-//!    there are chunks from `head` to `tail`. So each of these chunks has an entry of its own, with
-//!    the memory of the chunk. Other entries have spare memory or none.
+//! 2. Numbers are consecutive multiples of `STEP`; the caller uses the lower bits for its own data.
+//!    Number n × `STEP` is place n modulo 64 of chunk n / 64. The directory has at least as many
+//!    entries as there are chunks from `head` to `tail`. So each of these chunks has an entry of
+//!    its own, with the memory of the chunk. Other entries have spare memory or none.
 //! 3. If there is any place, `front` is the chunk of `head`. If there ever was one, `back` is the
 //!    chunk of the place before `tail`.
 //! 4. Deadlines are before `FAR`, and do not decrease. The place before `tail` keeps its key even
@@ -279,8 +279,9 @@ impl<T> Places<T> {
         fits
     }
 
-    /// Pushes `first` and then the items of `more`, as long as their deadlines do not decrease and
-    /// are before `before`. Passes each number to `each`.
+    /// Pushes `first` and then the items of `more`. Passes each number to `each`. It stops at the
+    /// first item whose deadline is less than the previous one, or not less than `before`, and
+    /// returns this item.
     ///
     /// If `more` or `each` panics, the pushed values stay.
     ///
