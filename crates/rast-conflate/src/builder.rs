@@ -11,7 +11,7 @@ use crate::marks::Marks;
 use crate::mode::{Mode, Newest};
 use crate::timers::{Clock, MonotonicClock, Nanos};
 
-/// Makes a [`Conflator`]; from [`Conflator::builder`].
+/// Makes a [`Conflator`]. [`Conflator::builder`] returns a builder.
 ///
 /// ```
 /// use rast_conflate::{Conflator, Growth, InPlace, Marks};

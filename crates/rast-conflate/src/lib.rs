@@ -58,7 +58,7 @@
 //!
 //! # Guarantees
 //!
-//! - The last value of a key is handled, and never an older one after a newer one.
+//! - The last value of a key is handled. No older value of a key is handled after a newer one.
 //! - A key is handled by one consumer at a time.
 //! - In a pass each key is handled at most once. With equal priorities and no [`Pace`], each key
 //!   that had a value when the pass began is handled, so no key starves.

@@ -187,11 +187,11 @@ where
     M: Mode<V>,
     S: BuildHasher,
 {
-    /// As [`put`](Self::put), by the key, which is hashed, searched, and inserted if it is not
-    /// there.
+    /// As [`put`](Self::put), but by key. The call hashes the key, searches for it, and inserts it
+    /// if it is not there.
     ///
-    /// Costs two atomic additions more than a put by handle. Lock-free if the key is inserted; that
-    /// may allocate a table.
+    /// Costs two atomic additions more than a put by handle. Lock-free if the key is inserted; the
+    /// insertion may allocate a table.
     ///
     /// # Errors
     ///

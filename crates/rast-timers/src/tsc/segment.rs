@@ -67,7 +67,7 @@ impl Pace {
 /// | `soft` | number of counts after `begin` at which a reader prepares the next segment; equal to `full` once the next segment is ready |
 /// | `full` | length in counts; zero in a dead segment |
 /// | `nanos`, `pace` | the clock shows `nanos` + (count − `begin`) × `pace` |
-/// | `anchor` | the last comparison |
+/// | `anchor` | the anchor from which the segment was computed |
 /// | `rate` | the measured rate of the reference |
 /// | `ended` | `full` of the segment in which the counter was left; zero otherwise |
 /// | `reason` | why the counter was left |

@@ -20,8 +20,8 @@
 //! ends the use of the counter (`leave.rs`). A reader moves the word to the next record only when
 //! it needs that record. Rules:
 //!
-//! 1. The writer of record s + 1 begins after s is in the word. It sets R, or stores s + 1 in the
-//!    word, when all fields are written. If record s + 1 is ready and a dead record replaces it,
+//! 1. The writer of record s + 1 begins after s is in the word. When all fields are written, it
+//!    sets R, or stores s + 1 in the word. If record s + 1 is ready and a dead record replaces it,
 //!    the dead record is s + 2.
 //! 2. A reader reads only records s and s − 1, where s is the sequence that it loaded. It uses the
 //!    values only if the word is unchanged afterwards.
