@@ -8,7 +8,7 @@
 //!
 //! The shards of a blocking processor are pinned, so no balancer moves them. [`Reserved`] shows the
 //! balancer only the shared workers, so it moves no other shard to a dedicated worker. The sharder
-//! knows the dedicated workers too, and no resharding waits for them.
+//! also runs the dedicated workers, but a resharding does not wait for them.
 
 use crate::sharder::{Assignment, Balancer, Decision, LoadView, Move, ShardId, WorkerId};
 

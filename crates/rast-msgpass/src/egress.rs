@@ -634,7 +634,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
 
     /// Registers `waker`, which is called when the lane may have messages, and when it has ended.
     /// After a call it is not called again until [`drain`](Self::drain) or
-    /// [`try_recv`](Self::try_recv) finds the lane empty. It is also called at once, because
+    /// [`try_recv`](Self::try_recv) finds the lane empty. `set_waker` itself also calls it, because
     /// messages may be queued already.
     ///
     /// The graph's workers call it between two turns, so it must be short, for example write to an

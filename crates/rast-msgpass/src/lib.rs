@@ -149,8 +149,8 @@
 //!
 //! - `affinity`: `Builder::pin_threads`.
 //! - `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
-//!   `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
-//!   futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
+//!   `IngressSender::sink` makes a `Sink` of futures-sink. The feature depends on these two crates.
+//!   The futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
 //!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime, such as
 //!   tokio. A task calls [`Handle::drain`] on a thread that may block, for example by tokio's
 //!   `spawn_blocking`.
@@ -159,8 +159,8 @@
 //! - `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
 //!   for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
 //! - `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable
-//!   it under `[dev-dependencies]`, because it adds a comparison per message to graphs that run on
-//!   threads too.
+//!   it under `[dev-dependencies]`, because it also adds a comparison per message to graphs that
+//!   run on threads.
 //!
 //! # Platforms
 //!

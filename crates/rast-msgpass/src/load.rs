@@ -4,9 +4,10 @@
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size, which finds those with much traffic (Boyer and Moore's majority vote, one
 //! per entry). An entry counts the messages of one sender. A message of another sender that maps to
-//! the entry decreases the count by one. At zero the entry passes to that sender. So a thousand
-//! senders with equal traffic, which no balancer could use, have counts near zero. Only one of
-//! eight messages is counted, and the report multiplies the counts by eight.
+//! the entry decreases the count by one. At zero the entry passes to that sender. So if a thousand
+//! senders have equal traffic, their counts are near zero. No balancer could use larger counts of
+//! such senders. Only one of eight messages is counted, and the report multiplies the counts by
+//! eight.
 //!
 //! The time of turns is an estimate (see [`StartFinishTimer`]). In a graph with many instances, a
 //! reading of the clock in each turn would make a message cost a fifth more. So the more instances
