@@ -104,8 +104,9 @@ enum Stage {
 
 /// Has another balancer decide about the shared workers.
 ///
-/// It sees the shared workers and all shards. Those of dedicated workers have no load and no
-/// traffic there, and are pinned to worker 0; where they really are, they stay.
+/// The other balancer sees the shared workers and all shards. In what it sees, the shards of
+/// dedicated workers have no load and no traffic, and are pinned to worker 0. In fact they stay at
+/// their dedicated workers.
 pub(crate) struct Reserved {
     inner: Box<dyn Balancer>,
     places: Places,

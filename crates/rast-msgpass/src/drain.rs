@@ -216,8 +216,9 @@ impl Drain<'_> {
         }
     }
 
-    /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
-    /// receiver is furthest downstream. Of several such edges, it is the one with most messages.
+    /// Finds the edge that blocks the other edges. This is an edge with a full lane, if there is
+    /// one. Otherwise it is the edge with messages whose receiver is furthest downstream, and of
+    /// several such edges the one with most messages.
     ///
     /// `is_unrequested`: returns whether the receiver of a lane of an edge was never requested.
     pub(crate) fn blocked(

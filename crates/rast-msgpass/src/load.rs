@@ -49,10 +49,10 @@ const BITS: u32 = 22;
 
 /// A worker's tick without its lower bits.
 ///
-/// A timer reads the clock in each turn that finds another word than the turn before. The tick
-/// changes every 10 µs, about as long as a pass over 64 ready instances takes. With the whole word
-/// most turns of each would read the clock. The number of bits is a constant, because each turn
-/// shifts twice.
+/// A timer reads the clock in a turn if the word differs from the word of the previous turn. The
+/// tick changes every 10 µs, about as long as a pass over 64 ready instances takes. If the word
+/// were the whole tick, each instance would read the clock in most of its turns. [`BITS`] is a
+/// constant, because each turn executes two shifts.
 struct Coarse<'a>(&'a Tick);
 
 impl Guard for Coarse<'_> {
