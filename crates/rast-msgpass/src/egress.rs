@@ -358,8 +358,8 @@ pub(crate) type LaneTap = Box<dyn FnMut(&mut dyn FnMut(Box<dyn Any + Send>))>;
 /// Returned by [`Handle::egress`](crate::Handle::egress). One thread at a time receives. The
 /// messages of each sending instance stay in order. The lane ends when the graph has ended and
 /// every message was taken. If the receiver is dropped earlier, later messages count as
-/// undelivered, and no sender waits for room. That drop catches the panics of the destructors of
-/// queued messages.
+/// undelivered, and no sender waits for room. The drop of the receiver catches the panics of the
+/// destructors of queued messages.
 ///
 /// Several threads or tasks receive from one lane by [`share`](Self::share).
 ///

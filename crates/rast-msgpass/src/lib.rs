@@ -114,9 +114,9 @@
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending, each once. An
 //!   accepted message is handled, or counted in the [`Report`] and offered to
-//!   [`Builder::on_undelivered`]. One exception to the order: on an edge with `route = any`, a
-//!   message may wait for room at a replica that then retires. It may move to another replica, and
-//!   arrive there after later messages.
+//!   [`Builder::on_undelivered`]. The order has one exception. If a message of an edge with `route
+//!   = any` waits for room at a replica that retires, it may move to another replica and arrive
+//!   there after later messages.
 //! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, even
 //!   if they ran on another thread.
 //! - An edge between processors has one of three kinds of queues. With `drop_oldest`, `latest` or
@@ -136,8 +136,8 @@
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
-//!   the models in `tests/loom.rs`.
-//! - A panic in a handler loses the message that it handles, and is reported. For each processor,
+//!   and the models are in `tests/loom.rs`.
+//! - If a handler panics, its message is lost, and the panic is reported. For each processor,
 //!   [`OnPanic`], or [`Restart`] with a factory, determines what follows. With `panic = "abort"` a
 //!   panic ends the process.
 //! - [`Handle::drain`] handles everything that was accepted and lets processors

@@ -51,7 +51,7 @@ const BITS: u32 = 22;
 ///
 /// A timer reads the clock in a turn if the word differs from the word of the previous turn. The
 /// tick changes every 10 µs, about as long as a pass over 64 ready instances takes. If the word
-/// were the whole tick, each instance would read the clock in most of its turns. [`BITS`] is a
+/// were the whole tick, each instance would read the clock in most of its turns. `BITS` is a
 /// constant, because each turn executes two shifts.
 struct Coarse<'a>(&'a Tick);
 
