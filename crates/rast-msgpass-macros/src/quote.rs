@@ -9,7 +9,7 @@ use proc_macro::{Group, Span, TokenStream, TokenTree};
 ///
 /// # Panics
 ///
-/// If the text is no Rust: an error of this crate.
+/// If `text` is not valid Rust, which is a bug of this crate.
 pub(crate) fn quote(text: &str, at: Span, parts: &[(&str, TokenStream)]) -> TokenStream {
     let parsed: TokenStream = text.parse().expect("a template consists of Rust tokens");
     fill(parsed, Span::call_site().located_at(at), parts)

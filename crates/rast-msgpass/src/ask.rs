@@ -13,8 +13,8 @@
 //!    `Answer` drops it.
 //! 2. An asking thread blocks on the slot's `signal`, which is sent once, after `Ready` or
 //!    `Dropped`.
-//! 3. Wakers are cloned, and wakers and answers are dropped, outside of the lock, because that runs
-//!    user code.
+//! 3. The lock is not held while a waker is cloned, or while a waker or an answer is dropped. These
+//!    operations run user code.
 
 use core::fmt;
 use core::pin::Pin;
@@ -87,7 +87,8 @@ impl<A> Slot<A> {
 /// answers by the [`Reply`]: at once, or later, from any processor or thread. If the `Reply` is
 /// dropped, the handler panics, or the graph ends before the request is handled, the asking thread
 /// gets an error. If a `Reply` is in the state of a processor when the graph ends, the
-/// [`Report`](crate::Report) keeps that state, and so the `Reply`.
+/// [`Report`](crate::Report) keeps that state with the `Reply`. The asking thread then waits until
+/// the state is dropped, or until its time limit.
 ///
 /// An ask costs an allocation, a send at ingress, and the wake-up of the asking thread.
 ///

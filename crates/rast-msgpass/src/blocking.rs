@@ -8,7 +8,7 @@
 //!
 //! The shards of a blocking processor are pinned, so no balancer moves them. [`Reserved`] shows the
 //! balancer only the shared workers, so it moves no other shard to a dedicated worker. The sharder
-//! knows the dedicated workers too, and no resharding waits for them.
+//! also runs the dedicated workers, but a resharding does not wait for them.
 
 use crate::sharder::{Assignment, Balancer, Decision, LoadView, Move, ShardId, WorkerId};
 
@@ -104,8 +104,9 @@ enum Stage {
 
 /// Has another balancer decide about the shared workers.
 ///
-/// It sees the shared workers and all shards. Those of dedicated workers have no load and no
-/// traffic there, and are pinned to worker 0; where they really are, they stay.
+/// The other balancer sees the shared workers and all shards. In what it sees, the shards of
+/// dedicated workers have no load and no traffic, and are pinned to worker 0. In fact they stay at
+/// their dedicated workers.
 pub(crate) struct Reserved {
     inner: Box<dyn Balancer>,
     places: Places,

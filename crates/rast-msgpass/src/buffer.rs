@@ -8,13 +8,14 @@
 //! ```
 //!
 //! 1. A queue has room while it has fewer messages than its capacity, and fewer bytes than their
-//!    bound. The weight of the next message does not count, so a message of any weight gets in. So
-//!    the bytes may exceed their bound, but by less than one burst of the sender. On an edge that
-//!    never keeps its sender from running, they exceed it by less than one message.
+//!    bound. The weight of the next message is not part of this check, so a queue with room accepts
+//!    a message of any weight. Therefore the bytes may exceed their bound, by less than the weight
+//!    of one burst of the sender. On an edge that never keeps its sender from running, they exceed
+//!    it by less than the weight of one message.
 //! 2. A sender that must wait sets `is_waited` in the critical section in which it finds too little
 //!    room. The take that makes enough room clears it, also under the lock, and then wakes the
 //!    sender.
-//! 3. Messages are dropped and weighed outside of the lock, because that runs user code.
+//! 3. The lock is not held while a message is dropped or weighed, because both run user code.
 //! 4. Every pair of instances has a queue, so a pair that never exchanges a message costs some 100
 //!    bytes. With its first message a queue allocates `cap` slots, each of the size of a message
 //!    and two words.

@@ -268,8 +268,9 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// If a handler of `P` panics, replaces its replica by the result of `factory` for the
-    /// replica's number, as often as `restart` allows. The last call for `P` counts.
+    /// If a handler of a replica of `P` panics, calls `factory` with the number of the replica, and
+    /// replaces the replica by the result. This happens as often as `restart` allows. The last call
+    /// for `P` counts.
     ///
     /// Queued messages, timers and what the instance [watches](crate::Cx::watch) are kept for the
     /// next processor. [`ReplyTo`](crate::ReplyTo) tokens in the state are dropped, so their
@@ -348,17 +349,17 @@ impl<G: Graph> Builder<G> {
         self
     }
 
-    /// Measures how long messages wait and how long their handlers run, for one of each `one_in`
-    /// messages on each queue; zero, the default, measures none.
+    /// Measures how long messages wait and how long their handlers run. On each queue, one message
+    /// in `one_in` is measured. Zero, the default, measures none.
     /// [`Viewer::timings`](crate::Viewer::timings) and [`Report::timings`](crate::Report::timings)
     /// have the result.
     ///
-    /// Which message of each `one_in` is measured is random. A measured message costs three
-    /// readings of the clock and two entries in histograms, so 1,024 suits a graph whose messages
-    /// cost some nanoseconds each. Even if `one_in` is zero, a batch costs two branches, and a
-    /// message by ingress, a shared inbox or a locked queue costs one branch. Otherwise histograms
-    /// take 2.4 KiB per instance and per edge that enters it, and send times take 8 bytes per
-    /// `one_in` slots of each ring.
+    /// The measured message is chosen at random from `one_in` consecutive messages. A measured
+    /// message costs three readings of the clock and two entries in histograms, so 1,024 suits a
+    /// graph whose messages cost some nanoseconds each. Even if `one_in` is zero, a batch costs two
+    /// branches, and a message by ingress, a shared inbox or a locked queue costs one branch. If
+    /// `one_in` is not zero, histograms take 2.4 KiB per instance and per edge that enters it. Send
+    /// times then take 8 bytes per `one_in` slots of each ring.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

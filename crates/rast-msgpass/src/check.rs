@@ -1,10 +1,10 @@
 //! The checks of the tables of a graph, at compile time.
 //!
 //! Everything here is `const fn`. The check for cycles considers the edges that can keep their
-//! sender from running. First it repeatedly removes processors that no such edge enters, or that
-//! none leaves. Of the edges of the others it repeatedly removes those that wait for no other edge
-//! (`waits`). If edges remain, they contain a cycle, which the message shows. The text is built
-//! byte by byte, because a constant cannot allocate.
+//! sender from running. First it repeatedly removes processors that no such edge enters, or that no
+//! such edge leaves. Then it considers the edges between the remaining processors, and repeatedly
+//! removes those that wait for no other edge (`waits`). If edges remain, they contain a cycle,
+//! which the message shows. The text is built byte by byte, because a constant cannot allocate.
 
 use crate::graph::{EdgeInfo, EdgeKind, End, Graph, MOST, PAIRS_MAX, gating, same_end};
 use crate::sends::{answers_to, may_send};

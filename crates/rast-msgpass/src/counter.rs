@@ -2,8 +2,9 @@
 //!
 //! The worker that runs a processor counts what it sends and what it has handled. These counts
 //! serve as live metrics and for the quiescence test of `drain`. A count has one writer at a time,
-//! because the sharder passes a processor on with release and acquire. So an addition is a load and
-//! a store on its own cache line, not a read-modify-write.
+//! because only one worker at a time runs a processor. When the sharder moves a processor, release
+//! and acquire order the accesses of the two workers. So an addition is a load and a store on its
+//! own cache line, not a read-modify-write.
 //!
 //! Quiescence (after Mattern's counters): a reader first reads `received` of all processors, then
 //! `sent` of all. Equal sums mean that at some moment between the two passes every message that was

@@ -7,9 +7,9 @@
 //! Requests carry no send time. So the client uses *marks* to bound the age of its oldest
 //! unanswered request. A mark is the time of a flush (the publication of what was sent), and the
 //! number of requests that were unanswered then. A server handles the requests of a client in
-//! order. So once that many answers have arrived, each of these requests is answered, or a token
-//! holds it. A token has the time at which its request arrived. All other unanswered requests were
-//! sent after the mark.
+//! order. So after that number of answers, each request of the mark is answered, or a token holds
+//! it. For a request with a token the age is known, because the token has the time at which its
+//! request arrived. All other unanswered requests were sent after the mark.
 //!
 //! ```text
 //!   since            next            now    each unanswered request was sent after `since`;
@@ -198,8 +198,8 @@ impl Credit {
     }
 }
 
-/// Returns which of `replicas` a key belongs to, by a hash of the key. Consecutive keys, and keys
-/// with a common factor, are spread evenly.
+/// Returns the number of the replica for a key, below `replicas`, by a hash of the key. Consecutive
+/// keys, and keys with a common factor, are spread evenly.
 ///
 /// [`Port::key`](crate::Port::key) and [`IngressSender::key`](crate::IngressSender::key) use it.
 /// Equal keys get the same replica, in every run of one version of this crate.

@@ -486,7 +486,8 @@ impl<G: Node<P> + Node<To>, P, To, const ANY: bool> Chosen<'_, G, P, To, ANY> {
     /// Returns `true` if [`try_send`](Self::try_send) would accept this many messages now.
     ///
     /// If the pair has a ring, it loads the receiver's progress only if the cached value does not
-    /// suffice. So it is cheaper than [`room`](Self::room) before each message.
+    /// suffice. [`room`](Self::room) always loads it, so a call of `has_room` before each message
+    /// is cheaper.
     ///
     /// # Panics
     ///

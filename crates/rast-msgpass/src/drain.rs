@@ -5,8 +5,10 @@
 //! ```
 //!
 //! *Quiet* means that all sent messages have been handled, and that no message waits at its sender
-//! for room in a lane. `counter.rs` has the argument for the first condition. For the second, a
-//! message that waits is counted before the message whose handler sent it is counted as handled.
+//! for room in a lane. `counter.rs` has the argument for the check of the first condition. The
+//! second condition is checked after the first one. A waiting message is counted as waiting before
+//! the message whose handler sent it is counted as handled. So when all sent messages are counted
+//! as handled, all waiting messages are counted too.
 
 use core::fmt;
 use core::time::Duration;
@@ -214,8 +216,9 @@ impl Drain<'_> {
         }
     }
 
-    /// Finds what blocks the others: a full lane, or otherwise the edge with messages whose
-    /// receiver is furthest downstream. Of several such edges, it is the one with most messages.
+    /// Finds the edge that blocks the other edges. This is an edge with a full lane, if there is
+    /// one. Otherwise it is the edge with messages whose receiver is furthest downstream, and of
+    /// several such edges the one with most messages.
     ///
     /// `is_unrequested`: returns whether the receiver of a lane of an edge was never requested.
     pub(crate) fn blocked(

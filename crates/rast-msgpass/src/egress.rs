@@ -358,8 +358,8 @@ pub(crate) type LaneTap = Box<dyn FnMut(&mut dyn FnMut(Box<dyn Any + Send>))>;
 /// Returned by [`Handle::egress`](crate::Handle::egress). One thread at a time receives. The
 /// messages of each sending instance stay in order. The lane ends when the graph has ended and
 /// every message was taken. If the receiver is dropped earlier, later messages count as
-/// undelivered, and no sender waits for room. That drop catches the panics of the destructors of
-/// queued messages.
+/// undelivered, and no sender waits for room. The drop of the receiver catches the panics of the
+/// destructors of queued messages.
 ///
 /// Several threads or tasks receive from one lane by [`share`](Self::share).
 ///
@@ -634,7 +634,7 @@ impl<M, W: Wake> EgressReceiver<M, W> {
 
     /// Registers `waker`, which is called when the lane may have messages, and when it has ended.
     /// After a call it is not called again until [`drain`](Self::drain) or
-    /// [`try_recv`](Self::try_recv) finds the lane empty. It is also called at once, because
+    /// [`try_recv`](Self::try_recv) finds the lane empty. `set_waker` itself also calls it, because
     /// messages may be queued already.
     ///
     /// The graph's workers call it between two turns, so it must be short, for example write to an

@@ -57,8 +57,8 @@ fn drop_states(states: &States, shared: &Shared) {
 
 /// A running graph: its ingress and egress, its metrics, and the calls that end it.
 ///
-/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. The drop,
-/// [`stop`](Self::stop), [`drain`](Self::drain) and [`wait`](Self::wait) block, so an async task
+/// `Send` and `Sync`. Dropping it stops the graph and waits for its threads. The drop blocks, and
+/// so do [`stop`](Self::stop), [`drain`](Self::drain) and [`wait`](Self::wait). So an async task
 /// moves the handle to a thread that may block, for example by tokio's `spawn_blocking`.
 ///
 /// A handler of the same graph may drop the handle, or end the graph by it. That stops the graph

@@ -21,8 +21,9 @@
 //! 4. After each push to the ring, the sender wakes the receiver. If the receiver is on the same
 //!    worker, the sender also sets `asks`. Otherwise the note of the wake-up (the number of the
 //!    input) has the bit [`RING`], and the receiver sets `asks` when it gets the note. After a move
-//!    of its shard, the receiver checks all inputs, and sets `asks` for that. The receiver accesses
-//!    the ring only while `asks` is set, and unsets it when it finds the next slot unwritten.
+//!    of its shard, the receiver sets `asks`, so that its check of all inputs includes the ring.
+//!    The receiver accesses the ring only while `asks` is set, and unsets it when it finds the next
+//!    slot unwritten.
 //!
 //! Messages of a pair stay in order, even if its sender or receiver moves to another worker. Take
 //! two messages of the pair. If the first is in the ring, its sender has pushed to a ring. So the

@@ -3,11 +3,11 @@
 //! It knows the types of the sender and of the message. So one dynamic call delivers a whole chunk
 //! of a turn's batch, and the handler of each message is called directly.
 //!
-//! A message is taken out before its handler runs. Its slot is released after each quarter of the
-//! capacity and at the end of the chunk: see [`Pace`]. If handlers may block, it is released at
-//! once. If a handler panics, its message is lost. If the processor continues, so does the chunk,
-//! with the next message. A measured message is the last of its chunk, so its handling ends with
-//! the chunk.
+//! A message is taken out before its handler runs. Slots are released after each quarter of the
+//! capacity and at the end of the chunk: see [`Pace`]. If handlers may block, each slot is released
+//! at once. If a handler panics, its message is lost. If the processor continues after the panic,
+//! the chunk continues with the next message. A measured message is the last of its chunk, so its
+//! measurement ends when the chunk ends.
 
 use core::any::Any;
 use core::marker::PhantomData;

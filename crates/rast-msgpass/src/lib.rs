@@ -114,9 +114,9 @@
 //!
 //! - Per pair of instances and edge, messages arrive in the order of sending, each once. An
 //!   accepted message is handled, or counted in the [`Report`] and offered to
-//!   [`Builder::on_undelivered`]. One exception to the order: on an edge with `route = any`, a
-//!   message may wait for room at a replica that then retires. It may move to another replica, and
-//!   arrive there after later messages.
+//!   [`Builder::on_undelivered`]. The order has one exception. If a message of an edge with `route
+//!   = any` waits for room at a replica that retires, it may move to another replica and arrive
+//!   there after later messages.
 //! - Handlers of one instance run one after the other. Each sees what the earlier ones wrote, even
 //!   if they ran on another thread.
 //! - An edge between processors has one of three kinds of queues. With `drop_oldest`, `latest` or
@@ -136,8 +136,8 @@
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
-//!   the models in `tests/loom.rs`.
-//! - A panic in a handler loses the message that it handles, and is reported. For each processor,
+//!   and the models are in `tests/loom.rs`.
+//! - If a handler panics, its message is lost, and the panic is reported. For each processor,
 //!   [`OnPanic`], or [`Restart`] with a factory, determines what follows. With `panic = "abort"` a
 //!   panic ends the process.
 //! - [`Handle::drain`] handles everything that was accepted and lets processors
@@ -149,8 +149,8 @@
 //!
 //! - `affinity`: `Builder::pin_threads`.
 //! - `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
-//!   `IngressSender::sink` makes a `Sink` of futures-sink; these are its two dependencies. The
-//!   futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
+//!   `IngressSender::sink` makes a `Sink` of futures-sink. The feature depends on these two crates.
+//!   The futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
 //!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime, such as
 //!   tokio. A task calls [`Handle::drain`] on a thread that may block, for example by tokio's
 //!   `spawn_blocking`.
@@ -159,8 +159,8 @@
 //! - `tracing`: a span of the crate `tracing` for each instance, entered for each turn, and events
 //!   for panics, restarts, moves and the end. Without a subscriber that costs a branch per turn.
 //! - `testing`: the module `testing`, for a graph or one processor on the thread of a test. Enable
-//!   it under `[dev-dependencies]`, because it adds a comparison per message to graphs that run on
-//!   threads too.
+//!   it under `[dev-dependencies]`, because it also adds a comparison per message to graphs that
+//!   run on threads.
 //!
 //! # Platforms
 //!

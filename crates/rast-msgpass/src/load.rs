@@ -4,9 +4,10 @@
 //! Senders with a ring of their own are counted exactly. Senders that share an inbox are counted in
 //! a table of fixed size, which finds those with much traffic (Boyer and Moore's majority vote, one
 //! per entry). An entry counts the messages of one sender. A message of another sender that maps to
-//! the entry decreases the count by one. At zero the entry passes to that sender. So a thousand
-//! senders with equal traffic, which no balancer could use, have counts near zero. Only one of
-//! eight messages is counted, and the report multiplies the counts by eight.
+//! the entry decreases the count by one. At zero the entry passes to that sender. So if a thousand
+//! senders have equal traffic, their counts are near zero. No balancer could use larger counts of
+//! such senders. Only one of eight messages is counted, and the report multiplies the counts by
+//! eight.
 //!
 //! The time of turns is an estimate (see [`StartFinishTimer`]). In a graph with many instances, a
 //! reading of the clock in each turn would make a message cost a fifth more. So the more instances
@@ -48,10 +49,10 @@ const BITS: u32 = 22;
 
 /// A worker's tick without its lower bits.
 ///
-/// A timer reads the clock in each turn that finds another word than the turn before. The tick
-/// changes every 10 µs, about as long as a pass over 64 ready instances takes. With the whole word
-/// most turns of each would read the clock. The number of bits is a constant, because each turn
-/// shifts twice.
+/// A timer reads the clock in a turn if the word differs from the word of the previous turn. The
+/// tick changes every 10 µs, about as long as a pass over 64 ready instances takes. If the word
+/// were the whole tick, each instance would read the clock in most of its turns. `BITS` is a
+/// constant, because each turn executes two shifts.
 struct Coarse<'a>(&'a Tick);
 
 impl Guard for Coarse<'_> {

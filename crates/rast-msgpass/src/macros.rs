@@ -45,13 +45,13 @@
 ///   send (all edges). An edge is listed by its message, with the receiver if several edges have
 ///   this message.
 ///
-/// By default, handlers that send on an edge without room are not run. At most one of these
-/// attributes changes that:
+/// By default, handlers that send on an edge without room are not run. An edge may have at most one
+/// of these attributes, each of which changes that:
 ///
 /// | attribute | a message without room | queue, and cost of a message |
 /// | --- | --- | --- |
 /// | (none) | does not occur: handlers that send it are not run | ring, or inbox |
-/// | `unbounded` | waits at its sender | the same, and memory |
+/// | `unbounded` | waits at its sender | the same, and memory for waiting messages |
 /// | `reply = Request` | does not occur: the request has reserved the room | the same |
 /// | `reject` | is returned by `try_send`; there is no `send` | the same |
 /// | `drop_newest` | is dropped | the same |
@@ -67,10 +67,10 @@
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
 /// each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each pair of
 /// instances. With its first message a queue allocates `cap` slots, each of the size of a message
-/// and a word.
+/// and two words.
 ///
 /// `rings` suits an edge on which each sender has only a few receivers, and sends many messages in
-/// a row to one of them. An example is a chain of replicas. There a message of a burst takes less
+/// a row to one of them. An example is a chain of replicas. On such an edge a message costs less
 /// time with a ring than with an inbox. `rings` costs memory for each pair, whether or not the pair
 /// exchanges messages: `cap` slots and some cache lines. These edges do not accept `rings`:
 /// requests and their answers, edges from ingress or to egress, and edges with `bytes`,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
-//! first messages are stored in `few`; most turns send no more. The flush at the end of a chunk
+//! first messages are stored in `few`. Most turns send only these. The flush at the end of a chunk
 //! (the messages that a turn handles before it publishes) moves them to their inboxes one by one,
 //! as long as each finds a free place (`inbox.rs`).
 //!

@@ -15,8 +15,8 @@
 //! 2. An outlet notes each target that runs short of room or credit. So it need not check all
 //!    targets to know whether it gates.
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
-//!    has made room. If as many wait as the edge's ceiling, `send` counts its message as
-//!    undelivered and stops the graph.
+//!    has made room. If the number of waiting messages has reached the edge's ceiling, `send`
+//!    counts its message as undelivered and stops the graph.
 //! 4. A request reserves a slot for its answer on the reply edge, until the client has taken the
 //!    answer, or the waiver in place of an answer, out of the slot. Handlers send requests only
 //!    within the credit of the reply edge, except by rule 6.

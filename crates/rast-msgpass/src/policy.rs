@@ -28,8 +28,8 @@ pub enum OnPanic {
     Stop,
 }
 
-/// How often and when a processor whose handler panicked is replaced; for
-/// [`Builder::restart`](crate::Builder::restart).
+/// The limit and the delays of restarts: how often, and after what time, a processor is replaced
+/// after a panic of its handler. Used by [`Builder::restart`](crate::Builder::restart).
 ///
 /// The first restart in a [period](Self::limit) waits for the first delay. Each further restart
 /// waits twice as long as the one before, but at most for the longest delay. If the processor

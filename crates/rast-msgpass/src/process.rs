@@ -43,7 +43,7 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
     ///
     /// It may send as other handlers do. Unlike them it is called even if the edges that leave the
     /// processor have no room: then its messages wait in the processor's outlets. Send requests by
-    /// `try_send`, because the processor before a restart may have used up the credit.
+    /// `try_send`, because the processor that panicked may have used up the credit.
     ///
     /// Timers outlive a restart, so check [`Cx::restarts`](crate::Cx::restarts) before arming one
     /// here.
@@ -70,8 +70,8 @@ pub trait Process<G: Graph>: Sized + Send + 'static {
     /// Works without input, for example reads a source or checks the time.
     ///
     /// Called when the graph starts, and then when the returned [`Next`], or
-    /// [`Cx::wake_at`](crate::Cx::wake_at), requests it. It is not called while there is no room in
-    /// the edges that leave the processor, nor once the graph drains or stops. It should return
+    /// [`Cx::wake_at`](crate::Cx::wake_at), requests it. It is not called while an edge that leaves
+    /// the processor has no room, nor after the graph has begun to drain or stop. It should return
     /// soon, because everything else on the worker waits.
     ///
     /// If a ping panics and the processor [continues](crate::OnPanic::Continue), that counts as

@@ -111,8 +111,8 @@ struct Stamps(Box<[Counter]>);
 impl Stamps {
     /// Makes stamps for a ring with this many slots.
     ///
-    /// The messages of a block and of the block that uses its stamp again are more than `capacity`
-    /// apart: by `blocks - 1` whole blocks at least, and one message.
+    /// Block `b + blocks` uses the stamp of block `b` again. Its messages come more than `capacity`
+    /// messages after those of block `b`: at least `blocks - 1` whole blocks and one message.
     fn new(plan: Plan, capacity: usize) -> Self {
         let blocks = capacity / plan.every + 2;
         Self((0..blocks).map(|_| Counter::new()).collect())

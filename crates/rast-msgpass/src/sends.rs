@@ -10,13 +10,13 @@
 //! Rules:
 //! 1. The messages of an inlet are handled only while each edge that its handler sends on has room.
 //! 2. Without `sends` a handler may send on every edge that leaves its processor. There is one
-//!    exception, for the handler of a client's request. It must not `send` a request of its own if
-//!    bounded edges lead from the receiver of its own request back to the client. Otherwise the
-//!    handler and the client could wait for each other's credit.
+//!    exception, for the handler of a request from a client. It must not `send` a request to the
+//!    client, or to a processor from which bounded edges lead to the client. Otherwise the handler
+//!    and the client could wait for each other's credit.
 //! 3. Answers use the room that their request reserved, never wait, and are not listed.
 //! 4. `send` on an edge that rules 1 to 3 do not allow panics; `try_send` sends if there is room.
 //!
-//! The lists are constants, so where a handler may send on every edge there is no check.
+//! The lists are constants, so a handler that may send on every edge needs no check at run time.
 
 use core::marker::PhantomData;
 

@@ -11,9 +11,9 @@
 //! call it again until a look finds the lane empty (`egress.rs`). The waker wakes one receiver, so
 //! the receivers wake each other:
 //!
-//! 1. A receiver that takes a message while others wait looks for one more, under the same lock. If
-//!    there is one, it wakes the next receiver. If not, that look found the lane empty, and the
-//!    lane calls its waker for the next message.
+//! 1. A receiver that takes a message while others wait looks for one more message, under the same
+//!    lock. If there is one, it wakes the next receiver. If not, that look found the lane empty,
+//!    and the lane calls its waker for the next message.
 //! 2. A receiver that finds the lane closed wakes all.
 //! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
 //! 4. A look that begins after a wake-up consumes the wake-up. A receiver that leaves with a

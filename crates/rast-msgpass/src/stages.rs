@@ -5,12 +5,13 @@
 //!                 └──────► sink                            a cycle repeats
 //! ```
 //!
-//! Processors that reach each other are one component. The flush of one member may give another
-//! member something to flush, so a component flushes repeatedly, until a pass sends nothing. Such a
-//! component is a stage of its own. If another processor were in the stage, the passes might not
-//! end, because the flush of that processor may send something in each pass. The other processors
-//! are ordered by the length of the longest path that leads to each of them. Those with an equal
-//! length are one stage, and flush at the same time.
+//! Processors that reach each other along edges, or one that reaches itself, form a component. The
+//! flush of one member may give another member something to flush, so a component flushes
+//! repeatedly, until a pass sends nothing. Each component is a stage of its own. If another
+//! processor were in the stage, the passes might not end, because the flush of that processor may
+//! send something in each pass. The other processors are ordered by the length of the longest path
+//! that leads to each of them. Those with an equal length are one stage, and flush at the same
+//! time.
 
 use crate::graph::{EdgeInfo, End};
 

@@ -7,8 +7,9 @@
 //!                       └─ fire: removes one and calls its handler
 //! ```
 //!
-//! `timer.rs` has the functions that call handlers; a store only keeps one for each type.
-//! A timer belongs to its instance and moves with it, so nothing here is shared.
+//! `timer.rs` has the functions that call handlers. Each store keeps a pointer to the function for
+//! its type of message. A timer belongs to its instance and moves with it, so nothing here is
+//! shared.
 
 use core::any::TypeId;
 use std::any::Any;

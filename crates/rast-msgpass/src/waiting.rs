@@ -24,12 +24,13 @@
 //! ```
 //!
 //! If S2 comes before R2, R3 finds the sender. If R2 comes before S2, S3 finds the slots of R1. A
-//! fence is expensive, so the receiver executes R2 and R3 only at some of its returns: see
+//! fence is expensive, so the receiver does not execute R2 and R3 each time it returns slots: see
 //! [`Pace`].
 //!
-//! Only the receiver of a list wakes the senders in it, and only after it lacked room. So if S3
-//! finds room at this receiver, but none at another one, no wake-up may follow. Therefore the
-//! sender enters the list of the other receiver before it goes idle.
+//! Only the receiver of a list wakes the senders in it, and only if that receiver lacked room
+//! before. Suppose that S3 finds room at this receiver, but none at another one. Then it is
+//! possible that no wake-up follows. Therefore the sender enters the list of the other receiver
+//! before it goes idle.
 //!
 //! # As many as there is room for
 //!
@@ -55,15 +56,17 @@
 //! and wakes the first sender of the list. The same argument applies to the woken sender, and so
 //! on, until W is woken. The list is not empty before that, because W is in it.
 //!
-//! W entered before F. Otherwise it would have seen `head` in S3, found room, and not gone idle.
+//! The argument covers every waiting sender. A sender that enters the list after F sees `head` in
+//! S3, finds room, and does not go idle.
 //!
 //! A list is first in, first out, so W is woken after at most as many checks as there were senders
 //! before it. If the worker of a woken sender is busy, W need not wait for that sender as long as
 //! another sender pushes. Further checks then follow, and each of them counts the free slots again.
 //!
-//! With other edges a check wakes all. A sender of a bounded edge needs room for a burst, and its
-//! inbox has room for a burst of each sender, so few senders wait. If the handlers of senders may
-//! block, a check wakes all senders too: a woken sender that blocks would delay its step 3.
+//! On other edges a check wakes all senders of the list. A sender of a bounded edge needs room for
+//! a burst, and its inbox has room for a burst of each sender, so few senders wait. If the handlers
+//! of senders may block, a check wakes all senders too: a woken sender that blocks would delay its
+//! step 3.
 
 use crate::primitive::CachePadded;
 use crate::primitive::sync::Mutex;
@@ -256,9 +259,9 @@ impl Waiting {
 /// When a receiver returns slots, and when it checks for waiting senders.
 ///
 /// Slots are returned after each quarter of the capacity, and when a chunk ends. A check costs a
-/// fence. So the receiver checks only when it has taken `due` messages since the last check. A
-/// sender that waits has more messages in the queue than the capacity less its burst. `due` is at
-/// most this number, so a check comes before the receiver has taken all these messages.
+/// fence. So the receiver checks only when it has taken `due` messages since the last check. When a
+/// sender begins to wait, its queue has at least `capacity + 1 - burst` messages. `due` is at most
+/// this number, so a check comes at the latest when the receiver has taken all these messages.
 ///
 /// No sender waits for ever. Let F be a check that does not find a waiting sender W, and f the head
 /// that the receiver had published before F. Then W's last check of the room came after F, and saw

@@ -1,9 +1,9 @@
 //! Making the queues of a graph: rings, inboxes, doors (from outside) and lanes (to outside).
 //!
-//! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. For an edge from `n` to
-//! `m` instances it makes `n * m` rings if these are at most [`PAIRS_MAX`](crate::PAIRS_MAX), or if
-//! the edge declares `rings`, and gives each half to the instance that will own it. Otherwise it
-//! makes one inbox per receiver, which all senders share. A buffered edge always has a buffer per
+//! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. An edge from `n` to `m`
+//! instances gets `n * m` rings if these are at most [`PAIRS_MAX`](crate::PAIRS_MAX), or if the
+//! edge declares `rings`. Otherwise it gets one inbox per receiver, which all senders share. Each
+//! half of a queue goes to the instance that will own it. A buffered edge always has a buffer per
 //! pair, however many pairs there are; an edge from or to outside has doors or lanes.
 //!
 //! ```text

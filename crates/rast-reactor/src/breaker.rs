@@ -8,9 +8,9 @@
 //!     └───────────────────────────────────── succeeds ──────────────────────────┘
 //! ```
 //!
-//! The changes of state are counted. The result of a call counts only if the state has not changed
-//! since the call was admitted. So an older call that fails during a probe does not open the
-//! breaker, and a late probe does not close it.
+//! The breaker counts its changes of state. It ignores the result of a call if the state has
+//! changed since the call was admitted. So an older call that fails during a probe does not open
+//! the breaker, and a late probe does not close it.
 
 use core::cell::Cell;
 use core::fmt;
@@ -51,11 +51,11 @@ struct Core<C> {
 
 /// Rejects calls to a failing service for a while, and then admits one call as a probe.
 ///
-/// After 5 failures in a row it opens: it rejects calls for 100 ms. Each time a probe fails, the
-/// next open time is twice as long, up to 30 s. A random part of at most 20 % is subtracted from
-/// each of these times. Then it admits one probe. If the probe succeeds, the breaker closes. If it
-/// fails, is dropped, or has no result after 10 s, the breaker opens again. All these numbers can
-/// be set.
+/// After 5 failures in a row the breaker opens: it rejects calls for 100 ms, the open time, and
+/// then admits one probe. Each time a probe fails, the next open time is twice as long, up to 30 s.
+/// A random part of at most 20 % is subtracted from each open time. If the probe succeeds, the
+/// breaker closes. If it fails, is dropped, or has no result after 10 s, the breaker opens again.
+/// All these numbers can be set.
 ///
 /// For the tasks of one thread; clones are the same breaker. A call takes no lock and allocates
 /// nothing, and reads the clock only if the state depends on it.

@@ -83,8 +83,8 @@ where
 /// credit. Further calls wait for a credit, first come first served. A call returns its credit when
 /// the closure begins, before the closure can make calls of its own. So reactors that call each
 /// other cannot deadlock. All calls that a reactor makes to one target in one turn of its loop are
-/// sent together at the end of the turn. They begin in the order of the calls, but tasks of other
-/// threads may run between them.
+/// sent together at the end of the turn. They begin in the order of the calls, but tasks that other
+/// threads have sent to the target may run between them.
 ///
 /// If the returned future is dropped, the call is cancelled on the target's thread: a closure that
 /// has not begun is dropped, and a running future is dropped at its next await. If the target has

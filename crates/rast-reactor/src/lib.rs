@@ -22,7 +22,7 @@
 //! # When to use it, and when not
 //!
 //! Use it where each piece of state is written by one thread, and tasks on other threads call that
-//! thread. State that stays on a thread needs no lock. Where any thread may run a task, use
+//! thread. State that stays on a thread needs no lock. If any thread may run a task, use
 //! `rast-executor`, whose workers steal tasks from each other.
 //!
 //! # Example
@@ -65,8 +65,9 @@
 //! - `io` (default): [`io`]; brings `mio`, `socket2`, and on Linux `io-uring` and `libc`.
 //! - `futures-io`, `tokio`, `hyper`: as in [`executor`].
 //!
-//! Runs where std has threads; threads are bound to cores where `core_affinity` can.
-//! `docs/algorithms/reactor.md` of the repository describes how the crate works.
+//! Runs where std has threads. Threads are bound to cores on the systems that the crate
+//! `core_affinity` supports. `docs/algorithms/reactor.md` of the repository describes how the crate
+//! works.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc as std_alloc;

@@ -14,8 +14,9 @@ use crate::wait_graph::{Acquire, Core, Deadlock, LockScope, Mode};
 /// A shared or exclusive lock between the tasks of one thread, which may be held across awaits.
 ///
 /// First come, first served: a shared request waits behind an earlier exclusive one. A
-/// [`LockScope`] holds the locks of one request. A shared lock cannot be upgraded: a scope that
-/// holds the lock and requests it exclusively gets [`Err(Deadlock)`](Deadlock).
+/// [`LockScope`] owns all locks that one request to the service holds. A shared lock cannot be
+/// upgraded: a scope that holds the lock and requests it exclusively gets
+/// [`Err(Deadlock)`](Deadlock).
 ///
 /// Deadlocks through channels or calls are not found. A leaked guard or wait holds its lock
 /// forever. Do not use a scope again after its wait was leaked, because deadlocks in which the

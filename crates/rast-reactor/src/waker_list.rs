@@ -1,8 +1,8 @@
 //! Wakers of futures that wait for the same event, by number.
 //!
-//! Each future has its own numbered entry, by which it removes its waker. If it were found by
-//! comparing wakers, a wrong one could be removed: the wakers of two futures of a task may be
-//! equal, and a waker may differ from its clone.
+//! Each future has its own numbered entry, by which it removes its waker. If a future found its
+//! waker by comparing wakers, it could remove a wrong one: the wakers of two futures of a task may
+//! be equal, and a waker may differ from its clone.
 //!
 //! The list is under a lock or a borrow, and wakers are user code. So it clones, wakes and drops no
 //! waker: the caller does that before or after the borrow.

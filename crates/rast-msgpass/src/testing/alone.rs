@@ -233,8 +233,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// If the message is an answer and no request waits for one, or there is no room or credit
-    /// for it; and as [`turn`](Self::turn).
+    /// If there is no room or credit for the message. If it is an answer, and no request waits for
+    /// one. Also as [`turn`](Self::turn).
     pub fn receive<F, M>(&mut self, message: M)
     where
         G: Node<F> + Node<P>,

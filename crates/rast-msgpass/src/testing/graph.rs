@@ -144,7 +144,7 @@ impl<G: Graph> TestGraph<G> {
     ///
     /// # Errors
     ///
-    /// With the message: `Full` if no step is left before there is room, or `Closed`.
+    /// `Full` if no step is left and the door is still full, or `Closed`. Both return the message.
     ///
     /// # Panics
     ///

@@ -19,8 +19,8 @@
 //!    commits up to its `at`.
 //! 2. To end a park, a reactor changes `at`, executes a fence, and applies every commit that it
 //!    then finds. Only afterwards it runs a task.
-//! 3. Before `at` becomes larger than the commit that an open transaction sees, `pins` is lowered
-//!    to that commit.
+//! 3. Before `at` becomes larger than the last commit that an open transaction sees, `pins` is
+//!    lowered to that commit.
 //! 4. The owner loads `at` before `pins`.
 //! 5. A node is freed when the number in every `at`, parked or not, is above the node's number.
 //!
@@ -30,12 +30,14 @@
 //!
 //! - If `at` is n or more, a later transaction sees n by rule 1. A transaction that does not see n
 //!   was open when `at` became n, so `pins` was below n by rule 3. By rule 4 the owner loads this
-//!   value of `pins` or a later one. So if the owner loads n or more, the transaction has ended.
+//!   value of `pins` or a later one. So if the owner loads n or more from `pins`, the transaction
+//!   has ended.
 //! - If `at` is parked, the order of two fences decides. The owner executes its fence between the
 //!   publication of n and its load of `at`. The reactor executes its fence between the end of its
 //!   park and its check of the nodes. If the owner's fence is first, the reactor finds n and
 //!   applies it before it runs a task. If the reactor's fence is first, the owner does not find
-//!   `at` parked. So the owner need not wake a parked reactor to free what n replaced.
+//!   `at` parked. Thus a commit can pass a reactor that stays parked, and the owner frees what the
+//!   commit replaced without waking the reactor.
 
 use std_alloc::boxed::Box;
 use std_alloc::collections::VecDeque;

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! Most transactions are closed before the next one is opened, and before the poll that opened them
-//! ends. So the newest one, `fresh`, is not in the list. Its epoch and its source line are in
-//! cells, and its place in the table, `spare`, is reserved. Opening and closing it are a few plain
-//! stores. The newest transaction enters the list when another one is opened, or when the list is
-//! searched. If a transaction is still open when the poll ends, its task and the time are recorded.
+//! ends. To make such transactions cheap, the newest one, `fresh`, is not in the list. Its epoch
+//! and its source line are in cells, and its place in the table, `spare`, is reserved. So opening
+//! and closing it are a few plain stores. The newest transaction enters the list when another one
+//! is opened, or when the list is searched. If a transaction is still open when the poll ends, its
+//! task and the time are recorded.
 
 use core::cell::{Cell, RefCell};
 use core::panic::Location;

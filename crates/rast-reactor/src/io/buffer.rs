@@ -48,7 +48,8 @@ pub unsafe trait Buffer: 'static {
 /// 1. The first [`capacity`](Self::capacity) bytes from [`as_mut_ptr`](Self::as_mut_ptr) on may be
 ///    written until the value is dropped or changed. Until then nothing else uses them, even if the
 ///    value is moved.
-/// 2. As rules 2 and 3 of [`Buffer`]; both pointers are the same address.
+/// 2. Rules 2 and 3 of [`Buffer`] hold for this memory too. `as_ptr` and `as_mut_ptr` return the
+///    same address.
 pub unsafe trait BufferMut: Buffer {
     /// Where the memory begins.
     fn as_mut_ptr(&mut self) -> *mut u8;

@@ -57,15 +57,15 @@ const ROW: usize = 16;
 /// [`listener`](Self::listener). Clones are the same group.
 ///
 /// On Linux each listener has a socket of its own, and the kernel gives each new connection to a
-/// random one of the reactors that accept. Elsewhere, or where the kernel rejects BPF programs, the
-/// listeners share one socket.
+/// random one of the reactors that accept. On other systems, or if the kernel rejects BPF programs,
+/// the listeners share one socket.
 ///
 /// New connections are turned away from a reactor when it has more than `high` active requests,
 /// until it has fewer than `low`: see [`Watermarks`] and [`Requests`]. In the meantime it accepts
 /// only the connections that its own socket has already queued; where the listeners share one
-/// socket, it accepts none. If all reactors are turned away, up to 4,096 connections
-/// ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the system's limit is
-/// lower.
+/// socket, it accepts none. If new connections are turned away from all reactors, up to 4,096
+/// connections ([`GroupBuilder::backlog`]) wait in the queue of each socket, or fewer if the
+/// system's limit is lower.
 ///
 /// When the last clone and the last listener have been dropped, the sockets are closed. This resets
 /// the connections that were not accepted. Nothing else resets a queued connection: when a listener
@@ -342,9 +342,9 @@ impl GroupListener {
     ///
     /// It also waits while new connections are turned away from all reactors of the group
     /// ([`Watermarks`]). If the listeners share a socket, it also waits while new connections are
-    /// turned away from this reactor. Dropping the future loses no connection. It yields to other
-    /// tasks after 16 connections in a row, and after each connection while new ones are turned
-    /// away from this reactor.
+    /// turned away from this reactor. Dropping the future loses no connection. The future yields to
+    /// other tasks after 16 connections in a row, and after each connection while new ones are
+    /// turned away from this reactor.
     ///
     /// Cost: a lock of the group for some instructions, and the accept.
     ///

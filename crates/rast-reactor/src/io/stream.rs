@@ -117,9 +117,9 @@ pub(crate) async fn write_all<B: Buffer>(
 macro_rules! stream {
     ($stream:ty) => {
         impl $stream {
-            /// Waits for at least one byte, reads into `buffer` from its start, and returns how
-            /// many. 0 means that the other end has closed, or that the buffer has no room. The
-            /// length of a vector is set to the number of bytes read.
+            /// Waits for at least one byte, reads into `buffer` from its start, and returns the
+            /// number of bytes. 0 means that the other end has closed, or that the buffer has no
+            /// room. The length of a vector is set to the number of bytes read.
             ///
             /// Dropping the future loses no bytes: the next read returns those that the dropped
             /// read has received.
@@ -149,7 +149,8 @@ macro_rules! stream {
             /// The next bytes, in memory of the reactor; `None` if the other end has closed.
             ///
             /// A connection that waits for data holds no memory for chunks. With io_uring one
-            /// operation receives all chunks from then on. Dropping the future loses no bytes.
+            /// operation receives all chunks after the first call. Dropping the future loses no
+            /// bytes.
             ///
             /// # Errors
             ///

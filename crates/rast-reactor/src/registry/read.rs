@@ -18,8 +18,9 @@ pub(super) const OUTSIDE: &str =
 ///
 /// It sees each commit whole or not at all. It may be kept across awaits, and does not see commits
 /// that are applied meanwhile. Resources that it sees are not destroyed while it is open, so a long
-/// transaction keeps the memory of replaced resources. A transaction that is open for over a second
-/// is counted, and reported to
+/// transaction keeps the memory of replaced resources. A transaction that is open for too long
+/// (over a second, unless [`Resources::long_read`](crate::registry::Resources::long_read) sets
+/// another time) is counted. It is also reported to
 /// [`Resources::on_long_read`](crate::registry::Resources::on_long_read) if that is set.
 ///
 /// It is not `Send`:

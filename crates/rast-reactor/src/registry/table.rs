@@ -395,8 +395,8 @@ impl<T: Resource> Table<T> {
     ///
     /// # Safety
     ///
-    /// A transaction is open on this reactor that began before the commit that removed the
-    /// candidate, if one did.
+    /// A transaction is open on this reactor. If a commit has removed the candidate, the
+    /// transaction began before that commit.
     #[inline(always)]
     unsafe fn is_key<Q>(named: *const Key<T::Key>, key: &Q) -> bool
     where

@@ -2,13 +2,14 @@
 //!
 //! Rules:
 //!
-//! 1. The memory of an operation lives until its last completion. Its future owns the memory, or
-//!    its slot if the future was dropped. Closing the ring cancels operations in flight and waits
-//!    for them; an operation that does not end in time is leaked with its memory.
+//! 1. The memory of an operation lives until its last completion. Its future owns the memory. After
+//!    the future is dropped, the slot of the operation owns the memory. Closing the ring cancels
+//!    operations in flight and waits for them; an operation that does not end in time is leaked
+//!    with its memory.
 //! 2. A slot keeps its descriptor open until the last completion, so no other file can get the
 //!    number that the entry names.
-//! 3. No user code runs while the ring is borrowed. Wakers are cloned before the borrow; wakers are
-//!    woken and values dropped after it, and panics of these two are contained.
+//! 3. No user code runs while the ring is borrowed. Wakers are cloned before the borrow. After the
+//!    borrow, wakers are called and values are dropped, and the panics of both are contained.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};

@@ -12,7 +12,7 @@
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `generation` | `free` | number of earlier uses of the slot; their `user_data` finds no operation |
+//! | `generation` | `free` | increased after each use of the slot, so the `user_data` of earlier uses finds no operation |
 //! | `is_in_flight` | start, last completion | the kernel may use the operation's memory |
 //! | `is_abandoned` | abandon | completions are cleaned up: descriptors closed, buffers given back |
 //! | `fd` | start, last completion | keeps the descriptor's number from being used again |
