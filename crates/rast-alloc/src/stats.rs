@@ -31,8 +31,8 @@ use crate::{
 ///
 /// The peak is never higher than what was in use at one moment, with one exception. If a thread
 /// only replaces blocks by shorter ones of the same class, the peak may be too high by the
-/// difference. This is at most an eighth of these blocks, or 15 bytes for each block up to 256
-/// bytes.
+/// difference. This is at most an eighth of the bytes of these blocks, or 15 bytes for each block
+/// up to 256 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
