@@ -2,8 +2,8 @@
 //!
 //! Each thread allocates from its own heap ([`crate::thread_heap`]). A freed block returns to the
 //! heap that owns it, whichever thread frees it. The fast paths are here: one load finds the class,
-//! one finds the thread's heap, and one, from the block's segment, finds its owner. They have no
-//! lock, no atomic read-modify-write and no call. Each call enters the heap and exits it
+//! one finds the thread's heap, and one in the block's segment finds the block's owner. They have
+//! no lock, no atomic read-modify-write and no call. Each call enters the heap and exits it
 //! ([`crate::ownership`]), so another thread can take the heap between two calls.
 
 use core::ptr::NonNull;

@@ -524,8 +524,8 @@ impl SpanIndex {
         true
     }
 
-    /// Takes a free span of `bytes` that fills its segment, before the segment is unmapped; the
-    /// most recently freed one first.
+    /// Takes a free span of `bytes` that fills its segment, before the segment is unmapped. If
+    /// there are several, takes the most recently freed one.
     ///
     /// Cost: linear in the number of free spans of nearly that length.
     pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {

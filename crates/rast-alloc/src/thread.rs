@@ -15,7 +15,7 @@
 //! from the call's entry to its exit. Calls must not be nested, so a signal handler must not
 //! allocate.
 //!
-//! The C library reports the end of a thread, by a key with a destructor. Destructors of std's
+//! When a thread ends, the C library calls the destructor of a `pthread` key. Destructors of std's
 //! thread-locals run before this destructor, and may allocate as usual. Destructors of other keys
 //! may run later; `ENDED` is for these.
 //!

@@ -672,7 +672,7 @@ impl ThreadHeap {
     /// call. Returns the number of bytes that this call returned to the system.
     ///
     /// Waits up to `wait_ms` in all for threads that service heaps. A thread that takes longer
-    /// purges its heap before it releases it.
+    /// purges the heap itself before it releases the heap.
     pub(crate) fn purge_others(here: &Self, wait_ms: u64) -> usize {
         Self::purge_where(|heap| !ptr::eq(heap, here), wait_ms)
     }

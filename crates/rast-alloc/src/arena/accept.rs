@@ -21,7 +21,7 @@ use core::ptr::{self, NonNull};
 /// Consecutive blocks of one slab.
 ///
 /// Invariant: if [`Run::room`] is above 0, `place` is the slot of a slab of `class`, and the list
-/// of that class has room for so many blocks behind those of `head`.
+/// of that class, which begins at `head`, has room for `room` more blocks.
 pub(crate) struct Run {
     /// The index of the slab's slot in the address space.
     place: usize,
