@@ -11,7 +11,7 @@
 //! An allocation pops from the list of its class, and a free pushes there. The layout that Rust
 //! passes determines the class, so neither operation touches a header or a slab. An empty list is
 //! refilled from the spare list, then from a slab. A full list becomes the spare list, if its class
-//! has none. If both are full, a freed block goes directly to its slab.
+//! has no spare list. If both lists are full, a freed block goes directly to its slab.
 //!
 //! An arena does not synchronise threads: its fields are cells, and one thread at a time uses them.
 //! Other threads read only the sums ([`Counter`]).
@@ -549,8 +549,8 @@ impl Arena {
 
     /// Frees a block of `class` whose list is full.
     ///
-    /// If the spare list is full too, the block goes directly to its slab: it is in the cache,
-    /// unlike the listed blocks.
+    /// If the spare list is full too, this block goes directly to its slab. This block is still in
+    /// the processor's cache, unlike the listed blocks.
     ///
     /// # Safety
     ///

@@ -36,14 +36,16 @@ impl Budget {
         self.bound
     }
 
-    /// Takes bytes. Returns the bytes used then if they exceed the recorded maximum, otherwise 0.
-    /// If the result is not 0, the caller passes it to [`seen`](Self::seen) once it has the memory.
-    /// Returns `None`, and changes nothing, if the bytes do not fit. Lock-free.
+    /// Takes bytes from the budget. If the bytes in use then exceed the recorded maximum, returns
+    /// their number, otherwise 0. If the result is not 0, the caller passes it to
+    /// [`seen`](Self::seen) once it has the memory. Returns `None`, and changes nothing, if the
+    /// bytes do not fit. Lock-free.
     ///
     /// Without a bound the result is 0. The maximum is read here because this thread has just
-    /// written its cache line; after the allocation, another thread may have taken the line.
+    /// written to the cache line of the maximum. After the allocation, the line may be in the cache
+    /// of another thread.
     ///
-    /// A refusal is exact: at one moment of the call there was no room for them.
+    /// A refusal is exact: at one moment of the call there was no room for the bytes.
     #[inline]
     #[must_use]
     pub fn take(&self, bytes: usize) -> Option<usize> {

@@ -29,17 +29,17 @@
 //! 3. Another thread that frees a block of a slab reads the class of the slot in the segment's
 //!    header, and checks that a block of this class starts at the freed address ([`may_post`]). The
 //!    cache lines that this check reads rarely change. On slow paths, such as the opening of a
-//!    remote-free batch, it also checks the mark ([`post`]); with debug assertions it always does.
-//!    A mark that is "freed", or that was never set, is then reported at the call. Without this
-//!    check it is reported when the block arrives.
+//!    remote-free batch, it also checks the mark ([`post`]); with debug assertions it always checks
+//!    the mark. If it checks the mark, a mark that is "freed" or was never set is reported at the
+//!    call. Otherwise such a mark is reported when the block arrives.
 //!
 //!    If another thread frees a block twice, the block may become a batch header. Then the thread
 //!    writes to the block, even if the block is in use again. If the segment has been unmapped,
 //!    this write faults, or the owner faults when it reads the message. Otherwise the owner reports
 //!    the damage when the message arrives.
 //! 4. A thread that frees a span of another owner changes the span's mark by an exchange. So the
-//!    second of two frees is detected at the call, and not only at arrival: the owner joins an
-//!    arrived span with its neighbours at once.
+//!    second of two frees is detected at the call. Detection at arrival alone would not be enough,
+//!    because the owner joins an arrived span with its neighbours at once.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
 //! 6. A heap recognises its own blocks by the addresses of its segments
 //!    ([`page_map::OwnSegments`]), and blocks of other heaps by the segments of its open batches

@@ -1,4 +1,4 @@
-//! The level that serves a layout, and the slot that counts its blocks.
+//! The level that serves a layout, and the *slot*: the index of the counters for its blocks.
 //!
 //! The level follows from the layout alone, so a free determines it again without reading the
 //! block:

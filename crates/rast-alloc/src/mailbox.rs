@@ -15,8 +15,8 @@
 //!    flag, then checks for messages. A fence is between the two steps on both sides. So at least
 //!    one of the two sees what the other did, and claims the mailbox again to empty it.
 //! 2. What a holder did before `release` is visible to the next holder after its `claim`.
-//! 3. The same as rule 1 holds for a value outside the mailbox, if one thread stores it before
-//!    [`Mailbox::claim_anew`], and the holder checks for it in [`Mailbox::release_unless`].
+//! 3. Rule 1 also holds for a value outside the mailbox, which one thread stores before it calls
+//!    [`Mailbox::claim_anew`]. The holder checks for the value in [`Mailbox::release_unless`].
 
 use core::ptr::NonNull;
 
@@ -51,7 +51,7 @@ impl Mailbox {
     /// # Safety
     ///
     /// 1. `first` leads to a list of free blocks that ends with `last`, whose link need not be
-    ///    written; the caller alone has them and gives them up.
+    ///    written. No other thread has these blocks, and the caller gives them up.
     #[must_use]
     pub unsafe fn deliver(&self, first: *mut Block, last: *mut Block) -> bool {
         // SAFETY: obligation 1; a list of blocks begins and ends with one.

@@ -337,10 +337,11 @@ mod unix {
 
     /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free. The
     /// old addresses stay mapped, and read as zero. Returns `None`, and changes nothing, if the
-    /// system cannot.
+    /// system cannot move the memory.
     ///
     /// The new address is only a hint: the kernel chooses another one if a thread mapped something
-    /// there meanwhile. At a fixed address the kernel would unmap what that thread has mapped.
+    /// there meanwhile. If the address were fixed instead, the kernel would unmap what that thread
+    /// has mapped.
     ///
     /// # Safety
     ///

@@ -39,9 +39,10 @@ impl Padded {
 }
 
 // SAFETY: a block is one of `Global`, whose blocks stay valid until they are deallocated, and the
-// type has no state, so each value of it deallocates the blocks of another. A layout that fits a
-// block has a size between that which was requested and that which was returned. Both, and all in
-// between, have the same whole lines, so `Global` gets the layout with which it made the block.
+// type has no state, so each value of it can deallocate the blocks of another. The size of a layout
+// that fits a block is between the requested size and the returned size. All sizes in this range
+// round up to the same number of whole cache lines, so `Global` gets the layout with which it made
+// the block.
 unsafe impl Allocator for Padded {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         Global.allocate(Self::lines(layout)?)

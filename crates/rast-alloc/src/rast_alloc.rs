@@ -2,8 +2,8 @@
 //!
 //! Each thread allocates from its own heap ([`crate::thread_heap`]). A freed block returns to the
 //! heap that owns it, whichever thread frees it. The fast paths are here: one load finds the class,
-//! one finds the thread's heap, and one, from the block's segment, finds its owner. They have no
-//! lock, no atomic read-modify-write and no call. Each call enters the heap and exits it
+//! one finds the thread's heap, and one in the block's segment finds the block's owner. They have
+//! no lock, no atomic read-modify-write and no call. Each call enters the heap and exits it
 //! ([`crate::ownership`]), so another thread can take the heap between two calls.
 
 use core::ptr::NonNull;
@@ -121,14 +121,14 @@ impl RastAlloc {
     /// `membarrier` (not Linux, or forbidden by a system call filter), this also applies to each
     /// thread that did not call [`on_idle`](Self::on_idle) before.
     ///
-    /// A thread whose heap is being purged when it next calls the allocator waits for a bounded
-    /// time, then adopts another heap.
+    /// If a thread calls the allocator while its heap is being purged, it waits for the end of the
+    /// purge. If this takes too long, it adopts another heap.
     ///
     /// Another thread may be servicing a heap: the background thread, a thread that frees blocks of
     /// a sleeping thread, or a thread that starts to sleep or ends. The call waits for such
     /// threads, up to one second in all. After that the other thread purges the heap itself, and
-    /// those bytes are not counted here. In the child of a `fork` the wait always fails for a heap
-    /// that was being serviced during the `fork`.
+    /// those bytes are not counted here. In the child of a `fork`, a heap that was being serviced
+    /// during the `fork` is not purged, although the call waits for it.
     ///
     /// Blocking, for one second at most. Cost: a system call, and linear in the number of heaps and
     /// in their unused memory.
@@ -184,13 +184,13 @@ impl RastAlloc {
     }
 
     /// Call it before the thread sleeps. Delivers the blocks of other threads that this thread
-    /// freed, and takes in its own blocks that others freed. Returns whole segments that were
-    /// unused since the last such call. Until the thread's next call, other threads may purge its
-    /// heap and handle the blocks that they free into it.
+    /// freed, and takes in its own blocks that others freed. Returns to the system the whole
+    /// segments that were unused since the last such call. Until the thread's next call, other
+    /// threads may purge its heap and handle the blocks that they free into it.
     ///
-    /// Cost: linear in the number of arrived blocks, and one system call per segment; the next call
-    /// takes a slow path with one more exchange. If another thread is servicing the heap, the call
-    /// waits for a bounded time and then adopts another heap.
+    /// Cost: linear in the number of arrived blocks, and one system call per segment; the thread's
+    /// next call takes a slow path with one atomic exchange more. If another thread is servicing
+    /// the heap, the call waits for a bounded time and then adopts another heap.
     pub fn on_idle() {
         #[cfg(not(any(rast_loom, rast_shuttle)))]
         thread::park();

@@ -1,5 +1,5 @@
-//! Remote-free batches: freed blocks of one other owner, packed so that neither thread waits for
-//! the blocks' memory.
+//! Remote-free batches: freed blocks of one other owner, packed so that neither the freeing thread
+//! nor the owner waits for the blocks' memory.
 //!
 //! With a plain list through the blocks, the owner would have one cache miss per block, because
 //! another processor wrote the block's first word, the link. So a block with enough space stores

@@ -13,16 +13,16 @@
 //! | `public.owner` | when the segment is mapped, before any block of it is allocated | by any thread that frees a block |
 //! | `public.classes` | by the owner, when a slab is opened or closed; atomic | by other threads that free a block |
 //! | `previous`, `next` | by the owner | by the owner |
-//! | `is_empty` | by the owner | by the owner: one free span fills the segment |
+//! | `is_empty` | by the owner: set while one free span fills the segment | by the owner |
 //! | `slabs`, `tags` | by the owner | by the owner; only the used part is touched |
 //!
 //! 1. A segment starts at a multiple of its length. So the address of any block, masked, is the
 //!    address of its header.
 //! 2. Every byte after the header belongs to a span ([`crate::span`]); a slab is a span of a whole
 //!    slot.
-//! 3. The owner never changes: when a thread ends, its heap stays and is adopted as a whole. So a
-//!    thread that has a block may read the owner without an ordering of its own, because the
-//!    publication of the block also published the header.
+//! 3. The owner never changes: when a thread ends, its heap stays and is adopted as a whole. The
+//!    publication of a block to another thread also publishes the header. So a thread that has a
+//!    block may read the owner without an ordering of its own.
 //! 4. A segment is unmapped when one free span fills it; then no block of it is in use.
 
 use core::cell::Cell;

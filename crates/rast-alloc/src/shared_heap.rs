@@ -47,9 +47,9 @@ const IS_LARGE: usize = 1;
 /// of its memory.
 ///
 /// For one thread at a time, [`Heap`](crate::Heap) is several times faster. A call here costs a
-/// compare-exchange and a fence; with a bound, one compare-exchange more. A free of a block whose
-/// arena another thread is using costs three atomic read-modify-writes and a fence. For the memory
-/// of a whole program use [`RastAlloc`](crate::RastAlloc).
+/// compare-exchange and a fence; with a bound, one compare-exchange more. If another thread is
+/// using the arena of a block, freeing the block costs three atomic read-modify-writes and a fence.
+/// For the memory of a whole program use [`RastAlloc`](crate::RastAlloc).
 ///
 /// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
 /// Each thread that is inside a call at the same time as others uses segments of its own.
@@ -289,8 +289,8 @@ impl SharedHeap {
 
     /// Returns the statistics of this heap, exact if no thread is inside a call.
     ///
-    /// The peak of a heap without a bound is the maximum that calls of this method saw. That of a
-    /// heap with a bound may include requests that the system refused while other threads were
+    /// The peak of a heap without a bound is the maximum that calls of this method saw. The peak of
+    /// a heap with a bound may include requests that the system refused while other threads were
     /// inside calls.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -17,8 +17,8 @@
 //! A hardened build serves requests of up to 8 bytes from class 1, because it records the state of
 //! blocks in a table with one byte per 16 bytes ([`crate::hardened::marks`]).
 //!
-//! There are eight classes per doubling, so rounding loses at most an eighth of a block from 256
-//! bytes on.
+//! From 256 bytes on there are eight classes per doubling of the size. So rounding up loses at most
+//! an eighth of a block.
 //!
 //! Alignment: a request is first rounded up to a multiple of its alignment. The size of the class
 //! that serves it is again a multiple of the alignment (a test below checks all sizes). Blocks

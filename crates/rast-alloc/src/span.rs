@@ -4,8 +4,8 @@
 //! Source: the original RAST design, 2.1, which has one list per power of two. Here each power of
 //! two is a group of 32 lists, as in TLSF (Masmano and others, 2004). One bitmap has the groups
 //! that are not empty, and each group has a bitmap of its lists. So two bit scans find the first
-//! list all of whose spans fit. The search may skip a span that fits. Without an alignment, such a
-//! span is at most 1/32 longer than needed.
+//! list in which every span is long enough. The search may skip a span that fits. Without an
+//! alignment, such a span is at most 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐
@@ -524,8 +524,8 @@ impl SpanIndex {
         true
     }
 
-    /// Takes a free span of `bytes` that fills its segment, before the segment is unmapped; the
-    /// most recently freed one first.
+    /// Takes a free span of `bytes` that fills its segment, before the segment is unmapped. If
+    /// there are several, takes the most recently freed one.
     ///
     /// Cost: linear in the number of free spans of nearly that length.
     pub(crate) fn take_whole(&self, bytes: usize) -> Option<Span> {
@@ -556,8 +556,8 @@ impl SpanIndex {
     /// Calls `discard`, as [`purge`](Self::purge) does, on dirty free spans of at least `bytes_min`
     /// bytes that two passes found unused, as long as `may` allows the cost in bytes.
     ///
-    /// A call with `is_new_pass` starts a pass, which marks the spans that it is the first to find.
-    /// Other calls continue the pass, and leave the spans that it marked.
+    /// A call with `is_new_pass` starts a pass, and marks the spans that have no mark yet. Other
+    /// calls continue the pass, and leave the spans that it marked.
     pub(crate) fn age(
         &self,
         bytes_min: usize,

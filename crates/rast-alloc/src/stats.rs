@@ -31,8 +31,8 @@ use crate::{
 ///
 /// The peak is never higher than what was in use at one moment, with one exception. If a thread
 /// only replaces blocks by shorter ones of the same class, the peak may be too high by the
-/// difference. This is at most an eighth of these blocks, or 15 bytes for each block up to 256
-/// bytes.
+/// difference. This is at most an eighth of the bytes of these blocks, or 15 bytes for each block
+/// up to 256 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -110,8 +110,8 @@ fn not_below_zero(sum: u64) -> usize {
 
 /// Sums of arenas, each wrapping, in two passes. Allocations are read in the first and frees in the
 /// second, so the result is at most what was in use at the moment between them. (This holds where
-/// the stores of a processor are seen in their order, as on x86; elsewhere except for the last of
-/// them.)
+/// other processors see the stores of a processor in their order, as on x86. Elsewhere the last of
+/// these stores may be an exception.)
 #[cfg(not(any(rast_loom, rast_shuttle)))]
 #[derive(Default)]
 pub(crate) struct Sums {

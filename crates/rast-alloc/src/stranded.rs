@@ -4,7 +4,8 @@
 //! the system refuses for that reason, the pages are returned without their addresses, which needs
 //! no split. The range is recorded here. It serves a later mapping of its length, or is unmapped at
 //! a purge if the system then allows it. Until then it counts as reserved. If the table is full, or
-//! if the pages could not be returned either, the range stays mapped, and counts, permanently.
+//! if the pages could not be returned either, the range stays mapped permanently, and counts as
+//! reserved.
 
 use core::ptr::NonNull;
 

@@ -3,7 +3,7 @@
 //! | the thread's cell | state | what a call does |
 //! | --- | --- | --- |
 //! | [`UNASSIGNED`] | the thread has not allocated yet | adopts a heap, and registers for the thread's end |
-//! | a heap | it is the thread's, or parked | uses it; if it is parked, claims it again or adopts another one |
+//! | a heap | the thread has this heap, or the heap is parked | uses the heap; if it is parked, claims it again or adopts another one |
 //! | [`ENDED`] | the thread has ended, and later destructors run | borrows a heap for one call |
 //!
 //! The cell is a thread-local with a constant initialiser and no destructor. So it exists before
@@ -11,10 +11,11 @@
 //!
 //! Each call enters the heap that the cell names ([`crate::ownership`]). This fails if another
 //! thread has taken the heap, or if this thread parked it. No thread can enter the static heaps
-//! `UNASSIGNED` and `ENDED`, so the fast paths need no test for them. A call has the heap from its
-//! entry to its exit. Calls must not be nested, so a signal handler must not allocate.
+//! `UNASSIGNED` and `ENDED`, so the fast paths need no test for them. No other thread uses the heap
+//! from the call's entry to its exit. Calls must not be nested, so a signal handler must not
+//! allocate.
 //!
-//! The C library reports the end of a thread, by a key with a destructor. Destructors of std's
+//! When a thread ends, the C library calls the destructor of a `pthread` key. Destructors of std's
 //! thread-locals run before this destructor, and may allocate as usual. Destructors of other keys
 //! may run later; `ENDED` is for these.
 //!

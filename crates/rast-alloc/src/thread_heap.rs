@@ -23,9 +23,10 @@
 //! messages or to purge it.
 //!
 //! 1. A heap is never unmapped. When its thread ends, the heap is released, and the next thread
-//!    that starts adopts it with the blocks that are in use. An idle thread also releases its heap,
-//!    and another thread may take the heap of an idle thread ([`crate::ownership`]) to service it.
-//!    But no thread adopts the heap of an idle thread.
+//!    that starts adopts it with the blocks that are in use. A thread also releases its heap in
+//!    `on_idle`. Another thread may take the heap of a thread that is in no call
+//!    ([`crate::ownership`]). In these two cases other threads only service the heap, and do not
+//!    adopt it.
 //! 2. A message to a heap that no thread holds is handled by the thread that delivers it.
 //! 3. A remote-free batch is delivered when it is full ([`RemoteBatch::is_full`]: 64 blocks or 64
 //!    KiB), and when its place, one of [`BATCHES`], is needed for another owner. All batches are
@@ -671,7 +672,7 @@ impl ThreadHeap {
     /// call. Returns the number of bytes that this call returned to the system.
     ///
     /// Waits up to `wait_ms` in all for threads that service heaps. A thread that takes longer
-    /// purges its heap before it releases it.
+    /// purges the heap itself before it releases the heap.
     pub(crate) fn purge_others(here: &Self, wait_ms: u64) -> usize {
         Self::purge_where(|heap| !ptr::eq(heap, here), wait_ms)
     }

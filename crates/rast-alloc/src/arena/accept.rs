@@ -1,13 +1,13 @@
 //! Blocks that other threads freed return to their owner's lists.
 //!
 //! Many blocks arrive at once, and consecutive ones are often of one slab, because a thread frees
-//! blocks in the order in which they were allocated. Such a run goes into the list of its class
-//! without a check of the slab's class and the list's length for each block. The list's fields are
-//! written when the run ends.
+//! blocks in the order in which they were allocated. Such a run goes into the list of its class.
+//! The slab's class and the list's length are read once per run, not for each block. The list's
+//! fields are written when the run ends.
 //!
 //! A hardened build has no runs. There the mark of each block, which must be read anyway, has the
-//! class. With runs, blocks of alternating classes would cost as much more time as blocks of one
-//! class would cost less.
+//! class. Runs would save time for blocks of one class, and cost as much additional time for blocks
+//! of alternating classes.
 
 use super::Arena;
 use crate::block::Block;
@@ -21,7 +21,7 @@ use core::ptr::{self, NonNull};
 /// Consecutive blocks of one slab.
 ///
 /// Invariant: if [`Run::room`] is above 0, `place` is the slot of a slab of `class`, and the list
-/// of that class has room for so many blocks behind those of `head`.
+/// of that class, which begins at `head`, has room for `room` more blocks.
 pub(crate) struct Run {
     /// The index of the slab's slot in the address space.
     place: usize,

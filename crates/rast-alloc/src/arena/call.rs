@@ -213,8 +213,8 @@ impl Arena {
         self.reserved.subtract(unmapped as u64);
     }
 
-    /// Changes a block's size in place, or lets the system move it. Returns null, and changes
-    /// nothing, if neither is possible.
+    /// Changes a block's size in place, or lets the system move the block. Returns null, and
+    /// changes nothing, if neither is possible.
     ///
     /// # Safety
     ///

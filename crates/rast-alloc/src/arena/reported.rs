@@ -17,16 +17,16 @@
 //!    margin ([`Arena::lower_margin`]).
 //! 2. If the margin becomes negative, or the bytes in use have grown by [`STEP`], the margin is
 //!    recomputed. If it is then not within [`MARGIN`], the reported value is corrected.
-//! 3. Into one list, fast paths free at most as many blocks as the list has room for, and at most
-//!    as many as are in use in its class.
+//! 3. The number of blocks that fast paths free into a list has two bounds: the room in the list,
+//!    and the number of blocks of its class that are in use.
 //! 4. Only slow paths free blocks that are too large for slabs. So each such block changes the
 //!    margin by its exact length ([`Arena::slow_allocated`], [`Arena::slow_freed`]). If the margin
 //!    then leaves its range, the reported value is corrected without a scan of the lists. After
 //!    [`CORRECTIONS_MAX`] such corrections the margin is recomputed.
 //!
-//! One exception: fast paths may replace blocks of a class by shorter ones of the same class. Until
-//! the next slow path, the reported value may then be too high by up to an eighth of these blocks,
-//! or by 15 bytes for each block up to 256 bytes.
+//! In one case a heap reports too much: if fast paths replace blocks of a class by shorter ones of
+//! the same class. Until the next slow path, the reported value may then be too high by up to an
+//! eighth of the bytes of these blocks, or by 15 bytes for each block up to 256 bytes.
 
 use super::Arena;
 use crate::peak::IN_USE;

@@ -15,13 +15,14 @@
 //!
 //! The contents of a block in transit (freed by another thread, and not handled by its owner yet)
 //! are not checked, with two exceptions. A batch header has a seal over its contents
-//! ([`crate::remote_batch`]), and a block that is a message of its own has a seal here.
+//! ([`crate::remote_batch`]), and a block that is a message of its own has a seal in its second
+//! word.
 //!
 //! When a block is allocated its second word is cleared. So the check fails if a list leads to an
-//! allocated block. Also, the block's user cannot read the second secret. A thread that reads a
-//! free block learns no address. On x86-64 neither word is a valid address, so a thread that uses
-//! one as a pointer faults. AArch64 ignores the highest byte of an address. So there the thread may
-//! not fault if the second-highest byte is zero.
+//! allocated block, and the block's user cannot read the second secret. A thread that reads a free
+//! block learns no address. On x86-64 neither word is a valid address, so a thread that uses one as
+//! a pointer faults. AArch64 ignores the highest byte of an address. So on AArch64 the thread
+//! possibly does not fault if the second-highest byte is zero.
 //!
 //! The secrets come from the system when the first heap is made.
 

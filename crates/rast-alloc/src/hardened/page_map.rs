@@ -1,4 +1,4 @@
-//! The page map: which units of the address space are segments, and of which heap. With it a
+//! The page map: which units of the address space are segments, and of which heap. With the map, a
 //! pointer can be checked before its segment's header is read.
 //!
 //! | entry | the unit is |
@@ -9,7 +9,7 @@
 //! | [`MANY`] | a segment of a thread's heap without a number: all numbers were in use when the heap was made |
 //!
 //! Each unit, which is as long as a segment, has two bytes. So the map has 64 MiB of address space
-//! on x86-64, of which a page is touched for each 8 GiB that contain segments. A heap recognises
+//! on x86-64. One of its pages is touched for each 8 GiB that contain segments. A heap recognises
 //! its own blocks by one load from its table [`OwnSegments`], or else by one load from the page
 //! map. So this check does not touch the headers of segments, each of which is on a page of its
 //! own.
@@ -106,8 +106,8 @@ impl Number {
 
 /// Number of an owner's own segments in its table.
 ///
-/// 256, so that the index is one byte of the unit's index: one instruction less than with other
-/// masks.
+/// 256, so that the index is one byte of the unit's index. This saves one instruction compared with
+/// other masks.
 const OWN_ENTRIES: usize = if HARDENED { 256 } else { 0 };
 
 /// A table of segments by their addresses, in which each has one entry. One load shows whether a

@@ -55,9 +55,9 @@ impl ThreadHeap {
         &self.batches[(owner.addr() >> 14) % BATCHES]
     }
 
-    /// Puts a block of another owner into its remote-free batch, if the batch has room for its
-    /// distance. Otherwise returns `false` and changes nothing. The static heaps without memory
-    /// never have an open batch, so there it returns `false`.
+    /// Puts a block of another owner into that owner's remote-free batch, if the batch has room for
+    /// the block's distance. Otherwise returns `false` and changes nothing. The static heaps
+    /// without memory never have an open batch, so they return `false`.
     ///
     /// # Safety
     ///
