@@ -38,12 +38,14 @@ pub fn now() -> Instant {
 ///
 /// The first poll inserts a deadline into the store of a worker, under a lock that other workers
 /// seldom take; dropping the future cancels the deadline. The future may be awaited on any thread.
-/// On a busy worker it may be late by 16 polls, on a sleeping one by the time of a wake-up.
+/// The wake-up by a busy worker may be late by 16 polls, that by a sleeping worker by the time of a
+/// thread's wake-up.
 ///
 /// # Panics
 ///
 /// If it is called outside an executor. If the executor ends before the sleep, its tasks are
-/// cancelled, and a sleep that is awaited elsewhere panics, because no thread can wake it.
+/// cancelled. If another executor or thread awaits the sleep, the sleep panics, because no thread
+/// can wake it.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};
