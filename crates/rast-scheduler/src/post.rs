@@ -61,12 +61,12 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts tasks in order, each for its deadline. Consecutive tasks of equal priority (a run) are
-    /// posted by one read-modify-write.
+    /// Posts tasks in order. Each keeps its deadline. Consecutive tasks of equal priority (a run)
+    /// are posted by one read-modify-write.
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the tasks that were not posted if the scheduler was dropped.
+    /// If the scheduler was dropped, [`Closed`] with the tasks that were not posted.
     ///
     /// # Panics
     ///
