@@ -172,7 +172,7 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Dedicates `worker` to the shards that it has at first, for turns that may block: on a file,
+    /// Dedicates `worker` to the shards that it has at the start. Their turns may block on a file,
     /// a lock or a channel. The worker keeps these shards, gets no others, and takes part in no
     /// resharding, so no resharding waits for its turns. If a balancer's assignment moves a shard
     /// from or to this worker, the sharder refuses the assignment; [`Greedy`] makes no such

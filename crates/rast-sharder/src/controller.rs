@@ -139,10 +139,11 @@ pub trait Controller: Send + Sync + 'static {
     /// wake-up causes, once for each [`WorkerCx::wake`]. Notes of one worker come in the order of
     /// its calls, while the shard stays with its holder.
     ///
-    /// `None` means any number of wake-ups: one came by [`Handle::wake`], or more wake-ups were on
-    /// their way to the worker than there is room for. Then the turn must check all inputs of the
-    /// shard. So must the turn after [`on_acquire`](Self::on_acquire), because notes are lost when
-    /// a shard moves; `on_wake` is not called for that turn.
+    /// `None` means any number of wake-ups. It is passed if one came by [`Handle::wake`], or if
+    /// more wake-ups were on their way to the worker than there is room for. Then the turn must
+    /// check all inputs of the shard. The turn after [`on_acquire`](Self::on_acquire) must also
+    /// check them, because notes are lost when a shard moves; `on_wake` is not called for that
+    /// turn.
     ///
     /// [`Handle::wake`]: crate::Handle::wake
     fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {

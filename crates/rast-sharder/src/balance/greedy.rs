@@ -14,8 +14,8 @@
 //!    the receiver handles the messages. But that time is spent whether or not both shards are on
 //!    one worker.
 //! 3. The current owners matter. A *group* is the set of shards chosen for one future worker. The
-//!    charge of a move is what moving one shard costs. While the group of a worker is filled, this
-//!    charge is added to the tie of each shard that the worker already has. A finished group goes
+//!    charge of a move is the cost of moving one shard. While the group of a worker is filled, this
+//!    charge is added to the ties of the shards that the worker already has. A finished group goes
 //!    to the worker that already has most of its shards. Shards without load keep their owner. The
 //!    original assigns groups anew each time, and moves half of all shards.
 //! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
@@ -50,10 +50,9 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// The default balancer: fills one worker after the other up to the average load.
 ///
 /// A decision costs O((s + p) × log s) for s active shards and p pairs of them that exchange
-/// messages, and is made in slices. A shard is active in the windows in which it is used, and in
-/// some windows after that. After a shard has used a whole worker, these are at most 20 windows.
-/// Memory is proportional to the number of shards, workers and pairs, and is kept for the next
-/// decision.
+/// messages, and is made in slices. A shard is active while it is used, and in some windows after
+/// that: in at most 20 if it used a whole worker. Memory is proportional to the number of shards,
+/// workers and pairs, and is kept for the next decision.
 ///
 /// If fewer than two workers take part, no shard can move, and a decision costs nothing.
 ///

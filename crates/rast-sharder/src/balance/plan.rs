@@ -9,7 +9,7 @@
 //!
 //! All stages except the first visit only the active shards (those used recently). A shard that is
 //! not active keeps its owner, and has no tie to an active one (no traffic with it). In the lists
-//! that are indexed by shard, the entries of such shards are old; no step reads them.
+//! that are indexed by shard, the entries of inactive shards are old; no step reads them.
 //!
 //! A *group* is the set of shards planned for one worker. Each placement of a shard chooses among
 //! three candidates instead of all unplaced shards, so it costs O(log shards) and a step per tie:
