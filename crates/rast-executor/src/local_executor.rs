@@ -241,7 +241,7 @@ impl LocalExecutor {
     ///
     /// # Panics
     ///
-    /// If `future` panics, with its payload; inside an executor.
+    /// If `future` panics, with its payload. If it is called inside an executor.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("LocalExecutor::run");
         let local = &self.local;

@@ -38,8 +38,8 @@ pub fn now() -> Instant {
 ///
 /// The first poll inserts a deadline into the store of a worker, under a lock that other workers
 /// seldom take; dropping the future cancels the deadline. The future may be awaited on any thread.
-/// The wake-up by a busy worker may be late by 16 polls, that by a sleeping worker by the time of a
-/// thread's wake-up.
+/// A busy worker ends the sleep at most 16 polls late. A sleeping worker ends it late by the time
+/// that waking a thread takes.
 ///
 /// # Panics
 ///
@@ -182,8 +182,8 @@ impl Sleep {
         );
     }
 
-    /// Returns `true` if the deadline is past. A thread may have fired it by a reading that is
-    /// later than that of this thread; it is not armed again then, so it must count as past.
+    /// Returns `true` if the deadline is past. Another thread may have read a later time and fired
+    /// the deadline. Such a deadline is not armed again, so it must count as past.
     fn is_due(&self) -> bool {
         self.timers.now() >= self.deadline
             || (self.armed.is_some() && self.timers.has_fired(self.deadline))
@@ -239,8 +239,8 @@ impl core::error::Error for Elapsed {}
 
 /// Awaits `future` for at most `span`.
 ///
-/// The future is polled first, so a ready future wins over a time of zero. To keep a future after
-/// its time is over, pass a pinned reference.
+/// The future is polled first, so a ready future returns its output even if `span` is zero. To keep
+/// a future after its time is over, pass a pinned reference.
 ///
 /// # Errors
 ///

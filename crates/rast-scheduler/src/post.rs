@@ -28,7 +28,7 @@ impl Remote {
         self.0.post(task.0).map_err(|task| Closed(Task(task)))
     }
 
-    /// Posts a task to run at `at`, not before, or earlier if it is woken or signalled.
+    /// Posts a task to run at `at` and not before, unless it is woken or signalled first.
     ///
     /// # Errors
     ///
@@ -39,8 +39,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts a task to run after `span`, not before, or earlier if it is woken or signalled. Reads
-    /// the clock.
+    /// Posts a task to run after `span` and not before, unless it is woken or signalled first.
+    /// Reads the clock.
     ///
     /// # Errors
     ///

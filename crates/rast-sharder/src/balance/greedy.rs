@@ -1,9 +1,9 @@
 //! The greedy balancer of the original RAST design (section 2.10), with its faults corrected.
 //!
-//! The original fills one worker after the other. It takes the heaviest shard if that shard alone
-//! exceeds the average. Otherwise, of the shards that still fit under the average, it takes the one
-//! with the strongest *tie* to the shards already taken, that is, with the most traffic between
-//! them. If none fits, it goes on to the next worker.
+//! The original fills one worker after the other. It takes the heaviest shard if the load of that
+//! shard alone exceeds the average load of a worker. Otherwise, of the shards that still fit under
+//! the average, it takes the one with the strongest *tie* to the shards already taken, that is,
+//! with the most traffic between them. If none fits, it goes on to the next worker.
 //!
 //! What changed, and why:
 //!
@@ -121,8 +121,8 @@ impl Greedy {
         self
     }
 
-    /// Sets by how much the busiest worker must be relieved for a change, as a
-    /// share of the average load. Default: 0.05.
+    /// Sets by how much a change must reduce the load of the busiest worker, as a share of the
+    /// average load. Default: 0.05.
     ///
     /// # Panics
     ///
@@ -134,8 +134,8 @@ impl Greedy {
         self
     }
 
-    /// Sets what moving every shard would cost, as a share of the average load; moving some costs
-    /// in proportion. Default: 0.10.
+    /// Sets the cost of moving all shards, as a share of the average load; moving some of them
+    /// costs a proportional part. Default: 0.10.
     ///
     /// # Panics
     ///

@@ -604,9 +604,9 @@ impl Plan {
     /// Counts the next shard of a group for its owner, and stays at the group until all its shards
     /// are counted.
     ///
-    /// All counts of one group are made one after the other, so a table by owner finds them. A hash
-    /// table by pairs of group and owner would cost a page fault for nearly each new pair in the
-    /// first decision.
+    /// All counts of one group are made one after the other, so one table indexed by owner is
+    /// enough. A hash table by pairs of group and owner would cost a page fault for nearly each new
+    /// pair in the first decision.
     fn overlap_one(&mut self, group: usize, current: &Assignment) {
         let shard = self.members[group] as usize;
         if shard == NONE as usize {

@@ -68,8 +68,8 @@ const USUAL: f64 = 0.125;
 /// Number of windows after which a steady share is used. It is the mean of all windows until then.
 const STEADY: u8 = 8;
 
-/// Ratio of the noise of a steady share to that of the newest windows, if windows are independent:
-/// a mean with weight w has the root of w / (2 − w) of the noise of one window.
+/// Noise of a steady share divided by that of the newest windows, if windows are independent. The
+/// noise of a mean with weight w is that of one window times the root of w / (2 − w).
 const STEADY_NOISE: f64 = 0.447;
 
 /// A window with at most this share of the loads so far changes no share of the total. Its few
