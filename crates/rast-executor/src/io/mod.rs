@@ -8,7 +8,7 @@
 //!
 //! The poll reports changes (edges). A direction (reading or writing) counts as ready until an
 //! operation would block; then the task waits for the next edge. A counter of edges, the tick,
-//! shows whether an edge came between the operation and the wait, so that it is not lost.
+//! shows whether an edge came between the operation and the wait, so such an edge is not lost.
 //!
 //! If several tasks wait for one direction, an edge wakes one of them, and a task whose operation
 //! succeeds wakes the next. So a datagram or a connection costs two polls of tasks, however many

@@ -571,7 +571,8 @@ impl Member {
         assert!(!self.is_dedicated, "a dedicated worker reads no page");
         self.baton.pages[page_of(self.epoch)].with(|page| {
             // SAFETY: this member is in the epoch of the page. A thread writes this page only after
-            // this member has promised in the next epoch, and so has left this one.
+            // this member has promised in the next epoch. By then it has left the epoch of this
+            // page.
             let page = unsafe { &*page };
             f(&page.owners)
         })
