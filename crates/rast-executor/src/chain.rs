@@ -5,8 +5,8 @@ use core::ptr::NonNull;
 use crate::primitive::{Link, Linked};
 use crate::task::{Header, Task};
 
-/// Tasks in order, first in first out. It owns the right to run each of them, and cancels them when
-/// it is dropped.
+/// A list of tasks, first in, first out. It owns the right to run each of its tasks, and cancels
+/// them when it is dropped.
 ///
 /// Pushing, popping and joining allocate nothing.
 #[derive(Debug, Default)]

@@ -33,9 +33,9 @@ pub type SharedClock = Arc<dyn Clock + Send + Sync>;
 
 /// A clock of the program behind a pointer.
 ///
-/// It is read between the polls of tasks, while a task is queued and before a sleep. A panic there
-/// would lose tasks or end a worker, so it is caught. The threads of rast-reactor and of its pool
-/// read and drop it too.
+/// It is read between the polls of tasks, while a task is queued and before a sleep. A panic of the
+/// clock there would lose tasks or end a worker, so it is caught. The threads of rast-reactor and
+/// of its pool read and drop it too.
 pub fn shared_clock(clock: impl Clock + Send + Sync + 'static) -> SharedClock {
     // The models have no clock that panics, and explore each access to an atomic word.
     #[cfg(not(any(rast_loom, rast_shuttle)))]

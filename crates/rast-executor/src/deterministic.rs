@@ -81,7 +81,8 @@ impl Deterministic {
     /// # Panics
     ///
     /// If `future` panics, with its payload. If no task is ready and no deadline is left, so that
-    /// no task could ever run again; the message contains the seed. Inside an executor.
+    /// no task could ever run again; the message contains the seed. If it is called inside an
+    /// executor.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("Deterministic::run");
         let is_stalled = Cell::new(false);

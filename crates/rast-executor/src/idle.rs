@@ -33,10 +33,10 @@
 //!   thread that queued a task.
 //!
 //! Changes: Fu's runtime increments the epoch for each task, wakes all workers, and lets no worker
-//! sleep while another is active. Here the epoch changes only when a worker may be about to
-//! sleep, so in a busy runtime no thread writes the word. The epoch has 39 bits, and each increment
-//! takes the lock, so it wraps after hours. A wrap does harm only if a worker stays between S2 and
-//! S5 for exactly one such period.
+//! sleep while another is active. Here the epoch changes only when a worker may be about to sleep,
+//! so in a busy runtime no thread writes the word. The epoch has 39 bits, and each increment takes
+//! the lock, so it wraps after hours. A wrap does harm only if a worker stays between S2 and S5 for
+//! exactly the time of a wrap.
 
 use std_alloc::vec::Vec;
 

@@ -5,12 +5,12 @@ use core::cell::Cell;
 use crate::primitive::sync::Arc;
 use crate::task::{JoinHandle, Schedule, Setup, Task, make};
 
-/// A call that any thread may run, once. Its handle is a [`JoinHandle`], as that of a task.
+/// A call that any thread may run, once. Its handle is a [`JoinHandle`], like the handle of a task.
 ///
 /// For programs with a thread pool of their own: the pool queues jobs, and its threads run them.
-/// The handle returns the result or the panic. If the handle aborts the job before it begins, the
-/// thread that would have run the call drops it; a later abort does nothing. Dropping a job cancels
-/// it.
+/// The handle returns the result or the panic. If the handle aborts the job before the call begins,
+/// the thread that would have run the call drops it instead. A later abort does nothing. Dropping a
+/// job cancels it.
 ///
 /// Cost: two allocations, and a few read-modify-writes.
 ///

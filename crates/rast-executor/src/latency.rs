@@ -85,8 +85,9 @@ impl ScheduleLatency {
         self.0.count()
     }
 
-    /// Returns the time that `percentile` percent of the waits did not exceed, at most a quarter
-    /// too high; zero before the first measurement. A result above 18 minutes is the longest wait.
+    /// Returns the time that `percentile` percent of the waits did not exceed. It is at most a
+    /// quarter too high, and zero before the first measurement. A result above 18 minutes is the
+    /// longest wait.
     ///
     /// ```
     /// let none = rast_executor::ScheduleLatency::default();

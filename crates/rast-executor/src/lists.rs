@@ -1,11 +1,11 @@
 //! Ready tasks of one worker, by priority.
 //!
 //! Each list is first in, first out. A turn is one call of `pop`. Normal tasks from threads outside
-//! have their own list, which precedes the others, at most 128 turns in a row. Of the other turns,
-//! every eighth begins at the normal list, and another one of 64 at the low list. So if k tasks are
-//! ahead of a task in its list, a task from outside is taken within 2 (k + 1) turns, whatever else
-//! is pushed. A task of the normal list is taken within 1032 (k + 1) turns, and a low task within
-//! 8256 (k + 1).
+//! have their own list, which precedes the others, at most 128 turns in a row. Of each 64 other
+//! turns, eight begin at the normal list, and one begins at the low list. So if k tasks are ahead
+//! of a task in its list, a task from outside is taken within 2 (k + 1) turns, whatever else is
+//! pushed. A task of the normal list is taken within 1032 (k + 1) turns, and a low task within 8256
+//! (k + 1).
 
 use crate::chain::Chain;
 use crate::priority::Priority;

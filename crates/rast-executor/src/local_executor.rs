@@ -163,7 +163,7 @@ impl Local {
 ///
 /// [`run`](Self::run) runs a future on the calling thread until it is ready. Meanwhile it also runs
 /// all tasks of the executor, spawned by [`spawn_local`] or [`spawn`](Self::spawn). The next `run`
-/// continues tasks that are not complete by then. Dropping the executor drops its tasks.
+/// continues the tasks that this `run` did not complete. Dropping the executor drops its tasks.
 ///
 /// A wake-up from this thread costs one atomic operation, on the task's word. A wake-up from
 /// another thread pushes onto a lock-free stack, and wakes the thread if it sleeps.
@@ -241,7 +241,7 @@ impl LocalExecutor {
     ///
     /// # Panics
     ///
-    /// If `future` panics, with its payload; inside an executor.
+    /// If `future` panics, with its payload. If it is called inside an executor.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("LocalExecutor::run");
         let local = &self.local;
@@ -293,7 +293,8 @@ impl fmt::Debug for LocalExecutor {
 ///
 /// # Panics
 ///
-/// Elsewhere: the workers of a [`Runtime`](crate::Runtime) accept only futures that are `Send`.
+/// If neither of them runs the caller. For example, a worker of a [`Runtime`](crate::Runtime)
+/// accepts only futures that are `Send`.
 ///
 /// See [`LocalExecutor`] for an example.
 #[track_caller]

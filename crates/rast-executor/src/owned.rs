@@ -70,7 +70,7 @@ impl Owned {
         Ok(())
     }
 
-    /// Removes a task, if it is in the list; its reference then belongs to the caller.
+    /// Removes a task, if it is in the list; the list's reference then belongs to the caller.
     ///
     /// # Safety
     ///

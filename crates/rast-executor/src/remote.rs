@@ -1,8 +1,8 @@
 //! Tasks for a `LocalExecutor` from other threads.
 //!
 //! The spawning thread makes the task and passes it through the injector, as a wake-up from another
-//! thread does. Its future starts as the closure, which is `Send`. The first poll, on the
-//! executor's thread, makes the future itself, which need not be `Send`.
+//! thread does. At first the task contains only the closure, which is `Send`. The first poll, on
+//! the executor's thread, calls the closure. This makes the future, which need not be `Send`.
 //!
 //! Rule: a task enters the executor's list of tasks immediately before it is pushed, not when it
 //! enters a batch. So dropping an executor waits for no batch.
@@ -21,8 +21,8 @@ use crate::task::{FUTURE_MAX, JoinHandle, Made, Schedule, Setup, TaskRef, make};
 /// The closure is sent to the executor and called there, so the future need not be `Send`. If the
 /// executor was dropped, the caller drops the closure, and the handle returns an error.
 ///
-/// Cost: an allocation, one of four locks that spawns on the executor take, a compare-exchange, and
-/// a wake-up if no other task is queued.
+/// Cost: an allocation, a lock, a compare-exchange, and a wake-up if no other task is queued. The
+/// lock is one of four; the task's address determines which.
 ///
 /// # Examples
 ///

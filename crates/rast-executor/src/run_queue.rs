@@ -14,7 +14,7 @@
 //! As in Fu's runtime ("Build an Async Runtime for Rust from Scratch") the lists are under a lock,
 //! because they then need no bound and no overflow queue. An entry is linked through the task's
 //! header, so a push allocates nothing. When a task yields, its worker locks the queue once to
-//! append the task and to take the next one. We added the slot, the steal of half a list, and a
+//! append the task and to take the next one. We added the slot, the theft of half a list, and a
 //! length that is loaded without the lock. The rows `lists` of the bench measure Fu's form, which
 //! has none of these.
 

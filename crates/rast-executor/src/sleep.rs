@@ -38,12 +38,14 @@ pub fn now() -> Instant {
 ///
 /// The first poll inserts a deadline into the store of a worker, under a lock that other workers
 /// seldom take; dropping the future cancels the deadline. The future may be awaited on any thread.
-/// On a busy worker it may be late by 16 polls, on a sleeping one by the time of a wake-up.
+/// A busy worker ends the sleep at most 16 polls late. A sleeping worker ends it late by the time
+/// that waking a thread takes.
 ///
 /// # Panics
 ///
 /// If it is called outside an executor. If the executor ends before the sleep, its tasks are
-/// cancelled, and a sleep that is awaited elsewhere panics, because no thread can wake it.
+/// cancelled. If another executor or thread awaits the sleep, the sleep panics, because no thread
+/// can wake it.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};
@@ -180,8 +182,8 @@ impl Sleep {
         );
     }
 
-    /// Returns `true` if the deadline is past. A thread may have fired it by a reading that is
-    /// later than that of this thread; it is not armed again then, so it must count as past.
+    /// Returns `true` if the deadline is past. Another thread may have read a later time and fired
+    /// the deadline. Such a deadline is not armed again, so it must count as past.
     fn is_due(&self) -> bool {
         self.timers.now() >= self.deadline
             || (self.armed.is_some() && self.timers.has_fired(self.deadline))
@@ -237,8 +239,8 @@ impl core::error::Error for Elapsed {}
 
 /// Awaits `future` for at most `span`.
 ///
-/// The future is polled first, so a ready future wins over a time of zero. To keep a future after
-/// its time is over, pass a pinned reference.
+/// The future is polled first, so a ready future returns its output even if `span` is zero. To keep
+/// a future after its time is over, pass a pinned reference.
 ///
 /// # Errors
 ///

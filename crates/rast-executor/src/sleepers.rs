@@ -1,5 +1,5 @@
-//! How workers sleep: each in its parker, except one, the holder of the driver, which waits for
-//! deadlines and sockets.
+//! How workers sleep. One sleeping worker, the holder of the driver, waits for deadlines and
+//! sockets. The other sleeping workers wait in their parkers.
 //!
 //! The holder sleeps in the readiness poll, which a wake-up interrupts. Two fences make sure that a
 //! wake-up between the check of the parker and the poll is not lost. The holder stores that it

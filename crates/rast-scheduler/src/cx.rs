@@ -97,8 +97,8 @@ impl<'a> Cx<'a> {
         Next::At(self.now().saturating_add(span))
     }
 
-    /// Returns the last clock reading that is known to this step: that of its worker, or that of
-    /// the worker that found the task due, which is at least the deadline.
+    /// Returns the latest time that this step knows: the last clock reading of its worker, or the
+    /// deadline of the task if another worker has read that it passed.
     pub(crate) fn reading(&self) -> u64 {
         let due = if self.is_expired() {
             self.task.due()

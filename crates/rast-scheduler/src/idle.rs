@@ -14,8 +14,8 @@
 //! 2. A pushing thread loads `asleep` after the push. By the barrier, either this load finds the
 //!    worker's bit, or the worker's check finds the pushed task.
 //! 3. If the pushing thread finds sleepers, it wakes one that is not notified or, if all are
-//!    notified, one of them again. So a thread that is suspended between its change of `notified`
-//!    and its wake-up delays no other thread.
+//!    notified, one of them again. So if a thread is suspended after it has set the bit in
+//!    `notified` and before it wakes the worker, it delays no other thread.
 //! 4. A worker takes no task while its bit in `asleep` is set.
 //!
 //! Without `notified` a burst of posts would wake the same sleeper many times. A bit of `notified`

@@ -56,15 +56,15 @@
 //! - On a finished task `wake`, `signal` and `abort` return [`Finished`], on any thread, even after
 //!   the scheduler was dropped.
 //! - While a task is ready, no other task of its priority in the same queue runs twice. A worker
-//!   checks deadlines and posts after at most [`batch`](Builder::batch) steps. [`Priority`]
-//!   documents how long a task of low priority waits.
+//!   checks for due and newly posted tasks after at most [`batch`](Builder::batch) steps.
+//!   [`Priority`] documents how long a task of low priority waits.
 //! - Panics of steps are caught, and [`JoinHandle::join`] returns them. [`Scheduler::stop`] returns
 //!   the remaining tasks.
 //! - Progress: post, wake and signal are lock-free. If they find a worker asleep they wake it,
 //!   which takes the worker's parking lock for some instructions. A thread that is suspended during
-//!   this wake-up delays at most the worker that it wakes. A thread that is suspended elsewhere in
-//!   these calls delays no other task. A step that blocks delays no other task while another worker
-//!   is free.
+//!   this wake-up delays at most the worker that it wakes. A thread that is suspended at any other
+//!   point of these calls delays no other task. A step that blocks delays no other task while
+//!   another worker is free.
 //! - Memory: a task is one allocation of 64 bytes plus its body. A waiting task takes another 32
 //!   bytes in the wait store, whose capacity is doubled when it is full. A ready queue also
 //!   allocates when it grows. Posting, waiting and waking allocate nothing else.

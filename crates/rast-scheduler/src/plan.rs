@@ -184,7 +184,7 @@ impl Plan {
     /// Removes all tasks: those of the front queues into `ready`, the waiting ones into `waiting`,
     /// by deadline.
     ///
-    /// Closes the front queues if `close`, and releases the references to the scheduler.
+    /// Closes the front queues if `close` is `true`, and releases the references to the scheduler.
     pub(crate) fn empty<S>(
         &mut self,
         shared: &Arc<S>,

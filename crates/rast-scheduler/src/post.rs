@@ -28,7 +28,7 @@ impl Remote {
         self.0.post(task.0).map_err(|task| Closed(Task(task)))
     }
 
-    /// Posts a task to run at `at`, not before, or earlier if it is woken or signalled.
+    /// Posts a task to run at `at` and not before, unless it is woken or signalled first.
     ///
     /// # Errors
     ///
@@ -39,8 +39,8 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts a task to run after `span`, not before, or earlier if it is woken or signalled. Reads
-    /// the clock.
+    /// Posts a task to run after `span` and not before, unless it is woken or signalled first.
+    /// Reads the clock.
     ///
     /// # Errors
     ///
@@ -61,12 +61,12 @@ impl Remote {
         self.post(task)
     }
 
-    /// Posts tasks in order, each for its deadline. Consecutive tasks of equal priority (a run) are
-    /// posted by one read-modify-write.
+    /// Posts tasks in order. Each keeps its deadline. Consecutive tasks of equal priority (a run)
+    /// are posted by one read-modify-write.
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the tasks that were not posted if the scheduler was dropped.
+    /// If the scheduler was dropped, [`Closed`] with the tasks that were not posted.
     ///
     /// # Panics
     ///

@@ -2,8 +2,8 @@
 
 /// Priority of a task among the ready tasks of a worker.
 ///
-/// Starvation is bounded: of any 8 consecutive steps of a worker one runs a normal task, and of any
-/// 32 one a low one, if such tasks are ready.
+/// Starvation is bounded. Of any 8 consecutive steps of a worker, one runs a normal task if one is
+/// ready. Of any 32, one runs a low task if one is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {

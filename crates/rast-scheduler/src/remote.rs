@@ -11,7 +11,8 @@ use crate::shared::Shared;
 /// tasks.
 ///
 /// It is cloneable, and does not keep the scheduler alive: after the scheduler was dropped, a post
-/// returns [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all its methods too.
+/// returns [`Closed`] with the task. A [`Scheduler`](crate::Scheduler) has all methods of `Remote`
+/// too.
 ///
 /// A post costs two atomic operations, and is lock-free unless it wakes a sleeping worker. Then it
 /// takes that worker's parking lock for some instructions and makes a system call. A post of a

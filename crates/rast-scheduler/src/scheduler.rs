@@ -88,15 +88,15 @@ impl Scheduler {
         self.remote.clone()
     }
 
-    /// Starts the threads; does nothing if the scheduler is running. Blocking while another thread
+    /// Starts the threads; does nothing if the scheduler is running. Blocks while another thread
     /// starts or stops it.
     ///
     /// # Errors
     ///
     /// The system's error if it cannot start a thread; the scheduler is then stopped and keeps its
     /// tasks. [`io::ErrorKind::InvalidInput`] if the name has a zero byte.
-    /// [`io::ErrorKind::Deadlock`] if a step of this scheduler calls it while another thread stops
-    /// it.
+    /// [`io::ErrorKind::Deadlock`] if a step of this scheduler calls `start` while another thread
+    /// stops the scheduler.
     pub fn start(&self) -> io::Result<()> {
         if self.remote.0.config.name.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -156,8 +156,8 @@ impl Scheduler {
     /// the next start.
     ///
     /// Blocks until the running steps end and the threads of the user have left
-    /// [`work`](Remote::work). If the scheduler is stopped already, it returns only the tasks that
-    /// were posted since.
+    /// [`work`](Remote::work). If the scheduler is stopped already, the call returns only the tasks
+    /// that were posted since the last stop.
     ///
     /// # Errors
     ///

@@ -143,8 +143,8 @@ impl Seat {
     }
 
     /// Takes half of the ready tasks of the first worker that has any, and returns the first of
-    /// them, to be run at once: if it were queued here, workers could steal it back and forth
-    /// without running it.
+    /// them. The caller must run it at once. If it were queued here, workers could steal it from
+    /// each other again and again without running it.
     pub(crate) fn steal(&mut self) -> Option<Owned> {
         let Ready::Stealable { queues, ends } = &mut self.ready else {
             return None;

@@ -103,7 +103,7 @@ impl Task {
     /// Returns the deadline for which [`Remote::post`](crate::Remote::post) posts the task, `None`
     /// if it waits to be woken.
     ///
-    /// It is [`Instant::ORIGIN`], which means at once, unless it was set. A task that
+    /// Until it is set, it is [`Instant::ORIGIN`], which means at once. A task that
     /// [`stop`](crate::Scheduler::stop) returned has the deadline that it waited for.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {

@@ -49,8 +49,8 @@ pub struct TaskHandle(pub(crate) Reference);
 impl TaskHandle {
     /// Wakes the task: it runs at least one step after this call, without waiting for its deadline.
     ///
-    /// What the caller did before is visible to that step. A task that is not posted yet runs when
-    /// it is. Lock-free; one compare-exchange, and a push if the task waits.
+    /// What the caller did before is visible to that step. A task that is not posted yet runs once
+    /// it is posted. Lock-free; one compare-exchange, and a push if the task waits.
     ///
     /// # Errors
     ///

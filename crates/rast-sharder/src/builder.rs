@@ -123,8 +123,8 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Sets how long a worker that has work measures before it requests a new assignment. Zero:
-    /// only on request. Default: 100 ms.
+    /// Sets how long a worker that has work measures before it requests a new assignment. If it is
+    /// zero, no worker requests one by itself. Default: 100 ms.
     ///
     /// [`Greedy`] ignores windows shorter than its
     /// [`least_window`](Greedy::least_window), 1 ms by default.
@@ -172,7 +172,7 @@ impl<C: Controller> Builder<C> {
         self
     }
 
-    /// Dedicates `worker` to the shards that it has at first, for turns that may block: on a file,
+    /// Dedicates `worker` to the shards that it has at the start. Their turns may block on a file,
     /// a lock or a channel. The worker keeps these shards, gets no others, and takes part in no
     /// resharding, so no resharding waits for its turns. If a balancer's assignment moves a shard
     /// from or to this worker, the sharder refuses the assignment; [`Greedy`] makes no such
@@ -258,8 +258,8 @@ impl<C: Controller> Builder<C> {
     /// Sets the clock. Sleeps are in real time, whatever the clock shows: with a clock that does
     /// not advance, a worker wakes and finds no deadline due. Default: [`MonotonicClock`].
     ///
-    /// The system's [`thread_clock`](Self::thread_clock) does not match another clock, so it is not
-    /// used then, unless it is set after this call.
+    /// The system's [`thread_clock`](Self::thread_clock) does not match another clock. So it is not
+    /// used after this call, unless it is set again.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);

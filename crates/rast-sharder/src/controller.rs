@@ -1,10 +1,9 @@
 //! The user's code: the type of a shard, and its turn.
 //!
 //! The original RAST design gives the controller a shard's number and a `bool` that says whether
-//! load figures may be touched, and trusts the controller to respect both. Here the sharder owns
-//! the state of each shard and the figures, and lends both to the controller as exclusive borrows
-//! for one call. So a controller cannot touch other shards, nor update figures that the leader
-//! reads.
+//! load figures may be touched. It trusts the controller to respect both. Here the sharder owns the
+//! state of each shard and the figures, and lends both to the controller as exclusive borrows for
+//! one call. So a controller cannot touch other shards, nor update figures that the leader reads.
 
 use std::any::Any;
 use std::boxed::Box;
@@ -34,8 +33,8 @@ pub enum Progress {
 #[non_exhaustive]
 pub enum PanicPolicy {
     /// The shard continues, with its state as it is. It gets another turn at once. If that turn
-    /// panics too, the next one comes by a wake-up or after a pause, which doubles from 10 µs to
-    /// about 82 ms with each turn that panics. A turn that returns resets the pause.
+    /// panics too, the next one comes by a wake-up or after a pause. The pause doubles with each
+    /// turn that panics, from 10 µs to about 82 ms. A turn that returns resets it.
     Continue,
     /// The shard is not run any more. It keeps its place, and its state is returned at the end.
     Retire,
@@ -139,10 +138,11 @@ pub trait Controller: Send + Sync + 'static {
     /// wake-up causes, once for each [`WorkerCx::wake`]. Notes of one worker come in the order of
     /// its calls, while the shard stays with its holder.
     ///
-    /// `None` means any number of wake-ups: one came by [`Handle::wake`], or more wake-ups were on
-    /// their way to the worker than there is room for. Then the turn must check all inputs of the
-    /// shard. So must the turn after [`on_acquire`](Self::on_acquire), because notes are lost when
-    /// a shard moves; `on_wake` is not called for that turn.
+    /// `None` means any number of wake-ups. It is passed if one came by [`Handle::wake`], or if
+    /// more wake-ups were on their way to the worker than there is room for. Then the turn must
+    /// check all inputs of the shard. The turn after [`on_acquire`](Self::on_acquire) must also
+    /// check them, because notes are lost when a shard moves; `on_wake` is not called for that
+    /// turn.
     ///
     /// [`Handle::wake`]: crate::Handle::wake
     fn on_wake(&self, shard: ShardId, state: &mut Self::Shard, note: Option<u32>) {

@@ -121,7 +121,8 @@ impl WorkerCx<'_> {
     /// As [`wake`](Self::wake), if this worker holds the shard and its vector of notes has room.
     /// Otherwise it does nothing and returns `false`; then call `wake`.
     ///
-    /// It calls no function, so a caller that returns at once after `true` saves no registers.
+    /// It calls no function. So a caller that returns at once after `true` need not save registers
+    /// on the stack.
     ///
     /// # Panics
     ///
@@ -141,8 +142,8 @@ impl WorkerCx<'_> {
     /// these cache lines each time that it checks for wake-ups. So the lines are in the cache when
     /// the wake-up arrives. Otherwise the turn after the wake-up would wait for them.
     ///
-    /// A hint: any address is allowed, and nothing is read. Only the last call on each worker
-    /// counts. A call costs two stores.
+    /// The addresses are only a hint: any address is allowed, and none is read. Only the last call
+    /// on each worker counts. A call costs two stores.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

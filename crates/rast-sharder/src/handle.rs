@@ -64,8 +64,8 @@ impl Handle {
         self.core.baton.request();
     }
 
-    /// Makes `shard` ready: after this call it gets a turn, which sees what the caller wrote
-    /// before, whichever worker holds the shard by then. Before that turn
+    /// Makes `shard` ready: after this call it gets a turn, on the worker that holds it by then.
+    /// The turn sees what the caller wrote before this call. Before that turn
     /// [`on_wake`](crate::Controller::on_wake) gets `None`.
     ///
     /// Before the run it has no effect, because every shard gets a turn at the start.

@@ -3,8 +3,8 @@
 //! Only its worker uses these queues, so a push needs no atomic operation. An idle shard costs
 //! nothing.
 //!
-//! 1. A shard is in the queues at most once; a flag per shard shows whether it is. A second wake-up
-//!    before its turn adds its note (the number that the waker passes) but no second turn.
+//! 1. A shard is in the queues at most once; a flag per shard shows whether it is. If a ready shard
+//!    is woken again, it gets the note (the number that the waker passes), but no second turn.
 //! 2. A queue is first in, first out: a ready shard waits for one turn of each shard before it in
 //!    the queue. Shards that another worker woke have a second queue, and pops alternate between
 //!    the two queues. So a woken shard does not wait for all busy shards. It delays each of them by

@@ -47,7 +47,7 @@ impl<C: Controller> Sharder<C> {
     ///
     /// If the calling thread may use at most as many processors as there are workers, the workers
     /// are distributed over these processors at the start. After that the system may move a worker
-    /// to any of these processors, as any other thread. If the system does not report these
+    /// to any of these processors, like any other thread. If the system does not report these
     /// processors, or refuses the placement, the system chooses where a worker begins.
     ///
     /// # Errors

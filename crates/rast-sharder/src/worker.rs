@@ -14,8 +14,8 @@
 //! and waiting (`rest.rs`).
 //!
 //! A round has at most [`TURNS`] turns. If turns are long it has fewer, so that a round takes at
-//! most about [`ROUND`], or one turn if that is longer. So many short turns share the fixed cost of
-//! a round, and step 1 is repeated about every [`ROUND`], or after each long turn.
+//! most about [`ROUND`], or one turn if that is longer. The fixed cost of a round is thus shared by
+//! many short turns, and step 1 is repeated about every [`ROUND`], or after each long turn.
 
 mod rest;
 mod step;

@@ -14,8 +14,8 @@
 //! By 1 and 2, if a direction is ready while a future is in its list, another future holds the
 //! wake-up.
 //!
-//! An edge that reports an end or an error wakes all futures, because the operation of each reports
-//! it.
+//! An edge that reports an end or an error wakes all futures, because the operation of each future
+//! returns this end or error.
 //!
 //! A caller of a poll method (`poll_read` of a trait) has no future in the list that could pass a
 //! wake-up on. So its waker is stored beside the list, one per direction, and every edge wakes it.

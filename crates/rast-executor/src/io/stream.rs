@@ -202,7 +202,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// `WriteZero` if the system accepts no byte; the system's error.
+            /// `WriteZero` if the system accepts no byte; otherwise the system's error.
             pub async fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
                 self.0.write_all(bytes).await
             }

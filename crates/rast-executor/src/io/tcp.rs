@@ -69,7 +69,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The system's error; an error of one connection leaves the listener as it was.
+    /// The system's error. After an error of one connection the listener still works.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accept = |socket: &mio::net::TcpListener| socket.accept();
         let (socket, address) = self.0.run(Reading, accept).await?;
@@ -90,8 +90,8 @@ handle!(TcpListener, std::net::TcpListener);
 
 /// A connection.
 ///
-/// Reading and writing use a shared reference, so two tasks may do one each. See [`TcpListener`]
-/// for an example.
+/// Reading and writing use a shared reference, so one task may read while another one writes. See
+/// [`TcpListener`] for an example.
 #[derive(Debug)]
 pub struct TcpStream(pub(super) Source<mio::net::TcpStream>);
 
@@ -123,7 +123,7 @@ impl TcpStream {
         Ok(Self(source))
     }
 
-    /// Sends what is written at once, and does not wait for more.
+    /// If `at_once`, sends written bytes immediately, without waiting for further ones.
     ///
     /// # Errors
     ///

@@ -28,7 +28,8 @@ impl UnixListener {
         Source::new(mio::net::UnixListener::bind(path)?).map(Self)
     }
 
-    /// Waits for a connection. Any number of tasks may; dropping the future loses none.
+    /// Waits for a connection. Any number of tasks may wait; dropping the future loses no
+    /// connection.
     ///
     /// # Errors
     ///

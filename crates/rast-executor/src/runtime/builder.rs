@@ -97,7 +97,7 @@ impl Builder {
         self
     }
 
-    /// Sets how many operations of this crate may be ready in one poll of a task; 128 by default.
+    /// Sets how many operations of this crate may succeed in one poll of a task; 128 by default.
     /// Values outside 1 to 2^30 − 1 are clamped.
     ///
     /// After 65,536 refused operations in one poll, further ones succeed: the poll is probably a

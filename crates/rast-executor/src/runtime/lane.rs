@@ -1,7 +1,8 @@
 //! The queues of a runtime's tasks, and the lists of owned tasks.
 //!
 //! Each worker has a lane, and all other threads share one. A task refers to the lane of the worker
-//! that spawned it, so that a spawn counts on a cache line of that worker.
+//! that spawned it. So a spawn writes the reference count of this lane, which is on a cache line of
+//! that worker.
 
 use core::time::Duration;
 use std_alloc::boxed::Box;

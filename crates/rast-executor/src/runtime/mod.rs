@@ -159,8 +159,9 @@ impl Handle {
     ///
     /// A future of at most 2 KiB is stored in its task, which is one allocation; a larger one is
     /// boxed separately. On a runtime that is shut down the future is dropped, and the handle
-    /// returns an error. Cost from a worker: an allocation, and some ten read-modify-writes on
-    /// cache lines of that worker; from another thread one more, on a line that all threads share.
+    /// returns an error. A spawn by a worker costs an allocation, and some ten read-modify-writes
+    /// on cache lines of that worker. A spawn by another thread costs one more, on a line that all
+    /// threads share.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -290,7 +291,7 @@ impl Handle {
     ///
     /// # Panics
     ///
-    /// If `future` panics; inside an executor, whose thread it would block.
+    /// If `future` panics. If it is called inside an executor, whose thread it would block.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         refuse_nested("block_on");
         context::enter(&Lane::outside(&self.lane), || wait(future))

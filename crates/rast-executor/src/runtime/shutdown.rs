@@ -53,7 +53,7 @@ impl Shutdown {
 
 impl Runtime {
     /// Ends the runtime. Rejects new tasks, waits up to `grace` for the existing ones to end, and
-    /// cancels the others. Blocks until then, and returns the tasks that did not end by themselves.
+    /// cancels the remaining ones. Blocking. Returns the tasks that did not end by themselves.
     ///
     /// A worker that stays in one poll for ten milliseconds after the grace period counts as
     /// blocked, and is reported. Destructors of cancelled tasks run before this returns, unless a

@@ -116,7 +116,7 @@ pub(crate) unsafe fn make<F: Future, S: Schedule>(
 ///
 /// # Safety
 ///
-/// They are of one call of [`make`] with this `F`, and there is no other reference.
+/// The three values are of one call of [`make`] with this `F`, and there is no other reference.
 pub(crate) unsafe fn unmake<F: Future>((task, owned, handle): Made<F::Output>) -> F {
     let raw = task.into_raw();
     core::mem::forget((owned, handle));

@@ -1,9 +1,8 @@
 //! Tasks: a future with its state, its queue link and its output in one allocation.
 //!
 //! Source: the `Task` of Q. Fu, "Build an Async Runtime for Rust from Scratch": a vtable in front
-//! of the future, behind a thin pointer. Changes: the wake-ups are counted in the word of flags
-//! and references, the output and the join waker are stored in the task, and every panic is
-//! caught.
+//! of the future, behind a thin pointer. Changes: the word of flags and references also counts the
+//! wake-ups. The task stores the output and the join waker. Every panic is caught.
 
 mod cell;
 mod header;

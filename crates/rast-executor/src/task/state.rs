@@ -242,8 +242,8 @@ impl State {
         seen
     }
 
-    /// As [`complete`](Self::complete), and drops two references, if there is a handle that has
-    /// left no waker; otherwise returns `false`.
+    /// If there is a handle that has left no waker: does the same as [`complete`](Self::complete),
+    /// drops two references, and returns `true`. Otherwise returns `false`.
     ///
     /// After `true` the caller must not access the task.
     pub(crate) fn complete_for_handle(&self) -> bool {

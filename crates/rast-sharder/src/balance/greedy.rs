@@ -1,9 +1,9 @@
 //! The greedy balancer of the original RAST design (section 2.10), with its faults corrected.
 //!
-//! The original fills one worker after the other. It takes the heaviest shard if that shard alone
-//! exceeds the average. Otherwise, of the shards that still fit under the average, it takes the one
-//! with the strongest *tie* to the shards already taken, that is, with the most traffic between
-//! them. If none fits, it goes on to the next worker.
+//! The original fills one worker after the other. It takes the heaviest shard if the load of that
+//! shard alone exceeds the average load of a worker. Otherwise, of the shards that still fit under
+//! the average, it takes the one with the strongest *tie* to the shards already taken, that is,
+//! with the most traffic between them. If none fits, it goes on to the next worker.
 //!
 //! What changed, and why:
 //!
@@ -14,8 +14,8 @@
 //!    the receiver handles the messages. But that time is spent whether or not both shards are on
 //!    one worker.
 //! 3. The current owners matter. A *group* is the set of shards chosen for one future worker. The
-//!    charge of a move is what moving one shard costs. While the group of a worker is filled, this
-//!    charge is added to the tie of each shard that the worker already has. A finished group goes
+//!    charge of a move is the cost of moving one shard. While the group of a worker is filled, this
+//!    charge is added to the ties of the shards that the worker already has. A finished group goes
 //!    to the worker that already has most of its shards. Shards without load keep their owner. The
 //!    original assigns groups anew each time, and moves half of all shards.
 //! 4. The result is adopted only if it is better by more than the sum of a margin, the charge of
@@ -50,10 +50,9 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// The default balancer: fills one worker after the other up to the average load.
 ///
 /// A decision costs O((s + p) × log s) for s active shards and p pairs of them that exchange
-/// messages, and is made in slices. A shard is active in the windows in which it is used, and in
-/// some windows after that. After a shard has used a whole worker, these are at most 20 windows.
-/// Memory is proportional to the number of shards, workers and pairs, and is kept for the next
-/// decision.
+/// messages, and is made in slices. A shard is active while it is used, and in some windows after
+/// that: in at most 20 if it used a whole worker. Memory is proportional to the number of shards,
+/// workers and pairs, and is kept for the next decision.
 ///
 /// If fewer than two workers take part, no shard can move, and a decision costs nothing.
 ///
@@ -122,8 +121,8 @@ impl Greedy {
         self
     }
 
-    /// Sets by how much the busiest worker must be relieved for a change, as a
-    /// share of the average load. Default: 0.05.
+    /// Sets by how much a change must reduce the load of the busiest worker, as a share of the
+    /// average load. Default: 0.05.
     ///
     /// # Panics
     ///
@@ -135,8 +134,8 @@ impl Greedy {
         self
     }
 
-    /// Sets what moving every shard would cost, as a share of the average load; moving some costs
-    /// in proportion. Default: 0.10.
+    /// Sets the cost of moving all shards, as a share of the average load; moving some of them
+    /// costs a proportional part. Default: 0.10.
     ///
     /// # Panics
     ///

@@ -71,7 +71,7 @@ impl Decision {
 ///
 /// If a balancer visits only the shards of [`LoadView::used`] and returns [`Decision::Move`], the
 /// cost of its decision grows only with the number of used shards. A balancer that stores figures
-/// per shard must treat every other shard as one without load in the [window of its
+/// per shard must treat a shard that is not in this list as one without load in the [window of its
 /// worker](LoadView::worker_window).
 ///
 /// ```
@@ -97,8 +97,8 @@ pub trait Balancer: Send + 'static {
     ///
     /// `view` has the workers, the shards and the pins, and no loads. Called once per epoch; it
     /// should cost the same for any number of shards. While the answer is `false`, workers do not
-    /// read their thread's processor time. So in the first epoch after it changes to `true`, loads
-    /// include time in which the system ran other threads
+    /// read their thread's processor time. So in the first epoch after the answer changes to
+    /// `true`, loads include time in which the system ran other threads
     /// ([`thread_clock`](crate::Builder::thread_clock)).
     ///
     /// ```

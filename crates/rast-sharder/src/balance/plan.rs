@@ -9,7 +9,7 @@
 //!
 //! All stages except the first visit only the active shards (those used recently). A shard that is
 //! not active keeps its owner, and has no tie to an active one (no traffic with it). In the lists
-//! that are indexed by shard, the entries of such shards are old; no step reads them.
+//! that are indexed by shard, the entries of inactive shards are old; no step reads them.
 //!
 //! A *group* is the set of shards planned for one worker. Each placement of a shard chooses among
 //! three candidates instead of all unplaced shards, so it costs O(log shards) and a step per tie:
@@ -604,9 +604,9 @@ impl Plan {
     /// Counts the next shard of a group for its owner, and stays at the group until all its shards
     /// are counted.
     ///
-    /// All counts of one group are made one after the other, so a table by owner finds them. A hash
-    /// table by pairs of group and owner would cost a page fault for nearly each new pair in the
-    /// first decision.
+    /// All counts of one group are made one after the other, so one table indexed by owner is
+    /// enough. A hash table by pairs of group and owner would cost a page fault for nearly each new
+    /// pair in the first decision.
     fn overlap_one(&mut self, group: usize, current: &Assignment) {
         let shard = self.members[group] as usize;
         if shard == NONE as usize {

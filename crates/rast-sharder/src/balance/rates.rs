@@ -7,22 +7,22 @@
 //! at once does not count as noise.
 //!
 //! Each load has a second mean: the shard's mean share of the total over about 16 windows, times
-//! the mean total of the newest windows. If successive windows are independent, the second mean has
-//! less than half of the noise of the first. If successive windows are alike, this estimate is too
-//! small. So the difference of the two means is added to it. `Greedy` uses the second mean while
-//! the two means differ by at most the noise. After a lasting step of the load they soon differ by
-//! more than the noise, and then `Greedy` uses the first mean.
+//! the mean total of the newest windows. If successive windows are independent, the noise of the
+//! second mean is less than half of that of the first. If the windows are alike, this estimate of
+//! the noise is too small, so it is combined with the difference of the two means (`hypot`).
+//! `Greedy` uses the second mean while the two means differ by at most the noise. After a *step* (a
+//! lasting change of a load) they soon differ by more, and `Greedy` uses the first mean.
 //!
-//! The distance of a window to the mean would be a worse measure of noise. The mean lags behind a
-//! step of the load, so the step would count as noise in many windows, and no shard would move
-//! meanwhile. Of the differences between windows, the step changes only one (von Neumann 1941,
+//! The difference between a window and the mean would be a worse measure of noise. The mean lags
+//! behind a step, so the step would count as noise in many windows, in which no shard would move.
+//! Of the differences between successive windows, a step changes only one (von Neumann 1941,
 //! "Distribution of the ratio of the mean square successive difference").
 //!
 //! Several differences in a row may be small by chance, although the load varies as before. So the
 //! noise is the greater of two means of the differences. The first is over the newest windows, and
 //! detects a load that has begun to vary. The second is over about 16 windows. In it a very large
-//! difference counts as a small multiple of the usual one (Huber 1964, "Robust estimation of a
-//! location parameter"), so that a step of the load hardly changes this mean.
+//! difference counts as a small multiple of the usual one, so a step hardly changes this mean
+//! (Huber 1964, "Robust estimation of a location parameter").
 //!
 //! # What a window costs
 //!
@@ -68,8 +68,8 @@ const USUAL: f64 = 0.125;
 /// Number of windows after which a steady share is used. It is the mean of all windows until then.
 const STEADY: u8 = 8;
 
-/// Ratio of the noise of a steady share to that of the newest windows, if windows are independent:
-/// a mean with weight w has the root of w / (2 − w) of the noise of one window.
+/// Noise of a steady share divided by that of the newest windows, if windows are independent. The
+/// noise of a mean with weight w is that of one window times the root of w / (2 − w).
 const STEADY_NOISE: f64 = 0.447;
 
 /// A window with at most this share of the loads so far changes no share of the total. Its few

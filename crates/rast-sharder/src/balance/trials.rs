@@ -1,9 +1,9 @@
 //! `Greedy` on what leaders collect: workers with time to spare, loaded shards that are pinned, and
 //! timers with errors.
 //!
-//! The figures are those of a server under a few clients: a shard per worker that does the I/O, and
-//! partitions of which those of one worker are hot for some windows. The threads of the clients
-//! often preempt the workers, mostly in turns of I/O.
+//! The figures are those of a server with few clients. Each worker has a shard that does the I/O,
+//! and several partitions. For some windows the partitions of one worker are hot. The threads of
+//! the clients often preempt the workers, mostly in turns of I/O.
 
 use crate::primitive::Random;
 use std::vec::Vec;

@@ -98,8 +98,8 @@ pub struct Baton {
 }
 
 // SAFETY: the only cells in it are the pages and the places of the shards. Only the leader writes a
-// page, while no thread reads it (rule 4: all members have promised in the epoch of the other page,
-// so all have left this page). Only members of its epoch read it, after the Acquire load that
+// page, while no thread reads it: by rule 4 all members have promised in the epoch of the other
+// page, so all have left this page. Only members of its epoch read it, after the Acquire load that
 // showed them the epoch; a dedicated worker reads none (rule 7). Only the holder of a shard
 // accesses its place, by the obligation of its functions. All other fields are Sync by themselves.
 unsafe impl Sync for Baton {}
@@ -195,9 +195,9 @@ impl Baton {
 
     /// Returns the holder of `shard` for a mark whose shard moved meanwhile; `None` drops the mark.
     ///
-    /// All read-modify-writes of a holder word are in one order. If this call's comes before that
-    /// of the worker that takes the shard next, the two synchronize, and the turn after the
-    /// acquisition sees what the waker wrote. Otherwise this call returns that worker.
+    /// All read-modify-writes of a holder word are in one order. If the one of this call comes
+    /// before the one by which a worker takes the shard next, the two synchronize. Then the turn
+    /// after the acquisition sees what the waker wrote. Otherwise this call returns that worker.
     #[cold]
     pub(super) fn settle(&self, shard: ShardId) -> Option<WorkerId> {
         let holder = &self.holders[shard.index()].word;

@@ -477,8 +477,8 @@ impl Member {
                 // was published (rule 3).
                 //
                 // AcqRel: Acquire pairs with the Release in release_next, for the shard's state.
-                // The swap also pairs with the read-modify-write in settle: either that one returns
-                // this worker, or this one sees what the waker wrote before it. [HO5]
+                // The swap also pairs with the read-modify-write in settle: either settle returns
+                // this worker, or this swap sees what the waker wrote before. [HO5]
                 holder.word.swap(held_by(self.worker), Ordering::AcqRel);
                 // SAFETY: this worker holds the shard since the swap.
                 unsafe { holder.set_place(self.held.len()) };
@@ -570,9 +570,9 @@ impl Member {
     pub fn with_assignment<R>(&self, f: impl FnOnce(&Assignment) -> R) -> R {
         assert!(!self.is_dedicated, "a dedicated worker reads no page");
         self.baton.pages[page_of(self.epoch)].with(|page| {
-            // SAFETY: this member is in the epoch of the page. No thread writes the page before a
-            // further epoch is led, which needs this member's promise in the next epoch, and so
-            // after it has left this one.
+            // SAFETY: this member is in the epoch of the page. A thread writes this page only after
+            // this member has promised in the next epoch. By then it has left the epoch of this
+            // page.
             let page = unsafe { &*page };
             f(&page.owners)
         })

@@ -53,7 +53,8 @@ impl Page {
         }
     }
 
-    /// Changes this page from that of the epoch before `current` to that of the epoch after it.
+    /// Turns this page, which is that of the epoch before `current`, into that of the epoch after
+    /// `current`.
     ///
     /// # Panics
     ///

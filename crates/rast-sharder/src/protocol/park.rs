@@ -13,9 +13,9 @@ use crate::primitive::{Parker, Unparker};
 /// then a worker without work waits for I/O and for wake-ups at once. See
 /// [`Builder::park`](crate::Builder::park).
 pub trait Park: Send + Sync + 'static {
-    /// Blocks until [`unpark`](Self::unpark) is called, or was called since the last `park`
-    /// returned, or `timeout` has passed. `None` means without limit. May return early for any
-    /// reason. Only its worker calls it.
+    /// Blocks until [`unpark`](Self::unpark) is called or `timeout` has passed; `None` means no
+    /// limit. Returns at once if `unpark` was called since the last `park` returned. May return
+    /// early for any reason. Only its worker calls it.
     ///
     /// `ready` makes a shard ready: a poller calls it for the shard that handles an event. It costs
     /// a push if this worker holds the shard, and a wake-up otherwise. It panics if there is no
