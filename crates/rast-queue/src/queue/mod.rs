@@ -196,11 +196,10 @@ impl<T> Queue<T> {
 
     /// Returns whether the operations are lock-free on this machine.
     ///
-    /// They are lock-free where one instruction can change a pointer and a count: on 32-bit targets
-    /// with 64-bit atomics, and on 64-bit targets with two exceptions. These are Android on
-    /// aarch64, and builds that force a double word (see [`AtomicTaggedPtr`]) on a processor
-    /// without a 128-bit compare-exchange. Elsewhere each operation takes a short lock inside
-    /// [`AtomicTaggedPtr`].
+    /// They are lock-free where one compare-exchange can change a pointer and a count: on 32-bit
+    /// targets with 64-bit atomics, and on 64-bit targets with one exception. The exception is a
+    /// build that forces a double word (see [`AtomicTaggedPtr`]), on a processor without a 128-bit
+    /// compare-exchange. Elsewhere each operation takes a short lock inside [`AtomicTaggedPtr`].
     ///
     /// ```
     /// assert!(rast_queue::Queue::<u8>::is_lock_free());
