@@ -38,15 +38,16 @@ pub fn order() {
 
 /// The expensive fence of the pair: the thread that seldom needs one calls this function between
 /// its store and its load, and the other thread calls [`order`]. Returns `false` if the system has
-/// no such barrier or rejects it; then the caller knows nothing about the other thread.
+/// no such barrier or rejects the call. Then no fence was executed, and the caller knows nothing
+/// about the other thread.
 ///
-/// Use it only where the caller can give up: after `false` it must act as if the other thread were
-/// busy.
+/// After `false` the caller must act as if the other thread were busy. So use this function only
+/// where the caller can give up.
 ///
-/// Lock-free as far as the kernel is; a system call of some microseconds, more with many
-/// processors. The first call of a process registers the process, which takes the kernel 10 to 20
-/// ms if there are several threads. The barrier orders the threads of one process, not of two
-/// processes that share memory.
+/// Lock-free if the system call is. The call takes some microseconds, or more with many processors.
+/// The first call of a process registers the process, which takes the kernel 10 to 20 ms if there
+/// are several threads. The barrier orders the threads of one process, not of two processes that
+/// share memory.
 ///
 /// ```
 /// use rast_primitive::asymmetric;

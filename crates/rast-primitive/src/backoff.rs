@@ -24,8 +24,9 @@ const YIELDS: u32 = 4;
 /// a short pause reduces contention. [`snooze`](Self::snooze) is for waiting until another thread
 /// acts: the first calls spin, and later calls yield the core. After some yields
 /// [`is_completed`](Self::is_completed) returns `true`, and the caller should park. With one core
-/// nothing spins. Without `std` it assumes many cores, and spins instead of yielding. Under loom
-/// and shuttle each step is a yield, because their schedulers are unfair.
+/// no call spins. Without `std` the number of cores is unknown: `Backoff` assumes many cores, and
+/// spins instead of yielding. Under loom and shuttle each step is a yield, because their schedulers
+/// might otherwise run only this thread.
 ///
 /// # Examples
 ///

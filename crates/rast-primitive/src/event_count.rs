@@ -31,8 +31,8 @@
 //!
 //! A waiter that cancels after `notify_one` has chosen it passes the wake-up to the next waiter,
 //! because the notifier relies on some woken thread to check the condition. `wait_until` stays
-//! registered while it checks the condition after a sleep. So a wake-up that comes during this
-//! check is passed on too, if the check panics or the time is over.
+//! registered while it checks the condition after a sleep. So if the check panics or the time is
+//! over, a wake-up that came during the check is passed on too.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};

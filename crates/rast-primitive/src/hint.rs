@@ -12,12 +12,12 @@ pub use loom::hint::spin_loop;
 
 /// Asks the processor to fetch the cache line at `address`, to be written soon.
 ///
-/// Only a hint: any address is allowed, and nothing is read or written. If the processor has no
-/// such instruction, under loom and under Miri it does nothing.
+/// Only a hint: any address is allowed, and nothing is read or written. It does nothing under loom,
+/// under Miri, and on a processor without such an instruction.
 ///
 /// The instruction is inline assembly. The compiler's intrinsic uses the prefetch for reads, unless
-/// the build's target features include the one for writes. After a prefetch for reads, a write must
-/// fetch the line a second time if another processor also has it.
+/// the build's target features include the prefetch for writes. After a prefetch for reads, a write
+/// must fetch the line a second time if another processor also has it.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -48,8 +48,8 @@ pub fn prefetch_write<T>(address: *const T) {
 
 /// Asks the processor to fetch the cache line at `address`, to be read soon.
 ///
-/// Only a hint: any address is allowed, and nothing is read. If the target is not x86-64, under
-/// loom and under Miri it does nothing.
+/// Only a hint: any address is allowed, and nothing is read. It does nothing under loom, under
+/// Miri, and on targets other than x86-64.
 ///
 /// ```
 /// let slots = [0_u64; 64];
@@ -70,10 +70,10 @@ pub fn prefetch_read<T>(address: *const T) {
 
 /// Returns `value`, hidden from the optimizer: the compiler then knows only its type.
 ///
-/// Use it for a bound that the compiler should not exploit. The compiler would unroll a loop whose
-/// maximum count is a small constant into a chain of comparisons, which is slower than vector code.
-/// On x86-64, and on aarch64 with 64-bit pointers, the call costs a register but no instruction.
-/// Elsewhere and under Miri it does nothing, so no result may depend on it.
+/// Use it for a bound that the compiler should not exploit. If the maximum count of a loop is a
+/// small constant, the compiler would unroll the loop to a chain of comparisons, which is slower
+/// than vector code. On x86-64, and on aarch64 with 64-bit pointers, the call costs a register but
+/// no instruction. Elsewhere and under Miri it does nothing, so no result may depend on it.
 ///
 /// ```
 /// assert_eq!(rast_primitive::hint::opaque(8), 8);

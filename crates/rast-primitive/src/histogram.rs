@@ -6,9 +6,10 @@
 //!   bucket     one each     | 2^P of one     | 2^P of two         | 2^P each | the last one
 //! ```
 //!
-//! Each doubling has `2^P` buckets of equal width, so a value is known to one part in `2^P`, and
-//! exactly if it is below `2^(P+1)`. The layout is fixed, so two histograms merge bucket by bucket.
-//! The scheme is that of `HdrHistogram` (Gil Tene), with a power of two in place of decimal digits.
+//! Each range from one power of two to the next has `2^P` buckets of equal width. So a value is
+//! known to one part in `2^P`, and exactly if it is below `2^(P+1)`. The layout is fixed, so two
+//! histograms merge bucket by bucket. The scheme is that of `HdrHistogram` (Gil Tene), but a power
+//! of two sets the precision, and not a number of decimal digits.
 
 use core::{array, fmt};
 use std_alloc::boxed::Box;

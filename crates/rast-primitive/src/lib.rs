@@ -14,7 +14,7 @@
 //! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, from std, loom or shuttle |
 //! | [`CachePadded`] | a value on its own cache lines |
 //! | [`Counter`], [`Histogram`], [`LiveHistogram`] | counts that one thread writes and others read |
-//! | [`Backoff`], [`WaitStrategy`] | a short wait; how a thread waits longer |
+//! | [`Backoff`], [`WaitStrategy`] | a short wait without sleep; how a longer wait spins and sleeps |
 //! | [`TaggedPtr`], [`AtomicTaggedPtr`] | a pointer and a count in one word, changed together |
 //! | [`WideTaggedPtr`], [`AtomicWideTaggedPtr`] | the same with a count of full width, in a double word |
 //! | [`LinkStack`], [`Link`] | a Treiber stack of linked nodes that is taken as a whole |
@@ -71,8 +71,8 @@
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
 //!   `receive_blocking`, `receive_timeout`). The following take a lock for a few instructions: a
 //!   wake-up of a sleeper, `EventCount::prepare` and `cancel`, the drop of a `Key` or a `Signal`,
-//!   and the `Signal::send` that sets the event. Everything else is lock-free where the target has
-//!   the atomics.
+//!   and the `Signal::send` that sets the event. Everything else is lock-free if the target has the
+//!   atomic instructions.
 //!
 //! # Features and private cfgs
 //!

@@ -2,8 +2,9 @@
 //!
 //! It is std's own parking. On Linux and on Windows `park` and `unpark` are one read-modify-write
 //! and a system call, so a thread that is suspended inside `unpark` delays only that wake-up. Both
-//! sides of a [`Parker`] may take a lock, which a suspended thread may hold. A `Parker` has two
-//! other advantages: it may move to another thread, and no other code uses its token.
+//! sides of a [`Parker`] may take a lock, so a thread that is suspended with the lock delays other
+//! threads. But a `Parker` has two advantages: it may move to another thread, and no other code
+//! uses its token.
 //!
 //! loom and shuttle have no parking with a time limit, so a model uses a `Parker`.
 //!

@@ -13,10 +13,11 @@
 //! continues the release sequence that the next receive reads from. Writes before any `send`
 //! happen-before that receive.
 //!
-//! Why two bits: SET is set only by a sender that holds the lock. So a receiver that has taken SET
-//! may drop the signal at once: the drop acquires the lock, and the sender's last access is its
-//! unlock. A sender that found a bit set accesses the signal only by its one `fetch_or`. The caller
-//! must make sure that no such `send` starts after the memory is freed.
+//! Why two bits: if `send` first set SET and then took the lock, a receiver could free the signal
+//! in between. So `send` first sets PROBE, and sets SET only while it holds the lock. A receiver
+//! that has taken SET may drop the signal at once: the drop acquires the lock, and the sender's
+//! last access is its unlock. A sender that found a bit set accesses the signal only by its one
+//! `fetch_or`. The caller must make sure that no such `send` starts after the memory is freed.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};

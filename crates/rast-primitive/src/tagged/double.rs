@@ -127,9 +127,9 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 /// Every operation is lock-free if the processor has a double-word instruction: always on AArch64
 /// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check for the instruction at run
 /// time; only the first x86-64 processors lack it. Without the instruction, an operation takes a
-/// lock for a short time, one of several by address, and [`is_lock_free`](Self::is_lock_free)
-/// returns `false`. A load may be a read-modify-write of the double word, so the memory must be
-/// writable.
+/// lock for a short time, and [`is_lock_free`](Self::is_lock_free) returns `false`. There are
+/// several such locks; the address of the word selects one. A load may be a read-modify-write of
+/// the double word, so the memory must be writable.
 ///
 /// # Examples
 ///

@@ -11,8 +11,8 @@
 //! | field | written by | read by | what and when |
 //! | --- | --- | --- | --- |
 //! | `tail` | a push, by compare-exchange | a push, `room`, `index` | once per batch |
-//! | `limit` | a push that found less room than its batch needs, `room` | a push | `head` plus the capacity, as last loaded |
-//! | `head` | `release`, the drop of the consumer | a push that found too little room, `room` | the head that the consumer has published |
+//! | `limit` | `room`, and a push that found less room than its batch needs | a push | `head` plus the capacity, as last loaded |
+//! | `head` | `release`, the drop of the consumer | `room`, and a push that found too little room | the head that the consumer has published |
 //! | state | the producer that claimed the slot | the consumer | once per round of the ring |
 //! | item | the producer that claimed the slot | the consumer, which moves it out | between claim and release |
 //!

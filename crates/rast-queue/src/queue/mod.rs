@@ -31,7 +31,7 @@
 //! | `tail` | producers, closers, waiters | all |
 //! | `head` | consumers | consumers, `len`, `is_empty` |
 //! | `bound`: a cached index up to which producers have claimed tickets | consumers that check both words, or find that it was stale | consumers |
-//! | `cold` | threads that link, move past or retire a segment | the same threads; consumers that check both words |
+//! | `cold`: fields that change once per segment | threads that link, move past or retire a segment | the same threads; consumers that check both words |
 //! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same threads |
 //! | `slots`, `alloc` | no thread | all |
 
@@ -196,11 +196,10 @@ impl<T> Queue<T> {
 
     /// Returns whether the operations are lock-free on this machine.
     ///
-    /// They are lock-free where one instruction can change a pointer and a count: on 32-bit targets
-    /// with 64-bit atomics, and on 64-bit targets with two exceptions. These are Android on
-    /// aarch64, and builds that force a double word (see [`AtomicTaggedPtr`]) on a processor
-    /// without a 128-bit compare-exchange. Elsewhere each operation takes a short lock inside
-    /// [`AtomicTaggedPtr`].
+    /// They are lock-free where one compare-exchange can change a pointer and a count: on 32-bit
+    /// targets with 64-bit atomics, and on 64-bit targets with one exception. The exception is a
+    /// build that forces a double word (see [`AtomicTaggedPtr`]), on a processor without a 128-bit
+    /// compare-exchange. Elsewhere each operation takes a short lock inside [`AtomicTaggedPtr`].
     ///
     /// ```
     /// assert!(rast_queue::Queue::<u8>::is_lock_free());
@@ -410,9 +409,9 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// # Safety
     ///
-    /// `change` is minus one for a pin that is released, or the number of pins of a word that moved
-    /// away minus one SOURCE. Each of these changes is added once. The caller does not access the
-    /// segment afterwards, unless it has another pin.
+    /// For a released pin, `change` is minus one. For a word that moved to another segment, it is
+    /// the number of pins that the word counted, minus one SOURCE. Each of these changes is added
+    /// once. The caller does not access the segment afterwards, unless it has another pin.
     unsafe fn release(&self, segment: *mut Segment<T>, change: usize) {
         if segment.is_null() {
             return;

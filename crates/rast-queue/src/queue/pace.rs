@@ -17,8 +17,8 @@
 //!    If not, the next pause is 2, 4, 8, … checks later, at most two to the power of
 //!    [`SKIPS_MOST_POWER`]. So a thread that pushes and pops alternately rarely pauses.
 //!
-//! The stored state is a hint. A lost or stale update has one effect: the next pause comes before
-//! another check.
+//! The stored state is a hint. A lost or stale update only moves the next pause to an earlier or
+//! later check.
 
 use crate::primitive::constructor;
 use crate::primitive::sync::atomic::{AtomicU32, Ordering};

@@ -516,13 +516,14 @@ impl<T, A: Allocator> Claimed<'_, T, A> {
         }
     }
 
-    /// Gives up the tickets that no producer has claimed, which are the last ones. If the batch
+    /// Gives up the last tickets of the batch: those that no producer has claimed. If the batch
     /// kept them, they would get the items that the closure pushes, and no other consumer could pop
-    /// those.
+    /// these items.
     ///
     /// The batch claimed such tickets because of a stale bound, or because its thread was suspended
-    /// between its check and its claim. In the second case `head` had the same address and index
-    /// again, in a later use of the segment, and up to a whole segment of tickets has no producer.
+    /// between its check and its claim. In the second case the claim succeeded because `head` had
+    /// the same address and index again, in a later use of the segment. Then up to a whole segment
+    /// of tickets has no producer.
     ///
     /// Afterwards each ticket of the batch has a producer, except the ticket of a batch of one,
     /// which [`Queue::take`] may give up.

@@ -192,11 +192,11 @@ impl<T, A: Allocator> Queue<T, A> {
         unsafe { Slot::fill(slot, item) }
     }
 
-    /// Retries a claim that lost to another producer, with the value that the failed
-    /// compare-exchange returned, after a pause. If another thread has claimed during the pause,
-    /// the value is stale and the retry fails. So a fast thread claims several tickets in a row. In
-    /// measurements with a new load before each retry, two consumers took turns on each cache line,
-    /// and the speed was half.
+    /// Retries a claim that lost to another producer: pauses, and then retries with the value that
+    /// the failed compare-exchange returned. If another thread has claimed during the pause, the
+    /// value is stale and the retry fails. So a thread that does not pause claims several tickets
+    /// in a row. Consumers retry in the same way. In measurements with a new load before each
+    /// retry, two consumers took turns on each cache line, and the throughput was half.
     ///
     /// Lock-free: each failed claim means that another thread claimed, pauses are bounded, and
     /// after some failures there are no pauses.

@@ -101,9 +101,9 @@ impl<T, A: Allocator> Queue<T, A> {
     /// the wait list, so roughly in the order in which they began to wait. If another thread pops
     /// the item first, the woken thread waits again.
     ///
-    /// A push removes a waiter from the list and then wakes it. A pushing thread that is suspended
-    /// in between delays that waiter until it resumes. If no other thread waits or pops, items that
-    /// are pushed meanwhile stay queued until the pushing thread resumes.
+    /// A push removes a waiter from the list and then wakes it. If the pushing thread is suspended
+    /// in between, that waiter sleeps until the pushing thread resumes. If no other thread waits or
+    /// pops, items that are pushed meanwhile stay queued until then.
     /// [`pop_timeout`](Self::pop_timeout) bounds this delay.
     ///
     /// Entering the list, leaving it and waking a waiter are lock-free, and cost a few

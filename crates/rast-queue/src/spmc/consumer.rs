@@ -22,9 +22,9 @@ const PAUSE_LAST: u32 = 256;
 /// [`pop_into`](Self::pop_into) reserves room in its vector. Each consumer pops items in the order
 /// of the pushes.
 ///
-/// A consumer keeps the block from which it popped last from being freed. It releases the block in
-/// one of three cases: it moves on to the next block, it finds the queue empty after the block's
-/// last item was popped, or it is dropped.
+/// The block from which a consumer popped last is not freed until the consumer releases it. The
+/// consumer releases the block in one of three cases: it moves on to the next block, it finds the
+/// queue empty after the block's last item was popped, or it is dropped.
 ///
 /// ```
 /// use std::thread;

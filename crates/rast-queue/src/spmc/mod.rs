@@ -1,5 +1,5 @@
-//! An unbounded queue for one producer and many consumers, in blocks, for instance a scheduler's
-//! ready queue.
+//! An unbounded queue for one producer and many consumers, for instance a scheduler's ready queue.
+//! Items are stored in blocks.
 //!
 //! The producer writes items into the slots of a block, and publishes one or many of them by one
 //! store of its index. A consumer claims items by a compare-exchange on the consumers' index, and

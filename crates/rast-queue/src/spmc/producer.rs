@@ -158,11 +158,11 @@ impl<T, A: Allocator> Producer<T, A> {
     /// Publishes all pending items (pushed by [`push_pending`](Self::push_pending)) by one store,
     /// and returns whether consumers may be waiting for items.
     ///
-    /// It returns `true` if items were pushed since the last `publish` and, right after the store,
-    /// all older items were claimed: the queue was empty before. Items that `push` and the batches
-    /// have published count as well, because those calls return no such hint. After `false` there
-    /// are no new items, or an older item was still queued. The consumer that pops the older item
-    /// will also find the new ones.
+    /// It returns `true` if two conditions hold: items were pushed since the last `publish`, and
+    /// right after the store all older items were claimed (the queue was empty before). Items that
+    /// `push` and the batches have published count as well, because those calls return no such
+    /// hint. After `false` there are no new items, or an older item was still queued. The consumer
+    /// that pops the older item will also find the new ones.
     ///
     /// So wake consumers only on `true`. Before the producer sleeps, it must call `publish` after
     /// its last push or batch. Then each consumer whose pop or `is_empty` found nothing before the

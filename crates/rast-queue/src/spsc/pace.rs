@@ -13,9 +13,9 @@
 //! | queued after the pause | length of the next pause | items popped before the next pause |
 //! | --- | --- | --- |
 //! | fewer than 16: the producer is slow, gone, or on this thread | 16 spin hints | twice as many as last time, 65,536 at most |
-//! | less than an eighth of the capacity | twice this one, 64 hints at most | 64 |
-//! | up to half of the capacity | the same | 64 |
-//! | more than half of the capacity | half of this one, 4 hints at least | 64 |
+//! | less than an eighth of the capacity | twice this pause, 64 hints at most | 64 |
+//! | up to half of the capacity | the same as this pause | 64 |
+//! | more than half of the capacity | half of this pause, 4 hints at least | 64 |
 //!
 //! So if no pause brings items, there are ten pauses, and then one pause per 65,536 popped items.
 //! The measurements are in `docs/performance.md`.

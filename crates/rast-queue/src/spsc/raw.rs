@@ -156,7 +156,7 @@ impl<T> Span<T> {
     ///
     /// # Safety
     ///
-    /// 1. Nothing else reaches them while the borrow lives.
+    /// 1. No other code accesses the slots while the borrow lives.
     #[inline(always)]
     pub(super) unsafe fn as_slots<'a>(
         &self,
