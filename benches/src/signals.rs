@@ -6,8 +6,8 @@
 //! accesses three atomics and calls `poll` without a descriptor. POSIX lists `poll` as
 //! async-signal-safe, so the handler may interrupt any code.
 //!
-//! There is one controller at a time. It stops threads by [`hold`], and releases them by dropping
-//! [`Held`].
+//! Only one thread at a time stops other threads. It stops them by [`hold`], and releases them by
+//! dropping [`Held`].
 
 use std::io;
 use std::sync::Once;
@@ -62,7 +62,7 @@ impl Drop for Held {
 /// # Safety
 ///
 /// 1. None of the threads ends before the returned value is dropped.
-/// 2. No other thread calls this meanwhile.
+/// 2. No other thread calls `hold` before then.
 ///
 /// # Panics
 ///

@@ -1,9 +1,9 @@
 //! The workloads of the allocators, and the programs that run them.
 //!
 //! Each allocator is the global allocator of its own program (`src/bin/alloc-*.rs`). So no
-//! allocator is inlined into a workload, and none finds memory that another one left. For each run
-//! the harness (`layers/alloc.rs`) starts such a program, which does one workload once and prints
-//! the results.
+//! allocator is inlined into a workload, and no allocator finds memory that another one left. For
+//! each run the harness (`layers/alloc.rs`) starts such a program, which does one workload once and
+//! prints the results.
 //!
 //! [`WORKLOADS`] has the function of each workload, and the comment of the function describes it.
 //! An operation is a pair, an allocation and its release, unless the comment says otherwise. Most

@@ -6,9 +6,9 @@
 //! operation.
 //!
 //! A pop that finds no item counts as a completed call, because it does not wait for the stopped
-//! thread. A producer does not push while enough items are queued; each such check counts as a
-//! call, too. No thread yields: on a busy machine, a thread that yields does not run for many time
-//! slices.
+//! thread. While enough items are queued, a producer only checks their number; each check counts as
+//! a call, too. No thread yields: on a busy machine, a thread that yields does not run for many
+//! time slices.
 //!
 //! The segments of `Queue` come from [`RastAlloc`], which has no locks. With segments from the
 //! system's allocator, one or two stops in a thousand came while the stopped thread held a lock of

@@ -2,7 +2,7 @@
 //!
 //! A command is answered in one of four ways:
 //!
-//! - [`Command::Local`]: by the I/O processor, since it touches no data;
+//! - [`Command::Local`]: by the I/O processor, because the command touches no data;
 //! - [`Command::One`]: by the one partition that owns its key;
 //! - [`Command::Many`]: by the partitions that own its keys;
 //! - [`Command::Every`]: by all partitions.
