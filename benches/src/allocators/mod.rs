@@ -178,7 +178,7 @@ pub fn program(collect: fn()) -> ExitCode {
 ///
 /// # Errors
 ///
-/// A text with the output, if [`program`] did not print it.
+/// A text that contains the output, if [`program`] did not print this output.
 pub fn parse(output: &str) -> Result<Sample, String> {
     let strange = || format!("not the output of a workload: {output}");
     let mut lines = output.lines();

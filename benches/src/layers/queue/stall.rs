@@ -118,8 +118,8 @@ impl Verdict {
 ///
 /// # Errors
 ///
-/// If the others waited for a stopped thread of ours, if a control was never seen waiting, or if
-/// the JSON cannot be written.
+/// If other threads waited for a thread that was stopped in one of our queues, if no thread ever
+/// waited in one of the controls, or if the JSON cannot be written.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let stops = if options.smoke { 50 } else { 1000 };
     println!("machine: {}", machine());

@@ -1,8 +1,8 @@
 //! HTTP/1.1 without sockets: heads of requests, their bodies, and replies.
 //!
 //! A head is parsed by `httparse` and reduced to what the server needs: where the path is, how the
-//! body is framed, whether the connection stays. A body is `Content-Length` bytes or chunked; any
-//! other transfer coding is answered 501.
+//! body is framed, whether the connection stays open. A body is `Content-Length` bytes or chunked;
+//! any other transfer coding is answered with 501.
 
 use std::io::Write as _;
 use std::ops::Range;

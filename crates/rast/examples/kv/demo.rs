@@ -1,9 +1,9 @@
 //! `--demo`: a server, a skewed load over real sockets, and a live view.
 //!
-//! The clients (see `load`) use few keys most of the time, the hot keys. Once per second the hot
-//! keys change: they are then the keys of all partitions that the next worker owns at that moment.
-//! This is the worst case for the balancer, which moves partitions while the clients run. A phase
-//! of evenly chosen keys follows, in which the moves must stop.
+//! Most of the time the clients (see `load`) use only a few keys, the hot keys. Once per second the
+//! hot keys change: they are then the keys of all partitions that the next worker owns at that
+//! moment. This is the worst case for the balancer, which moves partitions while the clients run. A
+//! phase of evenly chosen keys follows, in which the moves must stop.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
