@@ -27,8 +27,8 @@ use std::process::ExitCode;
 
 use crate::workers::Sample;
 
-/// The figures that a program prints after its time, beside the page faults; all are in MiB but the
-/// last two.
+/// The figures that a program prints after its time, besides the page faults. All except the last
+/// two are in MiB.
 pub const FIGURES: [&str; 6] = [
     BASE_MIB,
     PEAK_MIB,

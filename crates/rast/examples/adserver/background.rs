@@ -105,8 +105,8 @@ fn round(server: &Server, clients: &Reactors) -> Result<Duration, Box<dyn Error>
     Ok(p999)
 }
 
-/// Keeps the pool busy until `is_over`; returns how many tasks ran, and whether in the lowest
-/// class.
+/// Keeps the pool busy until `is_over`; returns how many tasks ran, and whether they ran in the
+/// lowest class.
 async fn keep_busy(is_over: Arc<AtomicBool>) -> io::Result<(u64, bool)> {
     let one = |is_over: Arc<AtomicBool>| async move {
         let (mut tasks, mut is_lowest) = (0, true);

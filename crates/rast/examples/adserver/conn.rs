@@ -75,8 +75,8 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Makes those of the reactor that runs the caller. A request has `request` from its first
-    /// byte, or from the answer of the request before it, to its last byte.
+    /// Makes the timeouts of the reactor that runs the caller. A request may take the time
+    /// `request` from its first byte, or from the answer to the earlier request, to its last byte.
     pub(crate) fn new(request: Duration) -> Self {
         Self {
             idle: Lane::new(IDLE),

@@ -147,7 +147,7 @@ fn content_length(value: &str) -> Result<usize, Failure> {
     value.parse().map_err(|_| BODY_TOO_LARGE)
 }
 
-/// Moves chunks from the begin of `wire` to `body`. Returns how many bytes of `wire` were consumed,
+/// Moves chunks from the start of `wire` to `body`. Returns how many bytes of `wire` were consumed,
 /// and whether the last chunk and the trailers were among them.
 pub(crate) fn dechunk(wire: &[u8], body: &mut Vec<u8>) -> Result<(usize, bool), Failure> {
     let mut done = 0;

@@ -69,8 +69,8 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     // Otherwise no decision is due before the end.
     let may_move = server.shared().settings.reshard < demo.span * PATIENCE;
     for _ in 0..PATIENCE {
-        // The machine may be so busy elsewhere that the workers have little to do, or that the
-        // balancer needs more than a second to tell the skew from noise.
+        // The machine may be so busy with other work that the workers have little to do, or that
+        // the balancer needs more than a second to tell the skew from noise.
         if workers == 1 || !may_move || view().moved > 0 || !go_on() {
             break;
         }
