@@ -1,7 +1,7 @@
 //! rast-alloc: pairs, batches, growth, and a heap of its own.
 //!
-//! The allocator is called by its type, so the compiler may inline it into the loop. A program that
-//! calls it as its global allocator pays for a call on top; `rast-benches alloc` measures that.
+//! The allocator is called by its type, so the compiler may inline it into the loop. A program
+//! whose global allocator it is also pays for a call; `rast-benches alloc` measures that.
 
 mod settings;
 

@@ -42,7 +42,7 @@ pub struct Crates {
 }
 
 impl Crates {
-    /// Writes the crates and builds each once, so that dependencies are built.
+    /// Writes the crates and builds each once, so that later builds find the dependencies built.
     ///
     /// `root` is the workspace whose rast-msgpass is measured. `prototype` is the source of a
     /// library with a macro `graph!` of the same form. `profile` is `check`, `dev` or `release`.

@@ -1,8 +1,8 @@
 //! Pins each worker of a run to a processor of its own, if the system can do that.
 //!
-//! The system often puts two threads that wait for each other by yielding on one processor, most of
-//! all if something else keeps another processor busy. Then nothing crosses between processors, and
-//! the two threads only run in turn.
+//! If two threads yield while they wait for each other, the system often puts both on one
+//! processor, most of all if something else keeps another processor busy. Then nothing crosses
+//! between processors, and the two threads only run in turn.
 
 /// The processors that this process may use; empty where the system cannot say.
 #[cfg(target_os = "linux")]

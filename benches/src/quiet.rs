@@ -1,7 +1,7 @@
 //! Whether the machine is quiet: a fixed loop on two processors, compared with its shortest time.
 //!
 //! Other programs on the same host slow two threads that hand items to each other far more than
-//! they slow one thread. A percentile of such a round says nothing about the queue. So a round of
+//! they slow one thread. A percentile of a slowed round says nothing about the queue. So a round of
 //! two threads counts only if a loop of 5 ms, before and after it, was not slowed on either
 //! processor.
 

@@ -6,8 +6,8 @@
 //! accesses three atomics and calls `poll` without a descriptor. POSIX lists `poll` as
 //! async-signal-safe, so the handler may interrupt any code.
 //!
-//! There is one controller at a time. It stops threads by [`hold`], and releases them by dropping
-//! [`Held`].
+//! Only one thread at a time stops other threads. It stops them by [`hold`], and releases them by
+//! dropping [`Held`].
 
 use std::io;
 use std::sync::Once;
@@ -48,8 +48,8 @@ pub struct Held(());
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Release and Acquire: what the controller read while they stood still happened before
-        // they go on, and the next stop does not begin before all have left the handler.
+        // Release and Acquire: what the controller reads while the threads are stopped happens
+        // before they continue, and the next stop does not begin before all have left the handler.
         RELEASES.fetch_add(1, Ordering::Release);
         while HELD.load(Ordering::Acquire) != 0 {
             thread::sleep(LOOK);
@@ -62,7 +62,7 @@ impl Drop for Held {
 /// # Safety
 ///
 /// 1. None of the threads ends before the returned value is dropped.
-/// 2. No other thread calls this meanwhile.
+/// 2. No other thread calls `hold` before then.
 ///
 /// # Panics
 ///
@@ -91,7 +91,7 @@ fn install() {
     // SAFETY: the pointer is to a field that is alive; the set becomes empty.
     unsafe { libc::sigemptyset(&raw mut action.sa_mask) };
     // SAFETY: the action is initialized, its handler has the type that its flags say and is
-    // async-signal-safe, and no old action is asked for.
+    // async-signal-safe, and no old action is requested.
     let refused = unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
     assert_eq!(refused, 0, "{}", io::Error::last_os_error());
 }
@@ -107,8 +107,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     HELD.fetch_add(1, Ordering::Release);
     while RELEASES.load(Ordering::Acquire) == releases {
         // errno stays as it is: without descriptors this fails only when another signal's handler
-        // interrupts it, and this program has none.
-        // SAFETY: no descriptor is passed, so the pointer is not read.
+        // interrupts it, and this program has no other handler. SAFETY: no descriptor is passed, so
+        // the pointer is not read.
         unsafe { libc::poll(std::ptr::null_mut(), 0, 1) };
     }
     HELD.fetch_sub(1, Ordering::Release);

@@ -57,7 +57,8 @@ impl Sample {
         self
     }
 
-    /// Nanoseconds per successful operation, or what the run is judged by.
+    /// The figure that [`judged_by`](Self::judged_by) set, or otherwise the nanoseconds per
+    /// successful operation.
     ///
     /// # Panics
     ///

@@ -59,8 +59,8 @@ pub(crate) fn read(root: &Path, path: &str) -> Result<String> {
     text(root, path)?.ok_or_else(|| format!("{path}: not UTF-8"))
 }
 
-/// Copies the files below `from` to `to`, except that files in `changed` get the texts there.
-/// Removes other files below `to`.
+/// Copies the files below `from` to `to`, but a file in `changed` gets the text that `changed` has
+/// for it. Removes other files below `to`.
 ///
 /// A file that does not change keeps its time, and a changed file gets the present time. So Cargo
 /// builds again exactly what changed.

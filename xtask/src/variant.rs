@@ -1,7 +1,7 @@
 //! Builds of the workspace under a private cfg that no outside crate looks at.
 //!
 //! If the cfg were in `RUSTFLAGS`, Cargo would build each outside crate anew for each cfg. So the
-//! cfg is in a compiler wrapper that Cargo uses only for the members of the workspace. Then it
+//! cfg is in a compiler wrapper that Cargo uses only for the members of the workspace. Then Cargo
 //! builds the outside crates once for all cfgs, and the members once for each.
 
 use crate::Result;

@@ -4,8 +4,8 @@
 //! `outside` may be reported as skipped; any other step that does not run counts as failed.
 //!
 //! Each step is a process of its own, whose output goes to a file. A step that passes prints one
-//! line, so a truncated CI log still shows what failed. Two steps run at a time, unless they use
-//! the same target directory.
+//! line, so a truncated CI log still shows what failed. Two steps run at the same time, unless they
+//! use the same target directory.
 
 mod global;
 mod lanes;

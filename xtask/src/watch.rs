@@ -2,7 +2,7 @@
 //!
 //! Otherwise a test that waits for ever would block a CI job until the job's own limit, and its
 //! name would not be known. The test runner prints the names of tests that run long, so the error
-//! has them.
+//! message has them.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! Costs that may grow with the number of heaps. Each is measured while many threads sleep, of
-//! which each has taken a block.
+//! Costs that may grow with the number of heaps. Each is measured while many threads sleep that
+//! have each allocated a block.
 
 use std::sync::{Arc, Barrier, RwLock};
 use std::thread;

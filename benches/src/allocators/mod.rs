@@ -1,9 +1,9 @@
 //! The workloads of the allocators, and the programs that run them.
 //!
 //! Each allocator is the global allocator of its own program (`src/bin/alloc-*.rs`). So no
-//! allocator is inlined into a workload, and none finds memory that another one left. For each run
-//! the harness (`layers/alloc.rs`) starts such a program, which does one workload once and prints
-//! the results.
+//! allocator is inlined into a workload, and no allocator finds memory that another one left. For
+//! each run the harness (`layers/alloc.rs`) starts such a program, which does one workload once and
+//! prints the results.
 //!
 //! [`WORKLOADS`] has the function of each workload, and the comment of the function describes it.
 //! An operation is a pair, an allocation and its release, unless the comment says otherwise. Most
@@ -27,8 +27,8 @@ use std::process::ExitCode;
 
 use crate::workers::Sample;
 
-/// The figures that a program prints after its time, beside the page faults; all are in MiB but the
-/// last two.
+/// The figures that a program prints after its time, besides the page faults. All except the last
+/// two are in MiB.
 pub const FIGURES: [&str; 6] = [
     BASE_MIB,
     PEAK_MIB,
@@ -178,7 +178,7 @@ pub fn program(collect: fn()) -> ExitCode {
 ///
 /// # Errors
 ///
-/// A text with the output, if [`program`] did not print it.
+/// A text that contains the output, if [`program`] did not print this output.
 pub fn parse(output: &str) -> Result<Sample, String> {
     let strange = || format!("not the output of a workload: {output}");
     let mut lines = output.lines();

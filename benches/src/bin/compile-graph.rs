@@ -5,9 +5,9 @@
 //! compile-graph [--prototype FILE] [--rounds N] [--profile check|dev|release] [--tree DIR]
 //! ```
 //!
-//! `FILE` is the source of a library with a macro `graph!` of the same form. Without it ours alone
-//! is compiled. `DIR` is the workspace whose rast-msgpass is measured, this one by default. The
-//! dependencies are built before the first round.
+//! `FILE` is the source of a library with a macro `graph!` of the same form. Without `FILE`, only
+//! ours is compiled. `DIR` is the workspace whose rast-msgpass is measured, this one by default.
+//! The dependencies are built before the first round.
 
 use std::path::PathBuf;
 

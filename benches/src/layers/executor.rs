@@ -4,7 +4,7 @@
 //! The workers of each contender are pinned to different processors before the first run. All
 //! contenders allocate from `RastAlloc`. Each row also has the CPU time, because a runtime may save
 //! time by using another core. The `StaticExecutor` of async-executor keeps no list of its tasks,
-//! so it cannot end them. It is printed, but our floors are not over it.
+//! so it cannot end them. It has a row, but no floor refers to it.
 
 mod lists;
 mod rigs;

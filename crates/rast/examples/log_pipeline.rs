@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release --example log-pipeline [FILE]`
 //!
-//! A line is `STATUS PATH BYTES`. Without a file, one of 100,000 lines is made and counted. The
-//! reader is not called while the parsers have no room.
+//! A line is `STATUS PATH BYTES`. Without `FILE`, the program makes and reads a file of 100,000
+//! lines. The reader is not called while the parsers have no room.
 
 use std::collections::HashMap;
 use std::error::Error;

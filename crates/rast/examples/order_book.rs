@@ -4,7 +4,7 @@
 //! `cargo run --release --example order-book`
 //!
 //! All orders of a symbol meet in one replica, in the order in which they were sent. So the trades
-//! are those of a single thread, and the example checks that.
+//! are the same as on a single thread. The example checks this.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

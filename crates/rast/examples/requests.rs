@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release --example requests`
 //!
-//! An `Ask` is a request from outside with a slot for its answer. Inside, an edge marked `reply`
-//! carries the answers of another edge; each request reserves the room for its answer.
+//! An `Ask` is a request from outside with a slot for its answer. Inside the graph, an edge marked
+//! `reply` carries the answers of another edge; each request reserves the room for its answer.
 
 use std::collections::HashMap;
 use std::error::Error;

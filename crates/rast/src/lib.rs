@@ -71,7 +71,8 @@
 //! # Guarantees
 //!
 //! - Misuse in safe code does not compile, or returns an error that contains the item.
-//! - No accepted item is lost silently: the report counts the messages that were not handled.
+//! - No accepted item is lost silently: the report of `drain` counts the messages that were not
+//!   handled.
 //! - Everything is bounded; an unbounded type or option says so in its name or its docs.
 //! - No lock and no allocation on a hot path, unless an item's docs say otherwise.
 //! - A comment beside every atomic ordering stronger than `Relaxed` says why it is needed. A row in

@@ -59,8 +59,8 @@ impl Client {
     }
 }
 
-/// So many connections on threads of their own, each with so many requests of which `depth` are
-/// sent before the first answer is read. Returns how many answers were right.
+/// Opens `connections` connections, each on its own thread. Each sends `requests` requests, of
+/// which `depth` are sent before the first answer is read. Returns how many answers were right.
 fn load(server: SocketAddr, connections: usize, requests: usize, depth: usize) -> usize {
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..connections)

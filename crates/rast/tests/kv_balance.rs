@@ -28,16 +28,15 @@ use kv_support::{Kv, until};
 use load::{Board, Choice};
 use route::Router;
 
-/// One test at a time: they share the machine's cores, and what they are about is
-/// how busy these are.
+/// One test at a time: they share the machine's cores, and they test how busy the cores are.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many replies on average make epochs count. On a machine that starves the clients, epochs pass
-/// in which the balancer sees no load.
+/// Epochs count if they have this number of replies on average. On a machine that starves the
+/// clients, epochs pass in which the balancer sees no load.
 const LOADED: u64 = 500;
 /// Within so many epochs that count, partitions have to move.
 const MOST: u64 = 2000;

@@ -17,7 +17,7 @@ use rast::timers::{
 ///
 /// # Errors
 ///
-/// Says what came out wrong.
+/// A text that says which result is wrong.
 pub fn exercise() -> Result<(), &'static str> {
     primitive()?;
     allocator()?;

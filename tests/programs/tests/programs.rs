@@ -1,7 +1,7 @@
 //! Programs as they are written, with `RastAlloc` as their allocator: a document, a set of
 //! expressions, a sort, a server.
 //!
-//! Each checks its own results, then that its memory came back when it had ended.
+//! Each checks its own results, then that its memory was freed when it had ended.
 #![cfg(not(any(rast_loom, rast_shuttle)))]
 
 use rast_alloc::RastAlloc;

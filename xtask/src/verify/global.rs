@@ -1,7 +1,8 @@
 //! The step `global`: tests of the layers with RastAlloc as the allocator of the whole program.
 //!
 //! One of them is the allocator's own test, which fails if `RastAlloc` is not the global allocator.
-//! All are built from the packages with their default features, so this build tests these as well.
+//! All are built from the packages with their default features, so this build also checks the
+//! default features.
 //!
 //! Some crates take long to build and test. Without `--full`, only a sample of these crates runs.
 

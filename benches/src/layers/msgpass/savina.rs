@@ -20,11 +20,11 @@
 //! | concurrent dictionary | 20 workers, 10,000 requests each, 10 % writes | all on one |
 //! | banking | 1,000 accounts, 50,000 transfers | all on one |
 //! | logistic map | 10 series of 25,000 terms | series in turn |
-//! | radix sort | 100,000 values of 60 bits | four neighbours in turn |
+//! | radix sort | 100,000 values of 60 bits | groups of four neighbours in turn |
 //! | trapezoid | 100 workers, 10,000,000 pieces | workers in turn |
 //!
-//! The programs follow the actors for Akka in the repository. An edge of a graph is bounded if its
-//! senders may wait, and sources on bounded edges send in bursts.
+//! The programs follow the Akka versions in that repository. An edge of a graph is bounded if its
+//! senders may wait, and a source with a bounded edge sends in bursts.
 //!
 //! Some actors of Savina send a message to themselves to begin their next round. Here, in every
 //! contender, they begin the next round at once. Before the first message all threads sleep.

@@ -2,7 +2,7 @@
 //!
 //! Each thread has its own producer or consumer. The work is the same for both kinds: `mpsc` has
 //! one consumer, `spmc` one producer. `SegQueue` takes part although it allows many of both,
-//! because a program takes it if it has no queue for its case.
+//! because a program that has no queue for its case uses `SegQueue`.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! How long an item takes to a consumer that sleeps whenever it finds no item.
 //!
 //! The schedule is that of `latency`: 32 items every 100 us. Each item is stamped when its push
-//! begins. The consumer calls what each contender documents for waiting. So the time includes the
-//! wake-up by the system, and the pushes of a burst include the producer's cost of waking. Ours
-//! waits by `WaitStrategy::Park`, which sleeps at once; the rivals spin before they sleep, as their
-//! code decides.
+//! begins. The consumer waits by the call that the contender's documentation names for this. So the
+//! time includes the wake-up by the system, and the pushes of a burst include the producer's cost
+//! of waking. Ours waits by `WaitStrategy::Park`, which sleeps at once; the rivals spin before they
+//! sleep, for as long as their code decides.
 
 use std::collections::VecDeque;
 use std::sync::mpsc as std_mpsc;

@@ -6,9 +6,9 @@
 //! operation.
 //!
 //! A pop that finds no item counts as a completed call, because it does not wait for the stopped
-//! thread. A producer does not push while enough items are queued; each such check counts as a
-//! call, too. No thread yields: on a busy machine, a thread that yields does not run for many time
-//! slices.
+//! thread. While enough items are queued, a producer only checks their number; each check counts as
+//! a call, too. No thread yields: on a busy machine, a thread that yields does not run for many
+//! time slices.
 //!
 //! The segments of `Queue` come from [`RastAlloc`], which has no locks. With segments from the
 //! system's allocator, one or two stops in a thousand came while the stopped thread held a lock of
@@ -118,8 +118,8 @@ impl Verdict {
 ///
 /// # Errors
 ///
-/// If the others waited for a stopped thread of ours, if a control was never seen waiting, or if
-/// the JSON cannot be written.
+/// If other threads waited for a thread that was stopped in one of our queues, if no thread ever
+/// waited in one of the controls, or if the JSON cannot be written.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let stops = if options.smoke { 50 } else { 1000 };
     println!("machine: {}", machine());

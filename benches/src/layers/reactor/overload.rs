@@ -1,13 +1,13 @@
-//! A service with ten times the load that it can serve, against half of that load.
+//! A service at ten times the highest load that it can serve, and at half of that highest load.
 //!
 //! Each client connects, sends a request, reads the answer and closes. A request takes 50 µs of the
 //! service's processor. The service limits the number of active requests: connections that it does
 //! not accept wait in the queue of its socket. A run is judged by the p99 of the time from accept
 //! to answer.
 //!
-//! The load is an open loop of connections. While 2,000 connections are under way, connections that
-//! become due are not made. The table has the number of connections that were made, and the number
-//! of resets, which must be 0.
+//! The load is an open loop of connections. A connection that becomes due while 2,000 connections
+//! are under way is not made. The table has the number of connections that were made, and the
+//! number of resets, which must be 0.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;

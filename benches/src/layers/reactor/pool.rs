@@ -2,7 +2,7 @@
 //!
 //! Idle: one task at a time, each after a pause in which the pool's thread falls asleep. A run is
 //! judged by the median time from the submission to the start of the task. Busy: empty tasks as
-//! fast as they can be submitted. A run is judged by the time per task that has run.
+//! fast as they can be submitted. A run is judged by its time divided by the number of tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,9 +4,9 @@
 //! time. Every value that comes out is summed and checked.
 //!
 //! A wheel rounds a deadline up to its tick, and keeps no order below the tick. Our stores and the
-//! maps do not round and keep the order, which is more work. So where timers fire, the calendar
-//! takes part twice: once by `expire`, and once by `expire_unordered`, which does not round either
-//! but does not sort.
+//! maps do not round and keep the order, which is more work. So in scenarios in which timers fire,
+//! the calendar takes part twice: once by `expire`, and once by `expire_unordered`, which does not
+//! round either but does not sort.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -58,8 +58,8 @@ impl AdRequest {
     }
 }
 
-/// The best campaign among the candidates that has an ad for the slot: by score, then the lower
-/// number.
+/// Of the candidates with an ad for the slot, the campaign with the highest score, or with the
+/// lowest number if scores are equal.
 async fn best<'a>(read: &'a Read, request: &AdRequest) -> Option<(&'a Campaign, &'a Ad)> {
     let mut best: Option<(u64, &Campaign, &Ad)> = None;
     for (at, id) in request.candidates.iter().enumerate() {

@@ -2,8 +2,8 @@
 //!
 //! | request | document | does |
 //! |---|---|---|
-//! | `POST /campaigns` | a campaign, or `{"campaigns":[..]}` | adds them, all or none |
-//! | `PUT /campaigns/ID` | `bid`, `budget`, `ads`, any of them | changes it, adds or replaces ads |
+//! | `POST /campaigns` | a campaign, or `{"campaigns":[..]}` | adds the campaigns, all or none |
+//! | `PUT /campaigns/ID` | `bid`, `budget`, `ads`, any of them | changes the campaign or its ads |
 //! | `DELETE /campaigns/ID` | | removes a campaign with its ads |
 //! | `DELETE /campaigns/ID/ads/AD` | | removes an ad |
 //! | `POST /transfers` | `from`, `to`, `amount` | moves budget that is not spent |

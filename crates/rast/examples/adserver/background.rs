@@ -1,8 +1,8 @@
 //! Latencies of ad requests with and without slow tasks in the background pool.
 //!
-//! The tasks run by the lowest policy, and their threads are in the lowest scheduling class of the
-//! system, so they use what time reactor and clients leave. The latency is from the send of a
-//! request to the write of its reply, by the server's reading of the clock.
+//! The tasks have the lowest policy, and their threads the lowest scheduling class of the system.
+//! So they use only the processor time that reactor and clients leave. The latency is from the send
+//! of a request to the write of its reply, for which the server reads the clock.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -105,8 +105,8 @@ fn round(server: &Server, clients: &Reactors) -> Result<Duration, Box<dyn Error>
     Ok(p999)
 }
 
-/// Keeps the pool busy until `is_over`; returns how many tasks ran, and whether in the lowest
-/// class.
+/// Keeps the pool busy until `is_over`; returns how many tasks ran, and whether they ran in the
+/// lowest class.
 async fn keep_busy(is_over: Arc<AtomicBool>) -> io::Result<(u64, bool)> {
     let one = |is_over: Arc<AtomicBool>| async move {
         let (mut tasks, mut is_lowest) = (0, true);

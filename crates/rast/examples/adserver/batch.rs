@@ -1,8 +1,8 @@
 //! The batch: the pacing of all campaigns, recomputed over columns in the background pool.
 //!
 //! A request reads one campaign, so the registry has an object for each. The batch reads two
-//! numbers of every campaign, so reactor 0 copies them into columns, and each kernel passes over
-//! whole columns.
+//! numbers of every campaign, so reactor 0 copies them into columns, and each *kernel* (a loop of
+//! the computation) passes over whole columns.
 
 /// The components of all campaigns: one column per property, one row per campaign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! (pipelining) are sent by one write. A connection reuses its memory for each request, and holds
 //! no receive buffer while it waits for the next one.
 //!
-//! A request that is not complete within the time limit of the server is answered 408. The time
-//! begins when the requests before it are answered, so it includes the write of their replies. The
-//! timer of this limit is armed only for a request that arrives in several parts.
+//! A request that is not complete within the time limit of the server is answered with 408. The
+//! time begins when the requests before it are answered, so it includes the write of their replies.
+//! The timer of this limit is armed only for a request that arrives in several parts.
 //!
 //! A connection is closed if a read, or the write of a whole batch of replies, takes 10 s. The
 //! timer of the connection may notice this up to 10 s later. So even a client that reads one byte
@@ -75,8 +75,8 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Makes those of the reactor that runs the caller. A request has `request` from its first
-    /// byte, or from the answer of the request before it, to its last byte.
+    /// Makes the timeouts of the reactor that runs the caller. A request may take the time
+    /// `request` from its first byte, or from the answer to the earlier request, to its last byte.
     pub(crate) fn new(request: Duration) -> Self {
         Self {
             idle: Lane::new(IDLE),

@@ -1,8 +1,8 @@
 //! HTTP/1.1 without sockets: heads of requests, their bodies, and replies.
 //!
 //! A head is parsed by `httparse` and reduced to what the server needs: where the path is, how the
-//! body is framed, whether the connection stays. A body is `Content-Length` bytes or chunked; any
-//! other transfer coding is answered 501.
+//! body is framed, whether the connection stays open. A body is `Content-Length` bytes or chunked;
+//! any other transfer coding is answered with 501.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -147,7 +147,7 @@ fn content_length(value: &str) -> Result<usize, Failure> {
     value.parse().map_err(|_| BODY_TOO_LARGE)
 }
 
-/// Moves chunks from the begin of `wire` to `body`. Returns how many bytes of `wire` were consumed,
+/// Moves chunks from the start of `wire` to `body`. Returns how many bytes of `wire` were consumed,
 /// and whether the last chunk and the trailers were among them.
 pub(crate) fn dechunk(wire: &[u8], body: &mut Vec<u8>) -> Result<(usize, bool), Failure> {
     let mut done = 0;

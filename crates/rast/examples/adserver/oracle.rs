@@ -1,5 +1,5 @@
-//! The model of the demo: campaigns as the acknowledged updates left them, and what each ad
-//! request must be answered.
+//! The model of the demo: campaigns as the acknowledged updates left them, and the answer that each
+//! ad request must get.
 //!
 //! Each client thread has campaigns of its own, and changes and requests them one after the other.
 //! So every answer is known, although the threads run at the same time.

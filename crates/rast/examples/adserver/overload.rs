@@ -1,8 +1,8 @@
 //! Ten times the load that saturates the server, for ten seconds.
 //!
-//! Each connection has one request, for which the server works 300 us. The high watermark is
-//! low, so connections wait in the backlog, and one that is accepted waits for few others. So the
-//! time from the accept to the reply rises little.
+//! Each connection has one request, for which the server works 300 us. The high watermark is low,
+//! so connections wait in the backlog, and an accepted connection waits for only a few others. So
+//! the time from the accept to the reply rises little.
 
 use std::error::Error;
 use std::time::Duration;

@@ -144,7 +144,7 @@ fn subcommand(
     Ok(sub)
 }
 
-/// Printable bytes without a space, and not past 1 KiB: they are kept for as long as
+/// A name has only printable bytes, no space, and at most 1 KiB, because it is kept for as long as
 /// the connection lives.
 fn client_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
     if is_printable(name) {

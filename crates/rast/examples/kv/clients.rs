@@ -47,8 +47,8 @@ pub(crate) struct Place {
     pub(crate) descriptor: i32,
 }
 
-/// One client. Its figures are for people: Relaxed suffices for all of them, since
-/// nothing else hangs on them.
+/// One client. Its figures are only shown to people. Relaxed suffices for all of them, because
+/// nothing else depends on them.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Where it is.
@@ -262,8 +262,9 @@ impl Clients {
         text
     }
 
-    /// Has the clients that match closed by their processors, each once. Returns how many
-    /// they are, and whether the asker, which is not closed here, is one of them.
+    /// Asks the processors of the clients that match to close each of them once. Returns the number
+    /// of these clients, and whether the calling client `asker`, which is not closed here, is one
+    /// of them.
     pub(crate) fn kill(&self, filter: &Filter, asker: u64) -> (i64, bool) {
         let (mut killed, mut own) = (0, false);
         for client in self.all.lock().values() {

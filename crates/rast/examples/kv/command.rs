@@ -2,7 +2,7 @@
 //!
 //! A command is answered in one of four ways:
 //!
-//! - [`Command::Local`]: by the I/O processor, since it touches no data;
+//! - [`Command::Local`]: by the I/O processor, because the command touches no data;
 //! - [`Command::One`]: by the one partition that owns its key;
 //! - [`Command::Many`]: by the partitions that own its keys;
 //! - [`Command::Every`]: by all partitions.
@@ -283,8 +283,7 @@ static WORDS: [u128; TABLE.len()] = {
     words
 };
 
-/// The names of all commands, in the order of the table, and behind them those of
-/// all subcommands.
+/// The names of all commands, in the order of the table, and after them those of all subcommands.
 pub(crate) fn names() -> &'static [&'static str] {
     static NAMES: OnceLock<Vec<&str>> = OnceLock::new();
     NAMES.get_or_init(|| {
@@ -308,8 +307,8 @@ pub(crate) fn fits(arity: i64, given: usize) -> bool {
     }
 }
 
-/// Whether this is the first line or a header of HTTP: a browser was made to send
-/// it, and what follows is not meant by its user (see `conn`).
+/// Whether this is the first line or a header of an HTTP request, which a web page may have made a
+/// browser send (see `conn`).
 pub(crate) fn is_foreign(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
@@ -417,8 +416,8 @@ fn until(text: &[u8], unit: i64, name: &str) -> Result<u64, Refusal> {
     Ok(u64::try_from(left).unwrap_or(0))
 }
 
-/// The longest time to live in milliseconds: what a deadline in nanoseconds holds
-/// with room for the clock's own reading, about 292 years.
+/// The longest time to live in milliseconds, about 292 years. A deadline is in nanoseconds, and
+/// also has room for the clock's reading.
 const LONGEST: i64 = i64::MAX / 1_000_000;
 
 fn setex(frame: &mut [Argument], unit: i64, name: &str) -> Result<Command, Refusal> {

@@ -16,7 +16,7 @@
 //! 2. The connection is read only while the ring has fewer than `in_flight` commands, and their
 //!    arguments have fewer than `frame` bytes. So the arguments exceed `frame` bytes by at most one
 //!    command. While the connection is not read, TCP slows the client.
-//! 3. Requests that a full partition refused wait in the outbox in order, and nothing is parsed
+//! 3. If a full partition refuses requests, they wait in the outbox, in order. Nothing is parsed
 //!    before the outbox is empty. So two commands of one connection to one key arrive in the order
 //!    in which they were sent.
 //! 4. A reply of a partition is always accepted. If the output and the replies in the ring exceed
@@ -195,8 +195,8 @@ impl Connection {
             }
             self.charge();
         } else if self.output_at >= OUTPUT_KEPT && self.output_at >= self.output.len() / 2 {
-            // A client that always has replies outstanding never empties it: what
-            // was sent must go all the same. A byte is moved once per byte sent.
+            // If a client always has outstanding replies, the output never becomes empty. So the
+            // sent bytes are removed here. This moves at most one byte per sent byte.
             self.output.drain(..self.output_at);
             self.output_at = 0;
         }
@@ -251,8 +251,8 @@ impl Connection {
         self.bound_output(shared);
     }
 
-    /// Leaves what its requests hold in the partitions until they are answered: how
-    /// many they are, and the account that is charged with their arguments.
+    /// Ends the connection. Returns the number of its requests that the partitions have not
+    /// answered, and the account that is charged with their arguments.
     pub(crate) fn leave(mut self) -> Option<(usize, Account)> {
         self.buffers.set(self.ring.under_way());
         (self.entered > 0).then_some((self.entered, self.buffers))
@@ -275,8 +275,8 @@ impl Connection {
         self.buffers.set(bytes);
     }
 
-    /// Shows what the buffers hold in the list of clients: after a write, so that a client
-    /// that has its reply does not find it there.
+    /// Stores the sizes of the buffers for the list of clients. It is called after a write, so that
+    /// a client that has its reply does not find the reply counted there.
     pub(crate) fn show(&self) {
         let waiting = self.input.len() + self.parser.held();
         let held = usize::try_from(self.buffers.held()).unwrap_or(usize::MAX);

@@ -1,9 +1,9 @@
 //! `--demo`: a server, a skewed load over real sockets, and a live view.
 //!
-//! The clients (see `load`) use few keys most of the time, the hot keys. Once per second the hot
-//! keys change: they are then the keys of all partitions that the next worker owns at that moment.
-//! This is the worst case for the balancer, which moves partitions while the clients run. A phase
-//! of evenly chosen keys follows, in which the moves must stop.
+//! Most of the time the clients (see `load`) use only a few keys, the hot keys. Once per second the
+//! hot keys change: they are then the keys of all partitions that the next worker owns at that
+//! moment. This is the worst case for the balancer, which moves partitions while the clients run. A
+//! phase of evenly chosen keys follows, in which the moves must stop.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -69,8 +69,8 @@ pub(crate) fn run(server: Server, demo: Demo, signals: &Signals) -> Result<(), S
     // Otherwise no decision is due before the end.
     let may_move = server.shared().settings.reshard < demo.span * PATIENCE;
     for _ in 0..PATIENCE {
-        // The machine may be so busy elsewhere that the workers have little to do, or that the
-        // balancer needs more than a second to tell the skew from noise.
+        // The machine may be so busy with other work that the workers have little to do, or that
+        // the balancer needs more than a second to tell the skew from noise.
         if workers == 1 || !may_move || view().moved > 0 || !go_on() {
             break;
         }

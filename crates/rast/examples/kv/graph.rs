@@ -91,8 +91,8 @@ struct Partitions<'a, 'b> {
 
 impl Door for Partitions<'_, '_> {
     fn enter(&mut self, partition: usize, request: Request) -> Result<(), Request> {
-        // The last place is left: without room for one request at each partition the
-        // processor is not pinged, and its other connections would wait for this one.
+        // The last place stays free. The processor is pinged only if each partition has room for
+        // one request. Without this place, its other connections would wait for this connection.
         let has_room = self
             .cx
             .to::<Partition>()

@@ -1,8 +1,8 @@
 //! The text of INFO.
 //!
-//! Section and field names are those of Redis, as far as there is a true value for them here. A
-//! field about a feature that this server lacks has the value that Redis shows while the feature is
-//! off. The section `rast` is ours.
+//! Section and field names are those of Redis, and a field is shown if this server has a true value
+//! for it. A field about a feature that this server lacks has the value that Redis shows while the
+//! feature is off. The section `rast` is ours.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};

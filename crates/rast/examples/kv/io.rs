@@ -24,7 +24,7 @@
 //!
 //! A request for a partition without room waits in its connection, which is not read meanwhile. No
 //! connection is read while the buffers exceed their limit. Connections that wait are served again
-//! after replies, and after each [`RETRY`].
+//! after replies, and once per [`RETRY`].
 //!
 //! Processor 0 also accepts connections, and hands them to all processors in turn (see `listen`).
 //!
@@ -312,8 +312,9 @@ impl Io {
         }
     }
 
-    /// Serves those that wait for room, then the others. Who got no room keeps its place
-    /// before those that did, so that one that always asks for more delays no other.
+    /// Serves those that wait for room, then the others. A connection that got no room keeps its
+    /// place before those that got room. So a connection that always has more requests delays no
+    /// other.
     fn serve_due(&mut self, door: &mut dyn Door) {
         let parked = std::mem::take(&mut self.parked);
         let mut due = std::mem::replace(&mut self.due, std::mem::take(&mut self.spare));

@@ -157,7 +157,6 @@ fn refuse(stream: &TcpStream, shared: &Shared) {
     shared.counters.rejected.add(1);
     let mut line = Vec::new();
     encode::error(&mut line, "ERR max number of clients reached");
-    // A new socket takes a line without waiting; one that does not is not worth
-    // more.
+    // A new socket accepts a line without blocking. If it does not, the line is dropped.
     let _ = (&mut &*stream).write(&line);
 }

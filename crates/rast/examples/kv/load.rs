@@ -30,8 +30,8 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Zipf's law: the key of rank `r` is asked for as `1 / r^exponent`. An
-    /// exponent of zero is uniform.
+    /// Zipf's law: the key of rank `r` is requested with the weight `1 / r^exponent`. An exponent
+    /// of zero is uniform.
     pub(crate) fn zipf(exponent: f64) -> Self {
         let mut sum = 0.0;
         let mut cumulative: Vec<f64> = (1..=KEYS)

@@ -219,8 +219,8 @@ fn docs(names: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// Steps that the patterns of one CONFIG GET or COMMAND LIST may take; what they do
-/// not reach does not match.
+/// Steps that the patterns of one CONFIG GET or COMMAND LIST may take. A name that is not reached
+/// within these steps does not match.
 const PATTERN_STEPS: usize = 1 << 20;
 
 fn config_get(patterns: &[Vec<u8>], protocol: Protocol, shared: &Shared, out: &mut Vec<u8>) {

@@ -57,8 +57,8 @@ use signals::Signals;
 /// How often the main thread looks for a signal or a graph that has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Requests are taken by one worker and given back by another, values the other way round:
-/// what the allocator is made for.
+/// One worker allocates the memory of a request and another frees it, and with values it is the
+/// other way round. The allocator is made for this.
 #[global_allocator]
 static ALLOC: RastAlloc = RastAlloc;
 

@@ -7,7 +7,7 @@
 //! Holders count whole blocks of the allocator ([`block`]). The unused memory between blocks, which
 //! values of changing sizes leave, is reported by the allocator. [`Memory::is_over`] compares the
 //! total of both with a ceiling above the limit. While the total exceeds the ceiling even after a
-//! purge, there is no room for anything.
+//! purge, each request for room is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

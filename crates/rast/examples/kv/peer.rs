@@ -150,8 +150,8 @@ impl Peer {
                 return Ok(false);
             }
             if shared.buffers.is_exceeded() {
-                // Until who holds most is closed, or the partitions have answered
-                // what closed connections left there.
+                // Until the largest connections are closed, or the partitions have answered the
+                // requests of closed connections.
                 self.paused = true;
                 return Ok(false);
             }
@@ -161,8 +161,8 @@ impl Peer {
                     self.connection.end_input(door, shared);
                 }
                 Ok(count) => {
-                    // A short read has emptied the socket; the next bytes raise the
-                    // next event. Only the end of the stream raises none of its own.
+                    // A short read has emptied the socket; the next bytes raise the next event.
+                    // Only the end of the stream raises no event of its own.
                     let emptied = cfg!(unix) && count < scratch.len();
                     self.readable = !emptied || self.read_closed;
                     shared.counters.received.add(count as u64);
@@ -264,8 +264,8 @@ impl Table {
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<Peer>> {
         let (generation, peer) = self.slots.get_mut(slot as usize)?;
         let peer = peer.take()?;
-        // After 2^32 sockets in one slot a name comes again; a reply that is still
-        // on its way then would have to be as old as all of them.
+        // After 2^32 sockets in one slot a name comes again. A late reply goes to a wrong socket
+        // only if all of these sockets came and went before it arrived.
         *generation = generation.wrapping_add(1);
         self.free.push(slot);
         Some(peer)

@@ -6,9 +6,9 @@
 //!  other worker ──▶ waker ─────▲       (the worker looks at its wake-ups itself)
 //! ```
 //!
-//! A worker without work blocks in the poll. A worker with work polls once in some turns without
-//! blocking, so that sockets do not wait for its partitions. The worker polls again only after the
-//! I/O processor has taken the events.
+//! A worker without work blocks in the poll. A worker with work polls without blocking, once in
+//! several turns, so that its sockets do not wait for its partitions. The worker polls again only
+//! after the I/O processor has taken the events.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};

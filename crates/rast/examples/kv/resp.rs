@@ -70,8 +70,8 @@ pub(crate) enum ProtocolError {
     BulkLineTooBig,
     /// An argument does not start with `$`.
     ExpectedDollar(u8),
-    /// A `$` line holds no number, one past the limit, or the bulk string does not
-    /// end where it said.
+    /// A `$` line has no number or a number above the limit, or the bulk string does not end where
+    /// the line said.
     BulkLength,
     /// An inline command is longer than the limit of a line.
     InlineTooBig,

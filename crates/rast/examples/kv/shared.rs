@@ -130,8 +130,8 @@ pub(crate) struct Shared {
     pub(crate) port: OnceLock<u16>,
     /// The graph's figures, once it runs.
     pub(crate) viewer: OnceLock<Viewer>,
-    /// Set when the server drains: when each I/O processor has to end, having answered what it
-    /// has read. They are woken then.
+    /// The time by which each I/O processor has to answer what it has read, and end. It is set when
+    /// the server begins to drain, and then the processors are woken.
     pub(crate) drain_until: OnceLock<Instant>,
     /// What had been read when the allocator was last looked at.
     weighed: AtomicU64,
@@ -163,8 +163,9 @@ impl Shared {
         }
     }
 
-    /// Looks at what the allocator leaves unused, when enough was read since the last
-    /// look to make a difference; whatever grows the store was read from a socket.
+    /// Checks the allocator's unused memory, if enough bytes were read from sockets since the last
+    /// check. Less input cannot change the result much, because the store grows only by what was
+    /// read.
     pub(crate) fn weigh_memory(&self) {
         let received = self.counters.received.get();
         // Relaxed: who looks does not matter, and two may.
@@ -180,8 +181,8 @@ impl Shared {
         if !self.memory.is_over(unused()) {
             self.memory.strain(false);
         } else if self.may_purge() {
-            // Writes are refused only for what a purge does not give back: buffers of closed
-            // connections are unused as well.
+            // Buffers of closed connections are unused memory, too. So writes are refused only for
+            // memory that a purge does not return.
             RastAlloc::purge_all();
             self.memory.strain(self.memory.is_over(unused()));
         }

@@ -28,9 +28,9 @@ use crate::value::Value;
 /// What a deadline costs besides a long key: heap slot and slab entry.
 const DEADLINE: usize = 72;
 
-/// Steps that the pattern of KEYS may take in one partition: so many, a few
-/// milliseconds, or four for each byte that stands, which suffices for patterns
-/// that do not go back and forth.
+/// Steps that the pattern of KEYS may take in one partition: this number, which takes a few
+/// milliseconds, or four per stored byte if that is more. Four per byte suffice for patterns that
+/// do not go back and forth.
 const KEYS_STEPS: usize = 1 << 20;
 
 const OUT_OF_MEMORY: Body = Body::Error("OOM command not allowed when used memory > 'maxmemory'.");

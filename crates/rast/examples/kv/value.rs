@@ -1,8 +1,8 @@
-//! A value: bytes, or a number where the bytes are the canonical form of one.
+//! A value: a number if its bytes are the canonical form of one, and bytes otherwise.
 //!
-//! So counting parses and prints nothing, and a counter needs no allocated block. Neither does a
-//! value of a few bytes. Other bytes are shared between the store and the replies that carry them,
-//! so a reply copies no value before it is written to its socket's buffer.
+//! So INCR and DECR neither parse nor print, and a counter needs no allocated block. A value of a
+//! few bytes needs no block either. Other bytes are shared between the store and the replies that
+//! carry them, so a reply copies no value before it is written to its socket's buffer.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! `kv` under clients that send garbage, half frames, or never read, and under
-//! signals: others are served on, memory stays under the stated limits, and what
-//! was read is answered.
+//! `kv` under clients that send garbage, half frames, or never read, and under signals: other
+//! clients are still served, memory stays under the stated limits, and what was read is answered.
 #![cfg(unix)]
 
 use rast::primitive::Random;

@@ -167,8 +167,7 @@ impl Raw {
     }
 }
 
-/// Looks again and again until `condition` holds; panics with `what` when it never
-/// does.
+/// Checks `condition` repeatedly until it holds; panics with `what` if it never holds.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {

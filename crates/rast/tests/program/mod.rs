@@ -1,7 +1,7 @@
 //! Starts an example as a process and reads what it prints.
 //!
 //! `cargo test` also builds the examples, but not if it builds only one test program (`--test kv`).
-//! So a missing example is built here. An existing one is used as it is.
+//! So a missing example is built here. An existing example is not rebuilt.
 // Each test program uses a part of this.
 #![allow(dead_code)]
 

@@ -1,6 +1,6 @@
 //! Banking: transfers between accounts. Each account makes one transfer at a time, and keeps
-//! messages that come meanwhile. A teller sends all orders for transfers at once. The size is their
-//! number.
+//! messages that come meanwhile. A teller sends all orders for transfers at once. The size of the
+//! program is the number of transfers.
 //!
 //! An account transfers only to accounts of a higher index, so no two wait for each other.
 

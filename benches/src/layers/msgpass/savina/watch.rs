@@ -54,7 +54,7 @@ impl End {
     ///
     /// # Panics
     ///
-    /// If the result is another one, or after 60 seconds.
+    /// If the result is not `expected`, or if the parts have not ended after 60 seconds.
     pub(in super::super) fn wait(&self, messages: u64, expected: u64) -> Sample {
         let end = self.ended.recv_timeout(Duration::from_secs(60));
         let (end, result) = end.expect("the program ends");
