@@ -19,14 +19,15 @@
 //! 2. No thread reads a node that belongs to another thread or to the stack, so a reused address
 //!    (ABA) does no harm. A push loads `top` and stores this value as the link of its oldest node.
 //!    Its compare-exchange succeeds only if `top` still has this value. So the link leads to the
-//!    node that was the newest one just before the push. This holds even if that node is not the
-//!    loaded one, and only has the same address.
+//!    node that was the newest one just before the push. This holds even if the node whose address
+//!    was loaded has been freed, and a new node has the same address.
 //! 3. A link is an address ([`Link`]) and not a pointer. A push may have read a pointer to a node
 //!    that was then freed, and a new node may have been allocated at its address (rule 2). This
 //!    pointer must not be used for the new node. So a push exposes the provenance of its newest
-//!    node before the compare-exchange, and [`Link::node`] makes a pointer from the address. The
-//!    take acquires the exposure, since each push continues the release sequence of the earlier
-//!    pushes. Neither the exposure nor the conversion to a pointer executes an instruction.
+//!    node before the compare-exchange, and [`Link::node`] makes a pointer from the address. Each
+//!    push continues the release sequence of the earlier pushes. So the exposure of each node
+//!    happens before the take. Neither the exposure nor the conversion to a pointer executes an
+//!    instruction.
 //!
 //! Source: R. K. Treiber, "Systems Programming: Coping with Parallelism" (1986). Changes: all nodes
 //! are taken at once, so no count against ABA is needed; and a stack can be closed.

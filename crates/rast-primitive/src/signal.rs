@@ -5,7 +5,7 @@
 //!
 //! | bit   | meaning                                                   | set by                  | cleared by                |
 //! | ----- | --------------------------------------------------------- | ----------------------- | ------------------------- |
-//! | PROBE | a sender is about to set SET, or sent while SET was set   | `send`, first           | any receive               |
+//! | PROBE | a `send` will set SET, or came when SET was already 1     | `send`, first           | any receive               |
 //! | SET   | the event is set                                          | `send`, under the lock  | the receive that takes it |
 //!
 //! Change: the original `send` fails its compare-exchange if the slot is already set, and a failed
@@ -16,8 +16,9 @@
 //! Why two bits: if `send` first set SET and then took the lock, a receiver could free the signal
 //! in between. So `send` first sets PROBE, and sets SET only while it holds the lock. A receiver
 //! that has taken SET may drop the signal at once: the drop acquires the lock, and the sender's
-//! last access is its unlock. A sender that found a bit set accesses the signal only by its one
-//! `fetch_or`. The caller must make sure that no such `send` starts after the memory is freed.
+//! last access is its unlock. If the `fetch_or` of a `send` finds PROBE or SET already set, this
+//! `send` does not access the signal again. The caller must make sure that no such `send` starts
+//! after the memory is freed.
 
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};

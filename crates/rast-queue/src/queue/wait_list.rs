@@ -16,11 +16,10 @@
 //! ```
 //!
 //! If a waiter finds every place taken, it allocates a chunk, which is freed with the queue. So the
-//! memory grows with the greatest number of waiters at one time, not with how often they come and
-//! go. As each chunk is twice as large as the one before, there are fewer places than 64 plus twice
-//! that number of waiters. There can be more only if a search misses a place that is freed after
-//! the search has passed it. If two threads allocate the same chunk, one of them frees its own and
-//! searches again.
+//! memory grows with the greatest number n of waiters at one time, not with how often they come and
+//! go. Each chunk is twice as large as the one before. So there are fewer than 64 + 2 n places.
+//! There can be more only if a search misses a place that is freed after the search has passed it.
+//! If two threads allocate the same chunk, one of them frees its own and searches again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last. A wake-up goes to the first waiter behind the waiter that was woken last.
@@ -39,7 +38,7 @@
 //! | `live` | threads that enter, wake, cancel, or clear the flag | the same |
 //! | `enter_at`, `wake_at`: where the next search begins (hints) | entering threads; waking threads | the same |
 //! | `chunks` | entering threads, each entry once | all |
-//! | TAKEN | the waiter; the waking thread, if the waiter has left before | entering threads |
+//! | TAKEN | the waiter; the waking thread, if the waiter has left before the wake-up ends | entering threads |
 //! | WAITING | the waiter; the waking thread | the same |
 //! | `wake`: how to wake the waiter | the waiter, before it sets WAITING | the thread that clears WAITING, which moves it out |
 //! | `done` | the waking thread, and the waiter after a wake-up; the later of them frees the place | the same threads |

@@ -44,14 +44,15 @@
 //! 4. The lane is sorted. A value in the lane was inserted before the values elsewhere that have
 //!    the same deadline.
 //! 5. Every value in `late` is before `bar`.
-//! 6. The slot of a value is not reused after its last generation.
+//! 6. A slot has a generation, which grows with each reuse. At its maximum the slot is not reused.
 //! 7. If a step's `now` is more than `BACK` before the cursor, the cursor goes back to `now`. Let l
 //!    be the highest digit in which the old and the new cursor differ. First all lists of the
 //!    levels below l are joined to one list of level l: the list of the old cursor's digit. Then
 //!    the values of `late` that are not before the new cursor move to the lists in order, one value
-//!    per step. Until all have moved, `cursor <= moved <= bar`, no list is read, and any `now`
-//!    before the cursor moves the cursor back again. A new value with a deadline from `moved` to
-//!    `bar` is inserted in `late`, so that values with the same deadline stay in order.
+//!    per step. Until all have moved, `cursor <= moved <= bar` holds, and no list is read. In this
+//!    time the cursor goes back again if any `now` is before the cursor. A new value with a
+//!    deadline from `moved` to `bar` is inserted in `late`, so that values with the same deadline
+//!    stay in order.
 //! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;

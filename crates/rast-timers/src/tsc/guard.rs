@@ -20,17 +20,17 @@ use core::fmt;
 /// the guard checks. In the following, *the timer's clock* is the one that a timer reads, and the
 /// *[`TscClock`]* is the one that made the guard.
 ///
-/// 1. If the counter stops, the first call afterwards may return an unchanged word although more
-///    than τ has passed since the call before. The second call finds the count of the first call
-///    again, and so detects the stop. From then on each call returns a different word, so the
-///    timers read their clock each time.
+/// 1. If the counter stops, the next call may return the same word as the call before it, although
+///    more than τ has passed between the two. The call after that finds the same count again, and
+///    so detects the stop. From then on each call returns a different word, so the timers read
+///    their clock each time.
 /// 2. If the counter becomes too slow, the next call of `vouches` detects it. A timer calls
 ///    `vouches` when it reads its clock, that is, when the word changes or its batch of calls is
 ///    over. Until then τ is longer, in proportion to the slower rate. How small a change is
-///    detected depends on the `TscClock`. If threads read it, it has measured the counter's rate,
-///    and `vouches` detects that the reference is outside the [interval](TscClock::interval) that
-///    follows from this rate. If no thread reads it, `vouches` detects only a rate below seven
-///    eighths of the promised rate.
+///    detected depends on the `TscClock`. If threads read the `TscClock`, it has measured the
+///    counter's rate. From this rate follows an [interval](TscClock::interval) for the reference,
+///    and `vouches` returns `false` if the reference is outside of it. If no thread reads the
+///    `TscClock`, `vouches` detects only a rate below seven eighths of the promised rate.
 /// 3. Once the `TscClock` has left the counter, `vouches` returns `false`, and the timers read
 ///    their clock at every call, until the counter is used again.
 ///
