@@ -19,9 +19,10 @@
 //! thread-locals run before this destructor, and may allocate as usual. Destructors of other keys
 //! may run later; `ENDED` is for these.
 //!
-//! In the child of a `fork` only the forking thread exists. It has its heap, or adopts another one
-//! if some thread was servicing its heap. The child can service the heaps of threads that were in
-//! no call; the other heaps stay as they are. No lock can stay held, as the allocator has none.
+//! In the child of a `fork` only the forking thread exists. It keeps its heap, or adopts another
+//! one if another thread was servicing its heap during the `fork`. The child can service the heaps
+//! of threads that were in no call; the other heaps stay as they are. No lock can stay held, as the
+//! allocator has none.
 
 use core::cell::Cell;
 
