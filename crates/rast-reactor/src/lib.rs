@@ -9,14 +9,14 @@
 //!   limit on calls that have not begun.
 //! - [`Pool`] and [`background_task`]: threads for slow work of three urgencies ([`Policy`]),
 //!   beside the reactors.
-//! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
+//! - [`io`]: sockets and files, by io_uring or by readiness. Each operation owns its buffer.
 //! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
 //!   and [`retry`] runs a closure once more if a wait was refused because of a deadlock.
 //! - [`registry`]: resources that one reactor changes and all reactors read, without a fence.
 //! - [`Lane`]: timeouts of one length. [`fire_at`]: callbacks at an instant. Other sleeps are those
 //!   of the executor.
-//! - [`Gate`], [`Limiter`], [`Breaker`]: limit how many tasks run at once and how many begin per
-//!   second, and stop calls to a service that fails.
+//! - [`Gate`]: limits how many tasks run at once. [`Limiter`]: limits how many begin per second.
+//!   [`Breaker`]: stops calls to a service that fails.
 //! - [`all_results`]: several futures at once in one task.
 //!
 //! # When to use it, and when not
