@@ -1,4 +1,4 @@
-//! A connection: bytes to requests, requests to a site, replies to bytes.
+//! A connection: it parses bytes into requests, passes them to a [`Site`], and writes the replies.
 //!
 //! Requests of a connection are answered in order. The replies to requests that came together
 //! (pipelining) are sent by one write. A connection reuses its memory for each request, and holds
