@@ -44,9 +44,9 @@
 //!    a larger span.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
 //! 6. A heap recognises its own blocks by the addresses of its segments
-//!    ([`page_map::OwnSegments`]), and blocks of other heaps by the segments of its open batches
-//!    ([`page_map::RemoteSegments`]). The mark of a block that arrives has the block's class. So
-//!    fast paths read no slab.
+//!    ([`page_map::OwnSegments`]), and blocks of other heaps by the addresses of the segments that
+//!    have blocks in its open batches ([`page_map::RemoteSegments`]). The mark of a block that
+//!    arrives has the block's class. So fast paths read no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have length zero and the checks are not compiled.

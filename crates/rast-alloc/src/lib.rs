@@ -1,4 +1,4 @@
-//! The allocator layer.
+//! The memory allocator of RAST, for whole programs and for single containers.
 //!
 //! - [`RastAlloc`]: the allocator of a whole program, with one heap per thread.
 //! - [`Heap`]: a separate heap for one thread at a time. [`SharedHeap`]: the same for many threads.
@@ -8,8 +8,8 @@
 //! # When to use it
 //!
 //! Use [`RastAlloc`] as the global allocator of a program whose threads pass memory to each other.
-//! A thread allocates and frees its own blocks without synchronisation; blocks of other threads
-//! return to their heaps in batches.
+//! A thread allocates and frees its own blocks without synchronisation. The blocks of other threads
+//! that it frees return to their heaps in batches.
 //!
 //! Use a [`Heap`] to limit the memory of a container, or to free all of it at once. Use a
 //! [`SharedHeap`] if several threads share such a container or limit.

@@ -1,5 +1,5 @@
-//! The pool: cached ranges that any thread may use. It passes memory from threads that free large
-//! blocks to threads that allocate them.
+//! The pool: cached address ranges that any thread may use. It passes memory from threads that free
+//! large blocks to threads that allocate them.
 //!
 //! ```text
 //!   consumer frees   ─► its mapping cache, if it allocates large blocks itself

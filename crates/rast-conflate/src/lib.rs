@@ -69,7 +69,8 @@
 //!   and [`Greatest`]. Such a put allocates nothing, and makes a system call only to wake a
 //!   sleeping consumer. A suspended producer delays only its own value; in mode [`Merged`] it also
 //!   delays the earlier values that it is merging with its own.
-//! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
+//! - Inserting a key, removing it and growing the tables are lock-free; sleeping and waking take a
+//!   lock.
 //! - A panic of a handler is caught and counted. A panic of a merge function or of a value's drop
 //!   propagates to the caller of the put. No panic of user code blocks a key or leaks a cell;
 //!   `docs/algorithms/conflate.md` lists all cases.

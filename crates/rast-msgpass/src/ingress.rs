@@ -108,7 +108,7 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
     /// the replica retires while `send` waits there, the message is sent all the same, and counts
     /// as undelivered.
     ///
-    /// Costs an atomic addition and two loads per replica that it looks at.
+    /// Costs an atomic addition, and two loads for each replica that it looks at.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

@@ -43,7 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With an `async` body: see [`Remote::spawn_async`].
+//! A task may also have an `async` body: see [`Remote::spawn_async`].
 //!
 //! # Guarantees
 //!
