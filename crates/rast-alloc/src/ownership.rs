@@ -40,8 +40,8 @@
 //!    thread that adopts the heap, changes the state to in use, which has no such bit. Otherwise
 //!    the holder of the mailbox clears the bit before it releases the mailbox
 //!    ([`Ownership::take_purge_request`]). Every other change of the state keeps the bit.
-//! 7. No heap without a holder keeps a purge request. A thread that has set the bit then tries to
-//!    claim the mailbox ([`Mailbox::claim_anew`]). A thread that has released the mailbox then
+//! 7. No purge request stays on a heap without a holder. After a thread has set the bit, it tries
+//!    to claim the mailbox ([`Mailbox::claim_anew`]). After a thread has released the mailbox, it
 //!    checks the bit ([`Mailbox::release_unless`]). As with messages, at least one of the two sees
 //!    what the other did.
 //!

@@ -127,8 +127,8 @@ impl RastAlloc {
     /// Another thread may be servicing a heap: the background thread, a thread that frees blocks of
     /// a sleeping thread, or a thread that starts to sleep or ends. The call waits for such
     /// threads, up to one second in all. After that the other thread purges the heap itself, and
-    /// those bytes are not counted here. In the child of a `fork`, a heap that was being serviced
-    /// during the `fork` is not purged, although the call waits for it.
+    /// the result does not include those bytes. In the child of a `fork`, a heap that was being
+    /// serviced during the `fork` is not purged, although the call waits for it.
     ///
     /// Blocking, for one second at most. Cost: a system call, and linear in the number of heaps and
     /// in their unused memory.
