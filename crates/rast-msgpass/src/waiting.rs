@@ -51,10 +51,10 @@
 //! woken as many senders as the ring has free slots.
 //!
 //! Take the senders that F woke, and those that were woken in their place by 3. Each of them sees
-//! `head` or a later one [WL3] [WL4], so it finds room and does not do 2. Their pushes come after
-//! F. If all did 1, the pushes would fill the ring, but the ring has room. So one of them does 3,
-//! and wakes the first sender of the list. The same argument applies to the woken sender, and so
-//! on, until W is woken. The list is not empty before that, because W is in it.
+//! `head` or a later position [WL3] [WL4], so it finds room and does not do 2. Their pushes come
+//! after F. If all did 1, the pushes would fill the ring, but the ring has room. So one of them
+//! does 3, and wakes the first sender of the list. The same argument applies to the woken sender,
+//! and so on, until W is woken. The list is not empty before that, because W is in it.
 //!
 //! The argument covers every waiting sender. A sender that enters the list after F sees `head` in
 //! S3, finds room, and does not go idle.

@@ -88,7 +88,8 @@ impl Builder {
     /// Sets the clock of deadlines; [`MonotonicClock`] by default.
     ///
     /// A worker sleeps until a deadline by the system's time. If your clock does not follow the
-    /// system's time, call [`Remote::look`](crate::Remote::look) after you moved it.
+    /// system's time, call [`Remote::look`](crate::Remote::look) each time that you have moved the
+    /// clock.
     ///
     /// If the clock panics on a worker, the worker uses the last reading, so deadlines are late
     /// until the clock works again; [`Stats::clock_panics`](crate::Stats::clock_panics) counts the
