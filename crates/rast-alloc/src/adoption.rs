@@ -16,11 +16,11 @@
 //!
 //! 1. A heap is on the stack at most once: `is_offered` is set before the push, and cleared after
 //!    the pop.
-//! 2. A thread first releases a heap, then offers it. A thread that pops an offer first clears the
-//!    flag, then tries to claim the heap. Both threads change the flag by a swap. If the offering
+//! 2. A thread releases a heap, and then offers it. A thread that pops an offer clears the flag,
+//!    and then tries to claim the heap. Both threads change the flag by a swap. If the offering
 //!    thread's swap is first, the popping thread sees that the heap was released. If the popping
 //!    thread's swap is first, the offering thread finds the flag cleared and pushes the heap.
-//! 3. A parked heap is not offered. A thread that ends the parking first records the end, then
+//! 3. A parked heap is not offered. The thread that ends the parking records the end, and then
 //!    offers the heap. If the thread that pops the offer finds the heap held by another thread, it
 //!    drops the offer. By the fences in `take` and in the mailbox's `release`, that other thread
 //!    sees that the parking has ended. It offers the heap when it releases the heap.

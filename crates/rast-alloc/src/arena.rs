@@ -14,7 +14,7 @@
 //! has no spare list. If both lists are full, a freed block goes directly to its slab.
 //!
 //! An arena does not synchronise threads: its fields are cells, and one thread at a time uses them.
-//! Other threads read only the sums ([`Counter`]).
+//! Other threads read only its statistics, which are atomic ([`Counter`]).
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -14,7 +14,8 @@
 //!
 //! A block is *in transit* from the moment another thread frees it until its owner handles the
 //! message. Links and seals detect only writes to the words where they are: the first words of a
-//! free block, or of a batch header in transit. All other checks are exact, within these rules:
+//! free block, or of a batch header in transit. The other checks detect all misuse of their kind,
+//! with the exceptions that these rules name:
 //!
 //! 1. A segment's header has one byte, a *mark*, for each 16 bytes of the segment. The mark is the
 //!    state of the block that starts at these 16 bytes. Only the owner changes the marks of a
@@ -38,13 +39,14 @@
 //!    this write faults, or the owner faults when it reads the message. Otherwise the owner reports
 //!    the damage when the message arrives.
 //! 4. A thread that frees a span of another owner changes the span's mark by an exchange. So the
-//!    second of two frees is detected at the call. Detection at arrival alone would not be enough,
-//!    because the owner joins an arrived span with its neighbours at once.
+//!    second of two frees is detected at the call. A check at arrival would be too late. The owner
+//!    joins an arrived span with its neighbours at once, so the second message would name a part of
+//!    a larger span.
 //! 5. A check that fails in a fast path leads to the slow path, which checks again and reports.
 //! 6. A heap recognises its own blocks by the addresses of its segments
-//!    ([`page_map::OwnSegments`]), and blocks of other heaps by the segments of its open batches
-//!    ([`page_map::RemoteSegments`]). The mark of a block that arrives has the block's class. So
-//!    fast paths read no slab.
+//!    ([`page_map::OwnSegments`]), and blocks of other heaps by the addresses of the segments that
+//!    have blocks in its open batches ([`page_map::RemoteSegments`]). The mark of a block that
+//!    arrives has the block's class. So fast paths read no slab.
 //! 7. Nothing here allocates, waits or takes a lock.
 //!
 //! Without the feature the tables have length zero and the checks are not compiled.

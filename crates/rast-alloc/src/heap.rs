@@ -21,7 +21,8 @@ use crate::{AllocError, Allocator, Layout};
 /// A heap may be sent to another thread but not shared. So one thread at a time uses it, without
 /// synchronisation.
 ///
-/// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
+/// The heap maps address space in segments of 4 MiB. A page of a segment occupies memory only once
+/// it is touched.
 ///
 /// Progress: wait-free except for system calls.
 ///

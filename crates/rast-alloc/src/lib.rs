@@ -1,15 +1,15 @@
-//! The allocator layer.
+//! The memory allocator of RAST, for whole programs and for single containers.
 //!
 //! - [`RastAlloc`]: the allocator of a whole program, with one heap per thread.
 //! - [`Heap`]: a separate heap for one thread at a time. [`SharedHeap`]: the same for many threads.
-//! - The `Allocator` trait, through which the layers above allocate.
+//! - The `Allocator` trait, through which the RAST crates above this one allocate.
 //! - [`Padded`]: the global allocator with blocks on cache lines of their own.
 //!
 //! # When to use it
 //!
 //! Use [`RastAlloc`] as the global allocator of a program whose threads pass memory to each other.
-//! A thread allocates and frees its own blocks without synchronisation; blocks of other threads
-//! return to their heaps in batches.
+//! A thread allocates and frees its own blocks without synchronisation. The blocks of other threads
+//! that it frees return to their heaps in batches.
 //!
 //! Use a [`Heap`] to limit the memory of a container, or to free all of it at once. Use a
 //! [`SharedHeap`] if several threads share such a container or limit.
@@ -53,7 +53,7 @@
 //!   `atexit` handlers, and in the child of a `fork`.
 //! - On Linux unused memory returns to the OS also while all threads sleep.
 //! - The next thread that starts adopts the heap of a thread that ended. Until then, a thread that
-//!   frees a block of that heap handles the block itself.
+//!   frees a block of that heap also returns the block to the heap.
 //!
 //! `docs/algorithms/alloc.md` in the repository describes the levels and the bounds.
 //!
@@ -66,8 +66,8 @@
 //!   to the first 16 bytes of a free block. Links of free blocks are encoded. Guard pages are at
 //!   both ends of a segment's spans and behind each large block. A double free by another thread
 //!   may be detected only when the block arrives at its owner. It is not detected if the block was
-//!   allocated again before that. Cost: a sixteenth of the memory for marks, 16 bytes for the
-//!   smallest blocks, and time; see `docs/algorithms/alloc.md`.
+//!   allocated again before that. Cost: marks take a sixteenth of the memory, the smallest block
+//!   has 16 bytes instead of 8, and calls take longer; see `docs/algorithms/alloc.md`.
 //!
 //! # Platforms
 //!

@@ -1,7 +1,8 @@
 //! The mapping cache: address ranges, with their memory, of large blocks that were freed.
 //!
-//! A page from the system costs a fault and must be cleared, which is more work than most programs
-//! do with it. So some ranges are cached, and the next large block is allocated from them:
+//! The system clears each new page, and the first access to the page costs a page fault. Both
+//! together take longer than the work of most programs on the page. So some ranges are cached, and
+//! the next large block is allocated from them:
 //!
 //! ```text
 //!   cached   │░░░░░░░░░░░░░░ 14 MiB ░░░░░░░░░░░░░░│
@@ -18,9 +19,10 @@
 //! 3. In a hardened build a freed block must not be accessible, and the last page of a block's
 //!    range is its guard page. A range of up to [`MOVED`] bytes is cached without access rights.
 //!    The memory of a longer range is moved to addresses that no thread knows, and is cached there.
-//!    This is cheaper: a move changes one page-table entry per 2 MiB, a change of the rights one
-//!    per page. The old addresses then have no memory and no access. So a late write to the freed
-//!    block faults. The last [`RANGES`] such ranges stay mapped.
+//!    A move is cheaper than a change of the rights: it changes one page-table entry per 2 MiB,
+//!    instead of one per page. The old addresses then have no memory and no access. So a late write
+//!    to the freed block faults. The old addresses of the last [`RANGES`] moved ranges stay
+//!    reserved in this way; older ones are unmapped.
 //! 4. A range returns to the system if it was unused between two decay passes, or between two decay
 //!    ticks, which are [`TICK`] insertions apart. At a purge and at the end of a thread all ranges
 //!    return.

@@ -335,9 +335,9 @@ mod unix {
         NonNull::new(moved.cast())
     }
 
-    /// Moves the memory of pages to other addresses, at a multiple of `align` if such are free. The
-    /// old addresses stay mapped, and read as zero. Returns `None`, and changes nothing, if the
-    /// system cannot move the memory.
+    /// Moves the memory of pages to other addresses. The new address is a multiple of `align`, if
+    /// the kernel accepts the hint (see below). The old addresses stay mapped, and read as zero.
+    /// Returns `None`, and changes nothing, if the system cannot move the memory.
     ///
     /// The new address is only a hint: the kernel chooses another one if a thread mapped something
     /// there meanwhile. If the address were fixed instead, the kernel would unmap what that thread

@@ -31,8 +31,8 @@
 //! 3. No two requests are equal. So a thread that is preempted between its load of `is_inside` and
 //!    its compare-exchange takes the heap only if the state has not changed meanwhile.
 //! 4. While the state is in use or a request, the mailbox counts as held by the owner. A thread
-//!    that takes the heap becomes the holder of the mailbox, and releases it as any holder does.
-//!    The owner then claims the mailbox, as for a heap that it parked itself.
+//!    that takes the heap becomes the holder of the mailbox, and releases it as any holder does. At
+//!    its next call the owner claims the mailbox, as it does for a heap that it has parked itself.
 //! 5. A request contains the action that the owner performs if its next call comes before the heap
 //!    is taken: a decay pass or a purge. Where the system has no barrier this is the only effect of
 //!    a request. A request that replaces another one keeps the stronger action.
@@ -40,8 +40,8 @@
 //!    thread that adopts the heap, changes the state to in use, which has no such bit. Otherwise
 //!    the holder of the mailbox clears the bit before it releases the mailbox
 //!    ([`Ownership::take_purge_request`]). Every other change of the state keeps the bit.
-//! 7. No heap without a holder keeps a purge request. A thread that has set the bit then tries to
-//!    claim the mailbox ([`Mailbox::claim_anew`]). A thread that has released the mailbox then
+//! 7. No purge request stays on a heap without a holder. After a thread has set the bit, it tries
+//!    to claim the mailbox ([`Mailbox::claim_anew`]). After a thread has released the mailbox, it
 //!    checks the bit ([`Mailbox::release_unless`]). As with messages, at least one of the two sees
 //!    what the other did.
 //!

@@ -1,5 +1,5 @@
-//! The pool: cached ranges that any thread may use. It passes memory from threads that free large
-//! blocks to threads that allocate them.
+//! The pool: cached address ranges that any thread may use. It passes memory from threads that free
+//! large blocks to threads that allocate them.
 //!
 //! ```text
 //!   consumer frees   ─► its mapping cache, if it allocates large blocks itself
@@ -10,10 +10,10 @@
 //! pages of the next block would be cleared and faulted in again.
 //!
 //! 1. The pool contains at most [`BYTES`] in [`RANGES`] ranges.
-//! 2. Bytes that were unused between two decay passes, which are at least the delay apart, return
-//!    to the system; a purge returns all.
+//! 2. Bytes that were unused between two decay passes return to the system. Decay passes are at
+//!    least the purge delay apart. A purge returns all bytes.
 //! 3. A hardened build has no pool: freed ranges are inaccessible, in whole or in part, and only
-//!    their owner knows which pages are.
+//!    their owner knows which of their pages are inaccessible.
 
 use core::ptr::NonNull;
 

@@ -12,10 +12,10 @@
 //! 1. The state is in a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`). So
 //!    the child, which has no background thread, starts its own when it needs one. If the kernel
 //!    does not support such pages, there is no background thread.
-//! 2. A call that finds the surplus leaves its heap and blocks all signals. Then it starts the
-//!    background thread by a call of the C library. The background thread allocates nothing, takes
-//!    no lock and uses no thread-local. So a thread that unloads the library may hold the loader's
-//!    locks while it waits for the background thread to end.
+//! 2. An allocator call that finds a surplus of 16 MiB or more first leaves its heap and blocks all
+//!    signals. Then it starts the background thread by a call of the C library. The background
+//!    thread allocates nothing, takes no lock and uses no thread-local. So a thread that unloads
+//!    the library may hold the loader's locks while it waits for the background thread to end.
 //! 3. The background thread ends before `RastAlloc::set_purge_delay(None)` returns, and before its
 //!    library is unloaded or the process has ended.
 

@@ -21,10 +21,10 @@ use crate::{
     segment::Segment, size_class::small_class_of, thread, thread_heap, thread_heap::ThreadHeap,
 };
 
-/// The allocator. It has no size; all values are the one allocator of the process.
+/// The allocator of the process. The type has size zero, and all its values are the same allocator.
 ///
 /// It is usable as the global allocator and, by value, as the `Allocator` of single containers. All
-/// of them share one memory and one set of statistics. A block may be freed through any of them, on
+/// values share their memory and one set of statistics. A block may be freed through any value, on
 /// any thread.
 ///
 /// Progress: wait-free except for system calls. Freeing blocks of another thread costs one
@@ -127,8 +127,8 @@ impl RastAlloc {
     /// Another thread may be servicing a heap: the background thread, a thread that frees blocks of
     /// a sleeping thread, or a thread that starts to sleep or ends. The call waits for such
     /// threads, up to one second in all. After that the other thread purges the heap itself, and
-    /// those bytes are not counted here. In the child of a `fork`, a heap that was being serviced
-    /// during the `fork` is not purged, although the call waits for it.
+    /// the result does not include those bytes. In the child of a `fork`, a heap that was being
+    /// serviced during the `fork` is not purged, although the call waits for it.
     ///
     /// Blocking, for one second at most. Cost: a system call, and linear in the number of heaps and
     /// in their unused memory.
@@ -150,10 +150,10 @@ impl RastAlloc {
     /// spans.
     ///
     /// On Linux a background thread, `rast-purge`, does the same for heaps whose thread sleeps or
-    /// has ended. In these heaps it also returns smaller free spans, from two pages on. It starts
-    /// when 16 MiB more are committed than in use, and sleeps when nothing is left to return. The
-    /// child of a `fork` starts its own. Other systems have no such thread; call
-    /// [`purge_all`](Self::purge_all) there.
+    /// has ended. In these heaps it also returns smaller free spans, if they have at least two
+    /// pages. The thread starts when 16 MiB more are committed than in use, and sleeps when nothing
+    /// is left to return. The child of a `fork` starts its own. Other systems have no such thread;
+    /// call [`purge_all`](Self::purge_all) there.
     ///
     /// Independently of this setting, a segment returns to the system if it stays empty while 64
     /// other segments become empty.
@@ -162,7 +162,8 @@ impl RastAlloc {
     /// has finished its current step. Two kinds of programs need `None`: one that must be
     /// single-threaded (as `unshare(CLONE_NEWUSER)` requires), and one that ends with its last
     /// thread instead of by `exit`. A call with a delay is wait-free except for system calls, one
-    /// of which may start the thread. Applies to all threads, from their next check on.
+    /// of which may start the thread. The new delay applies to all threads, from their next check
+    /// on.
     ///
     /// ```
     /// use rast_alloc::RastAlloc;

@@ -51,13 +51,14 @@ const IS_LARGE: usize = 1;
 /// using the arena of a block, freeing the block costs three atomic read-modify-writes and a fence.
 /// For the memory of a whole program use [`RastAlloc`](crate::RastAlloc).
 ///
-/// Address space comes in segments of 4 MiB, whose pages occupy memory once they are touched.
-/// Each thread that is inside a call at the same time as others uses segments of its own.
+/// The heap maps address space in segments of 4 MiB. A page of a segment occupies memory only once
+/// it is touched. Each thread that is inside a call at the same time as others uses segments of its
+/// own.
 ///
 /// Progress: lock-free except for system calls; no thread waits for another one. In the child of a
 /// `fork`, the parts that other threads were using stay unusable: the child allocates from other
-/// parts and from new ones. Blocks that it frees into an unusable part are leaked. Requests that
-/// were in progress stay counted in the bound.
+/// parts and from new ones. Blocks that it frees into an unusable part are leaked. The bytes of
+/// requests that were in progress at the `fork` stay counted against the bound.
 ///
 /// ```
 /// use rast_alloc::{SharedHeap, vec::Vec};

@@ -13,7 +13,8 @@
 //!    program has, and the free ones in the lists of the arena.
 //! 2. About 4 KiB of blocks are carved at a time, and at least one block, in the order of their
 //!    addresses.
-//! 3. A slab is in its class's list if and only if it has a free or an uncarved block.
+//! 3. A slab is in its class's list if and only if it has a free block, or memory that is not
+//!    carved yet.
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};

@@ -4,8 +4,8 @@
 //! Source: the original RAST design, 2.1, which has one list per power of two. Here each power of
 //! two is a group of 32 lists, as in TLSF (Masmano and others, 2004). One bitmap has the groups
 //! that are not empty, and each group has a bitmap of its lists. So two bit scans find the first
-//! list in which every span is long enough. The search may skip a span that fits. Without an
-//! alignment, such a span is at most 1/32 longer than needed.
+//! list in which every span is long enough. The search may skip a span that fits. Unless the
+//! request has an alignment above 1 KiB, a skipped span is at most 1/32 longer than needed.
 //!
 //! ```text
 //!   segment   ┌────────────────────────────┬────────┬────┬───────────────┬──────────────┐

@@ -17,11 +17,12 @@
 //!
 //! When a thread ends, the C library calls the destructor of a `pthread` key. Destructors of std's
 //! thread-locals run before this destructor, and may allocate as usual. Destructors of other keys
-//! may run later; `ENDED` is for these.
+//! may run later, and then find `ENDED` in the cell.
 //!
-//! In the child of a `fork` only the forking thread exists. It has its heap, or adopts another one
-//! if some thread was servicing its heap. The child can service the heaps of threads that were in
-//! no call; the other heaps stay as they are. No lock can stay held, as the allocator has none.
+//! In the child of a `fork` only the forking thread exists. It keeps its heap, or adopts another
+//! one if another thread was servicing its heap during the `fork`. The child can service the heaps
+//! of threads that were in no call; the other heaps stay as they are. No lock can stay held, as the
+//! allocator has none.
 
 use core::cell::Cell;
 

@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | `arena`, `batches`, `remote`, `arrived`, `slow_calls`, `surplus_reported`, `passes` | the holder of the mailbox: the heap's thread, inside a call, or a thread that services the heap |
 //! | `ownership`, `mailbox` | any thread |
-//! | `foreign`, and the sums in `arena` | written by the holder, read by any thread |
+//! | `foreign`, and the statistics in `arena` | written by the holder, read by any thread |
 //! | `pass_ms`, `is_purging`, `is_settled` | written by the holder, read by any thread |
 //! | `calls_seen` | the background thread |
 //!

@@ -123,14 +123,14 @@ impl<K, V, M: Mode<V>, S> Consumer<K, V, M, S> {
     ///
     /// With equal priorities and no pace, each key that has a value at the start is handled once,
     /// by one consumer. If a key gets a value again after it was visited, it waits for the next
-    /// pass. With priorities, the highest one that has values is always served first. If all its
-    /// keys were visited and some of them have values again, the pass ends, even if keys of lower
-    /// priorities have values.
+    /// pass. With priorities, keys of the highest priority that has values are always served first.
+    /// If all keys of this priority were visited and some of them have values again, the pass ends,
+    /// even if keys of lower priorities have values.
     ///
     /// A handler that panics loses only the value that it was given: the panic is counted, and the
     /// key can be handled again.
     ///
-    /// Never waits for another thread, if the handlers do not. Allocates only if a pace defers more
+    /// Never waits for another thread, unless a handler does. Allocates only if a pace defers more
     /// keys than ever before. With [`Marks::Tree`](crate::Marks::Tree), the cost grows with the
     /// number of marked keys.
     pub fn pass(&mut self, mut handler: impl FnMut(&K, V)) -> Pass {

@@ -9,7 +9,7 @@
 //! | item | for |
 //! | --- | --- |
 //! | [`Conflator`], [`Builder`] | the conflator itself: keys, statistics, `close`, `drain` |
-//! | [`Producer`], [`KeyHandle`] | putting; a put by handle hashes nothing |
+//! | [`Producer`], [`KeyHandle`] | putting values; a put by a handle does not hash the key |
 //! | [`Consumer`], [`Item`] | handling: `pass`, `run`, `try_next` |
 //! | [`Newest`], [`InPlace`], [`Sequenced`], [`Sum`], [`Least`], [`Greatest`], [`Merged`] | how two values of a key are combined |
 //! | [`Marks`], [`Growth`], [`Removed`], [`Pace`] | settings |
@@ -64,11 +64,13 @@
 //!   that had a value when the pass began is handled, so no key starves.
 //! - Every accepted value is handled, conflated (replaced by or combined with a newer one),
 //!   returned, or lost to a panicking handler. It is counted as such ([`Figures`]).
-//! - A put by the handle of a live key is wait-free, except in mode [`Merged`], and on x86-64 in
-//!   [`Least`] and [`Greatest`]: there it is only lock-free. It allocates nothing, and makes a
-//!   system call only to wake a sleeping consumer. A suspended producer delays only its own value;
-//!   in mode [`Merged`] it also delays the earlier values that it is merging with its own.
-//! - Inserting a key, growing and removing are lock-free; sleeping and waking take a lock.
+//! - A put by the handle of a live key (one that was not removed) is wait-free. There are two
+//!   exceptions, in which it is only lock-free: mode [`Merged`], and on x86-64 the modes [`Least`]
+//!   and [`Greatest`]. Such a put allocates nothing, and makes a system call only to wake a
+//!   sleeping consumer. A suspended producer delays only its own value; in mode [`Merged`] it also
+//!   delays the earlier values that it is merging with its own.
+//! - Inserting a key, removing it and growing the tables are lock-free; sleeping and waking take a
+//!   lock.
 //! - A panic of a handler is caught and counted. A panic of a merge function or of a value's drop
 //!   propagates to the caller of the put. No panic of user code blocks a key or leaks a cell;
 //!   `docs/algorithms/conflate.md` lists all cases.

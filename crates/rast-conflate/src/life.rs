@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 0-2 | state, see [`State`] |
 //! | 3 | RUNNING: a consumer runs the key; only that consumer takes values of the key to handle them |
-//! | 4 | DIRTY: another consumer cleared the key's mark while the key ran; the running consumer sets the mark again |
+//! | 4 | DIRTY: another consumer cleared the key's mark while this key was RUNNING; the consumer that runs the key sets the mark again |
 //! | 5 | DEFERRED: a consumer keeps the key until its pace allows the next handling, and has a pin |
 //! | 6 | OWNED: in mode `Sequenced`, the key's one handle exists |
 //! | 8-31 | number of pins: threads that use the key, handles, deferrals |

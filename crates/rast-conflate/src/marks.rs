@@ -12,12 +12,12 @@
 //!
 //! Rules. A superfluous mark costs a check; a missing mark loses a value.
 //!
-//! 1. A producer publishes its value by a read-modify-write, fences, and then goes from the leaf to
-//!    the root. It tests each bit on the way and sets those that are clear. The producer always
-//!    continues to the root, so that it does not depend on another producer.
-//! 2. A consumer clears leaf bits, fences, and then takes the values of their cells.
-//! 3. A consumer that finds a word empty clears its bit in the level above, fences, and loads the
-//!    word again. If the word is not empty, the consumer sets the bit again.
+//! 1. A producer publishes its value by a read-modify-write, executes a fence, and then goes from
+//!    the leaf to the root. It tests each bit on the way and sets those that are clear. The
+//!    producer always continues to the root, so that it does not depend on another producer.
+//! 2. A consumer clears leaf bits, executes a fence, and then takes the values of their cells.
+//! 3. A consumer that finds a word empty clears the word's bit in the level above, executes a
+//!    fence, and loads the word again. If the word is not empty, the consumer sets the bit again.
 //!
 //! Testing before setting is sound by the store-buffer argument. Consider the fence of the producer
 //! (1) and that of the consumer that cleared the bit (2 or 3). If the producer's is first, the

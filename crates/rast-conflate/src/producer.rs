@@ -47,9 +47,9 @@ impl<K, V, M: Mode<V>, S> Producer<K, V, M, S> {
 
     /// Makes `value` the newest one of the handle's key, and marks the key for handling.
     ///
-    /// If the key is live, the put allocates nothing and is wait-free. In mode `Merged`, and on
-    /// x86-64 in modes `Least` and `Greatest`, it is only lock-free. It makes a system call only if
-    /// a consumer sleeps. The last step of the call is to drop the replaced value.
+    /// If the key was not removed, the put allocates nothing and is wait-free. In mode `Merged`,
+    /// and on x86-64 in modes `Least` and `Greatest`, it is only lock-free. It makes a system call
+    /// only if a consumer sleeps. The last step of the call is to drop the replaced value.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@
 //! 1. The state leaves `Waiting` once, under the lock, so either the `Reply` or the `Answer` takes
 //!    the registered waker. The `Reply` calls the waker after it has released the lock. The
 //!    `Answer` drops it.
-//! 2. An asking thread blocks on the slot's `signal`, which is sent once, after `Ready` or
-//!    `Dropped`.
+//! 2. An asking thread blocks on the slot's `signal`, which is sent once, after the state has
+//!    become `Ready` or `Dropped`.
 //! 3. The lock is not held while a waker is cloned, or while a waker or an answer is dropped. These
 //!    operations run user code.
 

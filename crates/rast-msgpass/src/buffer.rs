@@ -15,7 +15,8 @@
 //! 2. A sender that must wait sets `is_waited` in the critical section in which it finds too little
 //!    room. The take that makes enough room clears it, also under the lock, and then wakes the
 //!    sender.
-//! 3. The lock is not held while a message is dropped or weighed, because both run user code.
+//! 3. The lock is not held while a message is dropped or weighed, because dropping and weighing run
+//!    user code.
 //! 4. Every pair of instances has a queue, so a pair that never exchanges a message costs some 100
 //!    bytes. With its first message a queue allocates `cap` slots, each of the size of a message
 //!    and two words.

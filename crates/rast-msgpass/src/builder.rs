@@ -159,12 +159,13 @@ impl<G: Graph> Builder<G> {
     /// wait for the handler.
     ///
     /// When a handler has returned, its messages are published, except if the queue to the receiver
-    /// is full. That happens on an `unbounded` edge, and on an edge with inboxes that other senders
-    /// have filled. Then the messages wait in the sender. They leave between two of its handlers,
-    /// once the receiver has made room, at most one [capacity](crate::EdgeInfo::capacity) at a
-    /// time. So a handler that sends on such an edge must not wait for the receiver to handle
-    /// earlier messages, unless the queue has room for all of them. An answer always has room,
-    /// because its client returns the slot of each answer at once, at the cost of a fence.
+    /// is full. A queue can be full on an `unbounded` edge, and on an edge with inboxes that other
+    /// senders have filled. Then the messages wait in the sender. Once the receiver has made room,
+    /// they are published between two handler calls of the sender, at most one
+    /// [capacity](crate::EdgeInfo::capacity) at a time. So a handler that sends on such an edge
+    /// must not wait for the receiver to handle earlier messages, unless the queue has room for all
+    /// of them. An answer always has room, because its client returns the slot of each answer at
+    /// once, at the cost of a fence.
     ///
     /// A drain and a stop wait for the handler that is running, so a handler that never returns
     /// keeps the graph from ending. A resharding waits for no handler of `P`, because these workers
@@ -272,10 +273,10 @@ impl<G: Graph> Builder<G> {
     /// replaces the replica by the result. This happens as often as `restart` allows. The last call
     /// for `P` counts.
     ///
-    /// Queued messages, timers and what the instance [watches](crate::Cx::watch) are kept for the
-    /// next processor. [`ReplyTo`](crate::ReplyTo) tokens in the state are dropped, so their
-    /// clients get no answer. The factory runs on a worker, so it should return soon. A panic of
-    /// the factory counts as a panic of the processor.
+    /// The new processor keeps the queued messages, the timers, and what the instance
+    /// [watches](crate::Cx::watch). [`ReplyTo`](crate::ReplyTo) tokens in the state of the old one
+    /// are dropped, so their clients get no answer. The factory runs on a worker, so it should
+    /// return soon. A panic of the factory counts as a panic of the processor.
     ///
     /// ```
     /// use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, Restart, graph};
@@ -356,10 +357,10 @@ impl<G: Graph> Builder<G> {
     ///
     /// The measured message is chosen at random from `one_in` consecutive messages. A measured
     /// message costs three readings of the clock and two entries in histograms, so 1,024 suits a
-    /// graph whose messages cost some nanoseconds each. Even if `one_in` is zero, a batch costs two
-    /// branches, and a message by ingress, a shared inbox or a locked queue costs one branch. If
-    /// `one_in` is not zero, histograms take 2.4 KiB per instance and per edge that enters it. Send
-    /// times then take 8 bytes per `one_in` slots of each ring.
+    /// graph whose messages cost some nanoseconds each. Even if `one_in` is zero, there are two
+    /// branches per batch, and one branch per message that comes by ingress, a shared inbox or a
+    /// locked queue. If `one_in` is not zero, histograms take 2.4 KiB per instance and per edge
+    /// that enters it. Send times then take 8 bytes per `one_in` slots of each ring.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

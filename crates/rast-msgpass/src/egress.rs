@@ -26,8 +26,8 @@
 //!
 //! 1. If A3 comes before B1, then B1 reads the value of A3, directly or through later swaps. So B1
 //!    sees A2, and B2 finds the bit.
-//! 2. If A3 comes after B1, it finds false and calls the waker. If the A3 of another sender came in
-//!    between, that sender has called the waker instead.
+//! 2. If A3 comes after B1, take the first A3 after B1, of this sender or of another one. It finds
+//!    false, and its sender calls the waker.
 //!
 //! The receiver takes a bit by a swap, which reads the value of A2. So it sees the message of A1.
 //!

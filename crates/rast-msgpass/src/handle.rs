@@ -61,8 +61,9 @@ fn drop_states(states: &States, shared: &Shared) {
 /// so do [`stop`](Self::stop), [`drain`](Self::drain) and [`wait`](Self::wait). So an async task
 /// moves the handle to a thread that may block, for example by tokio's `spawn_blocking`.
 ///
-/// A handler of the same graph may drop the handle, or end the graph by it. That stops the graph
-/// but waits for no other thread, because the handler has to return first.
+/// A handler of the same graph may drop the `Handle`, or end the graph by one of these calls. Then
+/// the drop or the call stops the graph but waits for no other thread, because the handler has to
+/// return first.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

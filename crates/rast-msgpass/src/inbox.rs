@@ -15,8 +15,8 @@
 //!    its own calls, and a sender in its own turn, while it has a [`Here`] (the right to access the
 //!    places). The access ends before user code runs.
 //! 2. The flag `asks` tells the receiver to look into the ring. A message enters a place only while
-//!    `asks` is unset. If its sender has ever pushed to a ring of the edge, the ring must also be
-//!    empty. The sender sees that by `taken`, the receiver's index in the ring.
+//!    `asks` is unset. If its sender has ever pushed to a ring of the edge, this inbox's ring must
+//!    also be empty. The sender sees that by `taken`, the receiver's index in the ring.
 //! 3. The receiver takes messages of the places before those of the ring.
 //! 4. After each push to the ring, the sender wakes the receiver. If the receiver is on the same
 //!    worker, the sender also sets `asks`. Otherwise the note of the wake-up (the number of the
@@ -311,7 +311,7 @@ impl<T> Receiver<T> {
     }
 
     /// Returns how many of the senders that wait are to be woken, after `take` or `settle` has
-    /// returned that slots were returned. See "As many as there is room for" in `waiting.rs`.
+    /// returned that slots were returned. See "How many senders a check wakes" in `waiting.rs`.
     #[cold]
     pub(crate) fn to_wake(&self) -> usize {
         let inbox = &self.inboxes[self.index];

@@ -104,10 +104,11 @@ impl<G: Node<Ingress> + Node<P>, P, M: Edge<G, Ingress, P>> IngressSender<G, P, 
 
     /// Chooses the next replica in turn that has room. If none has room, it chooses the next one,
     /// and `send` waits there. It chooses a [retired](crate::OnPanic::Retire) replica only if all
-    /// are retired. Each clone of the sender counts its turns separately. If the replica retires
-    /// while `send` waits there, the message is sent all the same, and counts as undelivered.
+    /// are retired. Each clone of the sender has its own position in the sequence of replicas. If
+    /// the replica retires while `send` waits there, the message is sent all the same, and counts
+    /// as undelivered.
     ///
-    /// Costs an atomic addition and two loads per replica that it looks at.
+    /// Costs an atomic addition, and two loads for each replica that it looks at.
     ///
     /// ```
     /// # use rast_msgpass::{Cx, Ingress, Process, Receive, graph};

@@ -13,14 +13,14 @@
 //! 1. A handler is called only if each bounded edge that it sends on has room for its burst at each
 //!    target; otherwise it is *gated*. If the edge of its message has no attribute `sends`, the
 //!    handler may send on all edges that leave its processor.
-//! 2. A turn accesses only the inputs whose numbers came with wake-ups, as *notes*, and the outlets
-//!    to which its handlers sent. It checks all inputs and outlets only after the shard has moved,
-//!    or after a wake-up without a note.
+//! 2. A wake-up may contain the number of an input, as a *note*. A turn accesses only the inputs of
+//!    such notes, and the outlets to which its handlers sent. It checks all inputs and outlets only
+//!    after the shard has moved, or after a wake-up without a note.
 //! 3. The number of messages between two publications at most doubles each time. So a message waits
 //!    for its publication at most about twice as long as the previous chunk took. If all receivers
 //!    are on this worker, no other thread waits for the messages, and the turn publishes once, at
 //!    its end. If handlers are slow, it publishes after each message. If handlers may block, it
-//!    publishes after each handler, even after one that sent nothing.
+//!    publishes after each call of a handler, even if the call sent nothing.
 //! 4. The inputs of an edge share one batch per turn. Inputs that got no part of it come first in
 //!    the next turn.
 

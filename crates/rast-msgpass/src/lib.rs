@@ -108,7 +108,7 @@
 //! - [`Cx::after`] and [`Cx::every`] send a message to the instance itself at a later time; its
 //!   handler is `Receive` from [`Timer`]. [`Cx::wake_at`] requests a ping, a call without a
 //!   message. Messages and pings are never early. A drain or a stop cancels timers and counts them.
-//! - [`Builder::clock`] sets the clock of timers, loads and the sharder.
+//! - [`Builder::clock`] sets the clock of the timers, the load measurement and the sharder.
 //!
 //! # Guarantees
 //!
@@ -131,8 +131,8 @@
 //! - After [`Builder::start`] messages allocate only in four cases: at ingress, on an unbounded
 //!   edge, on an edge with inboxes, and on an edge with locked queues. With inboxes, a sender's
 //!   list of collected messages grows if one turn sends to more than 64 receivers, or if more
-//!   messages than before find no room. With locked queues, the first message of a pair allocates
-//!   the queue's `cap` slots.
+//!   messages find no room than ever before. With locked queues, the first message of a pair
+//!   allocates the queue's `cap` slots.
 //! - What a message costs does not depend on the size of the graph.
 //! - No message waits for a timeout, because a sender wakes the receiver, and a receiver that makes
 //!   room wakes the sender. The arguments are in `docs/algorithms/msgpass.md` of the repository,
@@ -148,7 +148,7 @@
 //! # Features
 //!
 //! - `affinity`: `Builder::pin_threads`.
-//! - `async`: [`EgressReceiver`] and [`SharedReceiver`] are a `Stream` of futures-core, and
+//! - `async`: [`EgressReceiver`] and [`SharedReceiver`] implement the `Stream` of futures-core, and
 //!   `IngressSender::sink` makes a `Sink` of futures-sink. The feature depends on these two crates.
 //!   The futures of [`IngressSender::send_async`], [`IngressSender::ask_async`] and
 //!   [`EgressReceiver::recv_async`] need no feature. All of these work on any runtime, such as

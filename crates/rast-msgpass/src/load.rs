@@ -5,8 +5,8 @@
 //! a table of fixed size, which finds those with much traffic (Boyer and Moore's majority vote, one
 //! per entry). An entry counts the messages of one sender. A message of another sender that maps to
 //! the entry decreases the count by one. At zero the entry passes to that sender. So if a thousand
-//! senders have equal traffic, their counts are near zero. No balancer could use larger counts of
-//! such senders. Only one of eight messages is counted, and the report multiplies the counts by
+//! senders have equal traffic, their counts are near zero. Larger counts of such senders would not
+//! help a balancer. Only one of eight messages is counted, and the report multiplies the counts by
 //! eight.
 //!
 //! The time of turns is an estimate (see [`StartFinishTimer`]). In a graph with many instances, a

@@ -59,9 +59,10 @@
 /// | `latest` | as `drop_oldest`, with room for one message per pair | a lock at each side |
 ///
 /// Dropped messages are counted in [`EdgeMetrics::dropped`](crate::EdgeMetrics::dropped) and given
-/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). An edge from ingress accepts
-/// none of the last four: there the sender's call decides whether it waits for room (`send`) or
-/// gets the message back (`try_send`). An edge to egress accepts only `drop_newest` and `reject`.
+/// to [`Builder::on_undelivered`](crate::Builder::on_undelivered). An edge from ingress does not
+/// accept `reject`, `drop_newest`, `drop_oldest` or `latest`: there the sender's call decides
+/// whether it waits for room (`send`) or gets the message back (`try_send`). An edge to egress
+/// accepts only `drop_newest` and `reject`.
 ///
 /// `bytes = N` bounds the queued messages of a pair by their [`Weight`](crate::Weight), in addition
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
@@ -84,7 +85,8 @@
 /// `high` edge pay nothing for it.
 ///
 /// A processor that starts without a message, by a ping, a timer or `on_start`, is declared with
-/// `[source]`. A processor to which no edges lead from ingress or a source does not compile.
+/// `[source]`. If no path of edges leads to a processor from ingress or from a source, the graph
+/// does not compile.
 ///
 /// Documentation comments may be above every entry.
 ///

@@ -10,14 +10,14 @@
 //! ```
 //!
 //! A sender has no memory per receiver. If no other bit than `HAS_PUSHED` is set in `state`, the
-//! first messages are stored in `few`. Most turns send only these. The flush at the end of a chunk
-//! (the messages that a turn handles before it publishes) moves them to their inboxes one by one,
-//! as long as each finds a free place (`inbox.rs`).
+//! first messages are stored in `few`. Most turns send no more messages than `few` can hold. The
+//! flush at the end of a chunk (the messages that a turn handles before it publishes) moves them to
+//! their inboxes one by one, as long as each finds a free place (`inbox.rs`).
 //!
-//! If there are more messages, or if one finds no place, they are stored in entries. All entries of
-//! one target form a chain, so a chunk costs each ring at most one read-modify-write. The flush
-//! moves the chains to their inboxes. A chain is pushed before the flush if there are many entries,
-//! or if another target has the same low bits.
+//! If there are more messages, or if one finds no place, all messages that are still here are
+//! stored in entries. All entries of one target form a chain, so a chunk costs each ring at most
+//! one read-modify-write. The flush moves the chains to their inboxes. A chain is pushed before the
+//! flush if there are many entries, or if another target has the same low bits.
 //!
 //! The target, the last entry and the length of a chain are in its first entry, and an element of
 //! `places` has one byte. So storing a message accesses one cache line of `places`, the message's

@@ -17,9 +17,9 @@
 //! 3. On an unbounded edge, messages without room wait at the sender, in order, until the receiver
 //!    has made room. If the number of waiting messages has reached the edge's ceiling, `send`
 //!    counts its message as undelivered and stops the graph.
-//! 4. A request reserves a slot for its answer on the reply edge, until the client has taken the
-//!    answer, or the waiver in place of an answer, out of the slot. Handlers send requests only
-//!    within the credit of the reply edge, except by rule 6.
+//! 4. A request reserves a slot for its answer on the reply edge. The answer, or a waiver in its
+//!    place, is put into the slot, and the reservation ends when the client takes it out. Handlers
+//!    send requests only within the credit of the reply edge, except by rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
 //!    reserved slot. With inboxes, the client may publish late that this slot is free, and until
 //!    then the answer waits at the server. If handlers of the server may block, the client

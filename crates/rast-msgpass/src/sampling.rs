@@ -9,7 +9,7 @@
 //!   stamps      t         t         t         -           one word per block: the send time
 //! ```
 //!
-//! | way | chosen by | where the time is |
+//! | queue | message chosen by | where the send time is |
 //! | --- | --- | --- |
 //! | ring per pair | both ends, by the index of the message in the ring | [`Stamps`], a word per block |
 //! | inbox | the sender | [`Marks`] (send times under a lock); a bit of the message's tag says that its time is there |

@@ -14,7 +14,7 @@
 //! 1. A receiver that takes a message while others wait looks for one more message, under the same
 //!    lock. If there is one, it wakes the next receiver. If not, that look found the lane empty,
 //!    and the lane calls its waker for the next message.
-//! 2. A receiver that finds the lane closed wakes all.
+//! 2. A receiver that finds the lane closed wakes all waiting receivers.
 //! 3. A receiver that waits enters the wait list, and looks once more before it sleeps.
 //! 4. A look that begins after a wake-up consumes the wake-up. A receiver that leaves with a
 //!    message passes a wake-up that came after its last look to the next receiver. A dropped future

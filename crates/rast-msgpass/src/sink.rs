@@ -30,7 +30,8 @@ use crate::sharder::{self, ShardId};
 /// A drain does not wait for reservations. It closes the sink, whose next `poll_ready` returns
 /// [`Closed`].
 ///
-/// The error is [`Closed`]; it has the message that `start_send` was given.
+/// The error is [`Closed`]. It contains the message that was passed to `start_send`, if there was
+/// one.
 ///
 /// ```
 /// # use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, graph};

@@ -7,8 +7,8 @@
 //!
 //! Processors that reach each other along edges, or one that reaches itself, form a component. The
 //! flush of one member may give another member something to flush, so a component flushes
-//! repeatedly, until a pass sends nothing. Each component is a stage of its own. If another
-//! processor were in the stage, the passes might not end, because the flush of that processor may
+//! repeatedly, until a pass sends nothing. Each component is a stage of its own. If a processor
+//! outside of the component were in the same stage, the passes might not end, because its flush may
 //! send something in each pass. The other processors are ordered by the length of the longest path
 //! that leads to each of them. Those with an equal length are one stage, and flush at the same
 //! time.

@@ -290,9 +290,9 @@ impl Viewer {
     }
 
     /// Draws the running graph for Graphviz. Each instance is a box in the colour of its worker.
-    /// The longer the instance was busy since the start, the stronger the colour. Edges have the
-    /// numbers of sent and queued messages, and the 99th percentile of the waiting time if that is
-    /// [measured](crate::Builder::sample).
+    /// The longer the instance was busy since the start, the stronger the colour. The label of an
+    /// edge shows how many messages were sent and are queued, and the 99th percentile of the
+    /// waiting time if that is [measured](crate::Builder::sample).
     ///
     /// Costs what [`metrics`](Self::metrics) and [`timings`](Self::timings) cost, plus a `String`.
     ///

@@ -32,7 +32,7 @@
 //! possible that no wake-up follows. Therefore the sender enters the list of the other receiver
 //! before it goes idle.
 //!
-//! # As many as there is room for
+//! # How many senders a check wakes
 //!
 //! On an unbounded edge with inboxes a check wakes as many senders as there is room for, at least
 //! one. The other senders continue to wait. Each of the woken senders, in its next turn, does one
@@ -42,19 +42,19 @@
 //! 2. It finds no room there, after it has seen that it was removed from the list.
 //! 3. It removes and wakes the first sender of the list, which does one of these in its place.
 //!
-//! Let F be a check that leaves a sender W in the list, and let `head` be the head that the
-//! receiver published before F. Suppose that no check follows F. Then W is still woken, for the
-//! following reasons.
+//! Let F be a check that leaves a sender W in the list. Let `head` be the position in the ring that
+//! the receiver published last before F. The receiver has taken all messages before this position.
+//! Suppose that no check follows F. Then W is still woken, for the following reasons.
 //!
 //! Fewer than `due` messages (see [`Pace`]) come into the ring after `head`. Otherwise the receiver
 //! would take them, and another check would follow. So the ring has room from then on, and F has
 //! woken as many senders as the ring has free slots.
 //!
 //! Take the senders that F woke, and those that were woken in their place by 3. Each of them sees
-//! `head` or a later one [WL3] [WL4], so it finds room and does not do 2. Their pushes come after
-//! F. If all did 1, the pushes would fill the ring, but the ring has room. So one of them does 3,
-//! and wakes the first sender of the list. The same argument applies to the woken sender, and so
-//! on, until W is woken. The list is not empty before that, because W is in it.
+//! `head` or a later position [WL3] [WL4], so it finds room and does not do 2. Their pushes come
+//! after F. If all did 1, the pushes would fill the ring, but the ring has room. So one of them
+//! does 3, and wakes the first sender of the list. The same argument applies to the woken sender,
+//! and so on, until W is woken. The list is not empty before that, because W is in it.
 //!
 //! The argument covers every waiting sender. A sender that enters the list after F sees `head` in
 //! S3, finds room, and does not go idle.
@@ -264,11 +264,11 @@ impl Waiting {
 /// this number, so a check comes at the latest when the receiver has taken all these messages.
 ///
 /// No sender waits for ever. Let F be a check that does not find a waiting sender W, and f the head
-/// that the receiver had published before F. Then W's last check of the room came after F, and saw
-/// a head h of at least f, with more than `capacity - burst` messages behind it. So the receiver
-/// takes at least `due` more messages after f, and makes another check. Either this check finds W,
-/// or the argument applies to it as it did to F. The number of messages is finite, so some check
-/// finds W.
+/// that the receiver had published before F. By the fences [WL1] and [WL2], W's last check of the
+/// room came after F. It saw a head h of at least f, and more than `capacity - burst` messages
+/// behind h. So the receiver takes at least `due` more messages after f, and makes another check.
+/// Either this check finds W, or the argument applies to it as it did to F. The number of messages
+/// is finite, so some check finds W.
 ///
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]

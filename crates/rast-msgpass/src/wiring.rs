@@ -3,8 +3,9 @@
 //! `graph!` calls [`Wiring::edge`] once per edge, in order, with its types. An edge from `n` to `m`
 //! instances gets `n * m` rings if these are at most [`PAIRS_MAX`](crate::PAIRS_MAX), or if the
 //! edge declares `rings`. Otherwise it gets one inbox per receiver, which all senders share. Each
-//! half of a queue goes to the instance that will own it. A buffered edge always has a buffer per
-//! pair, however many pairs there are; an edge from or to outside has doors or lanes.
+//! half of a queue goes to the instance that will own it. An edge with `drop_oldest`, `latest` or
+//! `bytes` always has a locked queue per pair, however many pairs there are. An edge from outside
+//! has doors, and an edge to outside has lanes.
 //!
 //! ```text
 //!              instance 0 of To      instance 1 of To

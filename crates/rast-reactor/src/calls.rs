@@ -76,8 +76,8 @@ where
     call.await
 }
 
-/// Calls `begin` on the reactor `target`, runs the future that it returns there, and returns the
-/// output.
+/// Calls `begin` on the reactor `target`, runs the returned future on that reactor, and returns the
+/// future's output.
 ///
 /// From one reactor to another at most 1,024 calls may be sent but not begun; each of them holds a
 /// credit. Further calls wait for a credit, first come first served. A call returns its credit when
@@ -98,7 +98,7 @@ where
 /// # Errors
 ///
 /// [`CallError::Panicked`] with the payload; [`CallError::Stopped`] if the target has stopped;
-/// [`CallError::NoReactor`].
+/// [`CallError::NoReactor`] if there is no reactor `target`.
 ///
 /// # Panics
 ///
@@ -220,7 +220,8 @@ where
 /// # Errors
 ///
 /// [`Full`] with the closure if the queue of the policy is at the pool's capacity, 65,536 tasks by
-/// default. The handle returns [`CallError::Panicked`] with the payload, or [`CallError::Stopped`].
+/// default. The handle returns [`CallError::Panicked`] with the payload if the task panicked, and
+/// [`CallError::Stopped`] if the pool dropped the task.
 ///
 /// # Panics
 ///

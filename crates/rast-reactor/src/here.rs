@@ -101,7 +101,7 @@ pub(crate) const OUTSIDE: &str =
 /// Spawns a task on the reactor that runs the caller; its future need not be `Send`.
 ///
 /// When the reactor has left its loop, it drops its tasks. If a destructor of a task then calls
-/// `spawn_local`, the future is dropped, and the handle returns
+/// `spawn_local`, the new future is dropped, and its handle returns
 /// [`CallError::Stopped`](crate::CallError::Stopped).
 ///
 /// # Panics

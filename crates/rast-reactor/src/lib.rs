@@ -3,20 +3,20 @@
 //! # What is here
 //!
 //! - [`Reactors`]: threads, one per core, each with a [`LocalExecutor`](executor::LocalExecutor).
-//!   [`Reactor::spawn`] spawns a task from any thread, [`spawn_local`] on the current reactor,
-//!   which [`current`] returns.
+//!   [`Reactor::spawn`] spawns a task from any thread, and [`spawn_local`] spawns one on the
+//!   current reactor. [`current`] returns that reactor.
 //! - [`reactor_task`], [`reactors_task`], [`try_reactor_task`]: calls between reactors, with a
 //!   limit on calls that have not begun.
 //! - [`Pool`] and [`background_task`]: threads for slow work of three urgencies ([`Policy`]),
 //!   beside the reactors.
-//! - [`io`]: sockets and files by io_uring or by readiness, whose operations own their buffers.
-//! - [`Lock`]: shared or exclusive between the tasks of one thread; [`LockScope`] finds deadlocks,
-//!   and [`retry`] runs a closure once more if a wait was refused because of a deadlock.
+//! - [`io`]: sockets and files, by io_uring or by readiness. Each operation owns its buffer.
+//! - [`Lock`]: a lock for the tasks of one thread, shared or exclusive. [`LockScope`] finds
+//!   deadlocks, and [`retry`] runs a closure once more if a wait was refused because of a deadlock.
 //! - [`registry`]: resources that one reactor changes and all reactors read, without a fence.
-//! - [`Lane`]: timeouts of one length. [`fire_at`]: callbacks at an instant. Other sleeps are those
-//!   of the executor.
-//! - [`Gate`], [`Limiter`], [`Breaker`]: limit how many tasks run at once and how many begin per
-//!   second, and stop calls to a service that fails.
+//! - [`Lane`]: timeouts of one length. [`fire_at`]: callbacks at an instant. For other sleeps use
+//!   [`executor`].
+//! - [`Gate`]: limits how many tasks run at once. [`Limiter`]: limits how many begin per second.
+//!   [`Breaker`]: stops calls to a service that fails.
 //! - [`all_results`]: several futures at once in one task.
 //!
 //! # When to use it, and when not
@@ -47,7 +47,7 @@
 //!   stopped, the sender drops the closure, and the call returns [`CallError::Stopped`].
 //! - From one reactor to another at most 1,024 calls are sent but not begun. A further call waits
 //!   and delays only its caller, and calls nested in each other cannot deadlock.
-//! - A panic stays in its task or call, and its caller gets the payload.
+//! - A panic of a task or call is caught, and the caller gets the payload.
 //! - Dropping the future of a call is always sound: a call that has not begun is dropped, and a
 //!   running call ends at its next await.
 //! - At most 65,536 tasks of a policy are queued in the pool, unless its builder sets another

@@ -11,7 +11,7 @@ use std_alloc::rc::Rc;
 use crate::nodes::NodeId;
 use crate::wait_graph::{Acquire, Core, Deadlock, LockScope, Mode};
 
-/// A shared or exclusive lock between the tasks of one thread, which may be held across awaits.
+/// A shared or exclusive lock for the tasks of one thread. It may be held across awaits.
 ///
 /// First come, first served: a shared request waits behind an earlier exclusive one. A
 /// [`LockScope`] owns all locks that one request to the service holds. A shared lock cannot be

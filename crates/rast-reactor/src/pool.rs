@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A task of policy p (0 is High) runs on the threads of classes p and above. In the original RAST
-//! design each thread sleeps on the bits of all policies that it runs. So a push of an urgent task
-//! may wake the only thread that could have run the next slow task. Here a thread sleeps only on
-//! the bit of its class. A push wakes a thread of the lowest class that may run the task and has a
-//! sleeping thread.
+//! design each thread sleeps on the bits of all policies that it runs. So a push of a High task may
+//! wake the only sleeping thread that could have run the next Low task. Here a thread sleeps only
+//! on the bit of its class. A push wakes a thread of the lowest class that may run the task and has
+//! a sleeping thread.
 //!
 //! Rules, under the lock of the queues:
 //!

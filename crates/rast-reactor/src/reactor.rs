@@ -44,7 +44,7 @@ impl Reactor {
         self.shared.seats.len()
     }
 
-    /// Calls `begin` on the reactor's thread, and runs there the future that it returns, which need
+    /// Calls `begin` on the reactor's thread, and runs the returned future there. The future need
     /// not be `Send`.
     ///
     /// The number of such tasks has no limit, unlike that of calls by
@@ -52,8 +52,8 @@ impl Reactor {
     /// begun, a closure from a thread outside of the reactors is dropped, and the handle returns
     /// [`CallError::Stopped`](crate::CallError::Stopped).
     ///
-    /// Cost: an allocation, the locks of two lists of tasks, an exchange, a wake-up if the reactor
-    /// sleeps.
+    /// Cost: an allocation, the locks of two lists of tasks, an exchange, and a wake-up if the
+    /// reactor sleeps.
     ///
     /// ```
     /// use rast_reactor::{Reactors, current};

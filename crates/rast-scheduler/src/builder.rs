@@ -88,14 +88,15 @@ impl Builder {
     /// Sets the clock of deadlines; [`MonotonicClock`] by default.
     ///
     /// A worker sleeps until a deadline by the system's time. If your clock does not follow the
-    /// system's time, call [`Remote::look`](crate::Remote::look) after you moved it.
+    /// system's time, call [`Remote::look`](crate::Remote::look) each time that you have moved the
+    /// clock.
     ///
     /// If the clock panics on a worker, the worker uses the last reading, so deadlines are late
     /// until the clock works again; [`Stats::clock_panics`](crate::Stats::clock_panics) counts the
-    /// panics. If a sleep of an [`AsyncCx`](crate::AsyncCx) is polled while the clock panics, it is
-    /// over only if it was due before the last step of its task began. If a step reads the clock by
-    /// [`Cx::now`](crate::Cx::now) or [`AsyncCx::now`](crate::AsyncCx::now), the panic is the
-    /// step's.
+    /// panics. If a sleep of an [`AsyncCx`](crate::AsyncCx) is polled while the clock panics, the
+    /// sleep ends only if it was due before the last step of its task began. If a step reads the
+    /// clock by [`Cx::now`](crate::Cx::now) or [`AsyncCx::now`](crate::AsyncCx::now), the panic
+    /// counts as a panic of the step.
     ///
     /// Times of 2^64 - 2 ns and more count as 2^64 - 3 ns, because greater values mean "no
     /// deadline".

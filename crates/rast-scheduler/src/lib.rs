@@ -8,7 +8,7 @@
 //!
 //! For many jobs of several steps, with a wait for an outside event between two steps: a reply, a
 //! timeout, the next frame. Steps may be short or long, but must not block. A handle wakes a task
-//! from any thread, and may outlive it safely.
+//! from any thread, and may safely outlive the task.
 //!
 //! # When not
 //!
@@ -43,7 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With an `async` body: see [`Remote::spawn_async`].
+//! A task may also have an `async` body: see [`Remote::spawn_async`].
 //!
 //! # Guarantees
 //!
@@ -74,7 +74,7 @@
 //!
 //! # Platforms
 //!
-//! Where std has threads. On Linux a post needs no fence instruction, and the threads of a
+//! Runs where std has threads. On Linux a post needs no fence instruction, and the threads of a
 //! scheduler set their timer slack to 1 ns.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]

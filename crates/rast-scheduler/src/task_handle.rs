@@ -22,9 +22,9 @@ impl core::error::Error for Finished {}
 
 /// A handle of a task: wakes, signals and aborts it, from any thread, at any time.
 ///
-/// A handle keeps only the task's memory alive: the task may end and its body be dropped. Once the
-/// task is finished, or its scheduler was dropped, `wake`, `signal` and `abort` return
-/// [`Finished`].
+/// A handle keeps only the task's memory alive. It does not keep the task from ending, or the
+/// task's body from being dropped. Once the task is finished, or its scheduler was dropped, `wake`,
+/// `signal` and `abort` return [`Finished`].
 ///
 /// All calls are lock-free, except that a call that finds a sleeping worker takes that worker's
 /// parking lock for some instructions and makes a system call.

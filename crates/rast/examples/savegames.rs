@@ -1,16 +1,17 @@
 //! The workload for which the task scheduler was made: saved games in a slow remote store.
 //!
 //! Each player locks a profile, fetches a blob, changes it, stores it and unlocks the profile. All
-//! of these except the change are requests, which the remote answers after a delay. Then the player
-//! rests. A *visit* to a player costs processor time, even if there is nothing to do.
+//! of these steps except the change are requests to the remote store, which answers each of them
+//! after a delay. Then the player rests. A *visit* to a player costs processor time, even if there
+//! is nothing to do.
 //!
 //! The scheduler visits a player when an answer has come or the rest is over. The *updater*, a
 //! common first design of such a service, visits all players once in a period. The program runs the
 //! scheduler, and then the updater: with each of five periods, or only with the period given by
 //! `--period-ms`. Each run has the same length and the same load.
 //!
-//! The remote is a thread of this process. Its processor time is printed separately; only its calls
-//! that hand an answer to the service count as time of the service.
+//! The remote store is a thread of this process. Its processor time is printed separately; only its
+//! calls that hand an answer to the service count as time of the service.
 //!
 //! `cargo run --release --example savegames -- --players 10000 --delay-us 5000 --visit-us 10
 //! --rest-ms 1000 --period-ms 5 --workers 2 --seconds 3`

@@ -73,7 +73,7 @@
 //! - Misuse in safe code does not compile, or returns an error that contains the item.
 //! - No accepted item is lost silently: the report of `drain` counts the messages that were not
 //!   handled.
-//! - Everything is bounded; an unbounded type or option says so in its name or its docs.
+//! - Everything is bounded, except types and options whose name or docs call them unbounded.
 //! - No lock and no allocation on a hot path, unless an item's docs say otherwise.
 //! - A comment beside every atomic ordering stronger than `Relaxed` says why it is needed. A row in
 //!   `docs/verification.md` names the loom model that fails when the ordering is weakened, or says
@@ -115,9 +115,9 @@
 //!
 //! # Platforms
 //!
-//! Linux on x86-64 is tested; the public CI file also has aarch64, macOS and Windows. Without `std`
-//! the features `alloc`, `queue` and `timers` need only an allocator (tested by `tests/no-std`).
-//! The minimum supported Rust version is 1.91; only a minor release raises it.
+//! Linux on x86-64 is tested; the public CI file also has jobs for aarch64, macOS and Windows.
+//! Without `std` the features `alloc`, `queue` and `timers` need only an allocator (tested by
+//! `tests/no-std`). The minimum supported Rust version is 1.91; only a minor release raises it.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -4,14 +4,14 @@
 //! the planned instant, even if it was sent later. So if a contender falls behind, its times
 //! include the wait of messages that were not sent yet.
 //!
-//! Each scenario compares ours with one rival. Before the first run it measures the peak rate of
-//! both, by 500,000 messages that are sent at once. Then both get messages at half of the lower
-//! peak rate.
+//! Each scenario compares the graph of this project ("ours") with one rival. Before the first run
+//! it measures the peak rate of both, by 500,000 messages that are sent at once. Then both get
+//! messages at half of the lower peak rate.
 //!
-//! Every contender uses two processors. Ours has the source on the worker of the first processor,
-//! and the receivers of all hops on the other worker. A rival has a sending thread on the first
-//! processor. The second processor runs the rival's runtime, which has one thread. If a rival has
-//! no runtime, the second processor runs one thread per hop.
+//! Every contender uses two processors of the machine. Ours has one worker on each. The source is
+//! on the first worker, and the receivers of all hops are on the other one. A rival has a sending
+//! thread on the first processor. The second processor runs the rival's runtime, which has one
+//! thread. If a rival has no runtime, the second processor runs one thread per hop.
 //!
 //! Runs are short, because the host takes a processor away for some milliseconds, several times per
 //! second. A long run would contain such a pause, which would determine its p99. The first fifth of

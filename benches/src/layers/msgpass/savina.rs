@@ -16,7 +16,7 @@
 //! | big | 120 actors, 20,000 pings each | all on one |
 //! | chameneos | 100 creatures, 200,000 meetings | all on one |
 //! | philosophers | 20 philosophers, 10,000 meals each | all on one |
-//! | bounded buffer | 40 producers, 40 consumers, room for 50, cost 25 and 25, 1,000 items each | replicas in turn |
+//! | bounded buffer | 40 producers, 40 consumers, room for 50, 1,000 items per producer; making an item and using it cost 25 each | replicas in turn |
 //! | concurrent dictionary | 20 workers, 10,000 requests each, 10 % writes | all on one |
 //! | banking | 1,000 accounts, 50,000 transfers | all on one |
 //! | logistic map | 10 series of 25,000 terms | series in turn |
@@ -29,9 +29,9 @@
 //! Some actors of Savina send a message to themselves to begin their next round. Here, in every
 //! contender, they begin the next round at once. Before the first message all threads sleep.
 //!
-//! The actors of actix are on the same threads as the processors of the graph. In counting,
-//! fork-join and radix sort they are placed so that actix is fastest. The runtime of ractor, kameo
-//! and tokio moves tasks between its threads by itself.
+//! The actors of actix are on the same threads as the processors of the graph, with three
+//! exceptions. In counting, fork-join and radix sort they are placed so that actix is fastest. The
+//! runtime of ractor, kameo and tokio moves tasks between its threads by itself.
 //!
 //! A run counts only the messages that every run needs. For example, if a philosopher is denied its
 //! forks and asks again, these messages do not count.

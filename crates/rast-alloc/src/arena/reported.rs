@@ -13,8 +13,8 @@
 //! The *margin* is the number of bytes that slow paths may free before the reported value must be
 //! corrected.
 //!
-//! 1. A slow path that frees, or that makes room in a list, first subtracts those bytes from the
-//!    margin ([`Arena::lower_margin`]).
+//! 1. Before a slow path frees a block or makes room in a list, it subtracts the bytes of the block
+//!    or of the room from the margin ([`Arena::lower_margin`]).
 //! 2. If the margin becomes negative, or the bytes in use have grown by [`STEP`], the margin is
 //!    recomputed. If it is then not within [`MARGIN`], the reported value is corrected.
 //! 3. The number of blocks that fast paths free into a list has two bounds: the room in the list,

@@ -3,7 +3,7 @@
 //! | mark | meaning | written by |
 //! | --- | --- | --- |
 //! | 0 | no block has started here yet | |
-//! | slot | a block in use; its slot ([`crate::level`]) is its size class or the one of spans without a class, and is never 0 in a hardened build | the owner |
+//! | slot | a block in use; the slot ([`crate::level`]) is the number of its size class, or one number for all spans without a class; never 0 in a hardened build | the owner |
 //! | slot + [`POSTED`] | a span that another thread freed, in transit to its owner | that thread |
 //! | [`FREED`] | free, in a list of its owner or in a lower level | the owner |
 //! | [`GONE`] | free, and its slab was closed | the owner |

@@ -11,8 +11,8 @@ use super::{Cell, NodeCell, Put, Taken};
 
 /// A value that newer values are merged into.
 ///
-/// With one producer per key the values are merged in the order of their puts. Several producers of
-/// one key merge in an unspecified order, each value once.
+/// With one producer per key, the values are merged in the order of their puts. With several
+/// producers per key, the order is unspecified. Each value is merged once.
 ///
 /// ```
 /// use rast_conflate::Merge;

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! An instance is *calm* if its last turn ended normally and only messages are left to be handled.
-//! That is: its processor is in the state `Life::Running`, no outlet gates it, it wants no ping,
-//! and it has no timer. It also has no `high` input, and its batches have no time limit. A turn of
-//! a calm instance checks none of these conditions before its batch. During the turn only its own
-//! handlers can change them, and one comparison of all flags after the batch detects a change.
+//! That is: its processor is in the state `Life::Running`, no outlet gates it, it has requested no
+//! ping, and it has no timer. It also has no `high` input, and its batches have no time limit. A
+//! turn of a calm instance checks none of these conditions before its batch. During the turn only
+//! its own handlers can change them, and one comparison of all flags after the batch detects a
+//! change.
 //!
 //! Two kinds of wake-ups end the calm. After a wake-up without a note, the next turn must check
 //! everything. After a wake-up for room, it must use the room or pass the wake-up on.

@@ -31,10 +31,10 @@ use crate::wiring::{Wired, Wiring, join};
 /// One processor of a graph alone, on the thread of a test. The test sends messages to the
 /// processor, and reads those that the processor sends.
 ///
-/// The edges are those of the graph, with their room, bursts and credit. At their other ends are
-/// stubs, which accept everything at once. So the processor can answer only a request that it got,
-/// and a `send` past the burst panics. A panic of a handler propagates to the call that ran the
-/// turn.
+/// The edges are those of the graph, with their room, bursts and credit. So the processor can
+/// answer only a request that it got, and a `send` past the burst panics. At the other ends of the
+/// edges are stubs, which accept everything at once. A panic of a handler propagates to the call
+/// that ran the turn.
 ///
 /// ```
 /// use std::time::Duration;

@@ -20,7 +20,7 @@ pub(crate) fn share(random: &mut Random, most: u32) -> u32 {
 ///
 /// # Panics
 ///
-/// If `test` does; and if `RAST_SEED` is not a number.
+/// If `test` panics, or if `RAST_SEED` is not a number.
 ///
 /// ```
 /// use rast_msgpass::testing::for_each_seed;

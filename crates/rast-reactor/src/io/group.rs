@@ -346,7 +346,7 @@ impl GroupListener {
     /// other tasks after 16 connections in a row, and after each connection while new ones are
     /// turned away from this reactor.
     ///
-    /// Cost: a lock of the group for some instructions, and the accept.
+    /// Cost: a lock of the group for some instructions, and the system's `accept`.
     ///
     /// # Errors
     ///

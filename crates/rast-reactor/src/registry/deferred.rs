@@ -20,8 +20,8 @@ fn owner() -> (Rc<Replica>, Option<Rc<Owned>>) {
 }
 
 /// Calls `action` on this reactor when every read transaction that is open now, on any reactor, has
-/// ended. Use it to free memory and other things to which resources refer. It also waits for a
-/// transaction that is opened later on a reactor that has not yet applied all commits made before
+/// ended. Use it to free memory and other things to which resources refer. A transaction that is
+/// opened later also delays `action`, if its reactor has not yet applied all commits made before
 /// this call.
 ///
 /// `action` runs between polls, and its panics are contained. If this reactor stops first, `action`

@@ -1,4 +1,4 @@
-//! A connection: bytes to requests, requests to a site, replies to bytes.
+//! A connection: it parses bytes into requests, passes them to a [`Site`], and writes the replies.
 //!
 //! Requests of a connection are answered in order. The replies to requests that came together
 //! (pipelining) are sent by one write. A connection reuses its memory for each request, and holds
@@ -9,8 +9,8 @@
 //! The timer of this limit is armed only for a request that arrives in several parts.
 //!
 //! A connection is closed if a read, or the write of a whole batch of replies, takes 10 s. The
-//! timer of the connection may notice this up to 10 s later. So even a client that reads one byte
-//! from time to time keeps the memory of its replies for at most 20 s.
+//! timer of the connection may notice this up to 10 s later. So even if a client only reads one
+//! byte from time to time, the memory of its replies is freed after at most 20 s.
 //!
 //! After the reply to a refused request, further bytes of the client are read and dropped for up to
 //! a second. Without this, the close would reset the connection because of the unread bytes, and

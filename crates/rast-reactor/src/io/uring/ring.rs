@@ -1,4 +1,5 @@
-//! A ring of io_uring: entries collected in a turn, submitted at its end, and their completions.
+//! A ring of io_uring. It collects entries during a turn, submits them at the end of the turn, and
+//! handles their completions.
 //!
 //! Rules:
 //!

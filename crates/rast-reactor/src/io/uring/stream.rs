@@ -2,16 +2,16 @@
 //!
 //! A read whose future is dropped may have taken bytes before its cancellation. The stream keeps
 //! that read; the next read waits for its end and returns its bytes first. So dropping a read loses
-//! nothing, as with readiness.
+//! nothing, as with the readiness driver.
 //!
 //! Users define the types of buffers, and the methods of these types may use the stream and may
 //! panic. So no such method is called while a list of the stream is borrowed. After the future of a
 //! read was dropped, only the destructor of its buffer is called. The address of the buffer's
 //! memory is kept beside it, so that no other method is needed.
 //!
-//! A stream that receives chunks has one operation in flight for all of them, which completes once
-//! for each chunk until it is cancelled or finds no buffer. After the first call of `chunk`, every
-//! read takes its bytes from such chunks.
+//! A stream that receives chunks has one operation in flight for all of them. This operation
+//! completes once for each chunk, until it is cancelled or finds no buffer. After the first call of
+//! `chunk`, every read takes its bytes from such chunks.
 
 use core::any::Any;
 use core::cell::{Cell, RefCell};
