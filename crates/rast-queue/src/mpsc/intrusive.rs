@@ -79,8 +79,8 @@ use crate::primitive::{CachePadded, constructor};
 /// share(rast_queue::mpsc::intrusive::Queue::<Box<Local>>::new());
 /// ```
 ///
-/// The queue is invariant in `P`: a push takes `&self`, so if the queue were covariant, a node with
-/// a shorter borrow could be pushed.
+/// The queue is invariant in `P`. Otherwise a node with a short borrow could be pushed and popped
+/// as one with a long borrow:
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
