@@ -41,8 +41,8 @@ pub fn order() {
 /// no such barrier or rejects the call. Then no fence was executed, and the caller knows nothing
 /// about the other thread.
 ///
-/// After `false` the caller must act as if the other thread were busy. So use this function only
-/// where the caller can give up.
+/// After `false` the caller must assume that the other thread has not seen the caller's store. So
+/// use this function only where the caller can then give up its operation.
 ///
 /// Lock-free if the system call is. The call takes some microseconds, or more with many processors.
 /// The first call of a process registers the process, which takes the kernel 10 to 20 ms if there
