@@ -142,7 +142,7 @@ pub struct Swept {
 ///
 /// | store | for | insert | cancel | one [`step`](Self::step) |
 /// | --- | --- | --- | --- | --- |
-/// | [`CalendarStore`] | values that are mostly cancelled, any population | O(1) | O(1) | O(1) |
+/// | [`CalendarStore`] | any number of values that are mostly cancelled | O(1) | O(1) | O(1) |
 /// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1); its entry stays for a while | O(1) |
 /// | [`FiringStore`] | values that are hardly ever cancelled | O(log n) | O(1) amortised; its key stays for a while | O(log n) |
 /// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |

@@ -71,7 +71,7 @@ struct First {
 ///
 /// Up to eight lanes open automatically. A value that fits none of them goes to a [`HeapStore`], at
 /// the cost of a heap. A cancelled value leaves at once. Its entry stays until it is at the front
-/// of the lane. Then a step of `expire` removes it, or a later insert. So a lane keeps all entries
+/// of the lane. Then a step of `expire` or a later insert removes it. So a lane keeps all entries
 /// since its oldest waiting value, and some older entries for a while. Its memory is allocated in
 /// chunks of 64 entries and not freed before the drop; when a lane grows, only a directory of the
 /// chunks is copied.
