@@ -43,9 +43,9 @@ pub fn now() -> Instant {
 ///
 /// # Panics
 ///
-/// If it is called outside an executor. If the executor ends before the sleep, its tasks are
-/// cancelled. If another executor or thread awaits the sleep, the sleep panics, because no thread
-/// can wake it.
+/// If it is called outside an executor. If the executor ends before the sleep, the tasks of the
+/// executor are cancelled. If another executor or thread awaits the sleep, the sleep panics,
+/// because no thread can wake it.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};

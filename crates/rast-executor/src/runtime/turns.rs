@@ -13,7 +13,8 @@
 //!    empty, search the queues of other workers.
 //! 4. Run it.
 //!
-//! So of 35 turns at least 32 serve the lists. The bounds in `lists.rs` count only these turns.
+//! So of 35 turns at least 32 take a task from the lists, if the lists have one. The bounds in
+//! `lists.rs` count only these turns.
 
 use crate::budget;
 use crate::context::{self, Context, Place};
