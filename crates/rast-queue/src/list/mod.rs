@@ -27,7 +27,7 @@
 //!
 //! | field | written and read by | also read by | written how often |
 //! | --- | --- | --- | --- |
-//! | `head` | pops; `is_empty`, which only adds to the count | | twice per pop: the count, then the next node |
+//! | `head` | pops; `is_empty`, which only adds to the count | | twice per pop: first its count, then its node |
 //! | `tail` | pushes, `close`, `is_closed` | | twice per push, likewise |
 //! | `Node::data` | the push or close that finds it null | `is_closed`; the pop that moved the head off the node | once |
 //! | `Node::next` | a push or close that finds an item in the node | pops, `is_empty`, `is_closed` | once |

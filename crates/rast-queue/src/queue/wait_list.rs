@@ -24,7 +24,7 @@
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last. A wake-up goes to the first waiter behind the waiter that was woken last.
-//! So at most one round of other waiters is woken before a given waiter.
+//! So before a given waiter is woken, the wake-ups pass over the other places at most once.
 //!
 //! A search checks a group of 64 places with one load, and mostly takes one or two loads. The
 //! search for a free place needs more loads if nearly all places are taken. The search for a waiter
