@@ -194,8 +194,8 @@ impl<P: Pointer> Queue<P> {
     /// [`PushError::Closed`] if the queue is closed. [`PushError::Queued`] if the node is already
     /// in this or another queue, or another thread is pushing it. `Queued` can occur only with a
     /// pointer that can be cloned. A push that fails with `Queued` happens before the pop of the
-    /// node. So the thread that pops the node sees what the other thread did before its failed
-    /// push.
+    /// node. So the thread that pops the node sees what the thread of the failed push did before
+    /// that push.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};
