@@ -153,7 +153,7 @@ impl Bucket {
 ///
 /// A value moves to another list at most 11 times before it is due, and usually up to 4 times. It
 /// moves once if values with the same timeout are inserted one after the other. When the memory is
-/// full it doubles, as that of a `Vec` does, and all of it is copied at once.
+/// full, it is doubled as in a `Vec`, and all of it is copied at once.
 /// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid that. The store holds
 /// up to 2^32 − 1000 values and does not shrink.
 ///
