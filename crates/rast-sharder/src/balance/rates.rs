@@ -1,6 +1,6 @@
 //! Loads and traffic, smoothed over epochs.
 //!
-//! The load of recent windows predicts that of the next one, but the load of a single window is
+//! The load of recent windows predicts the load of the next one, but the load of a single window is
 //! noisy. So each rate (a load, or messages per second) is an exponentially weighted mean, with
 //! weight 1/2 for the newest window. The noise of a load is a mean of its differences from one
 //! window to the next. These are differences of shares of the total load, so a change of all loads
