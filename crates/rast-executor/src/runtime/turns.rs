@@ -3,8 +3,8 @@
 //! One turn:
 //!
 //! 1. Move the tasks in the injector, which come from threads outside the runtime, to this worker's
-//!    lists. Tasks of normal priority go to the list for normal tasks from outside, the others to
-//!    the lists of their priorities.
+//!    lists. Tasks of normal priority go to the list for normal tasks from outside, the other tasks
+//!    to the lists of their priorities.
 //! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
 //!    worker. If the other worker is in the same poll as at the last check, take queued tasks and
 //!    the newest task from it.
