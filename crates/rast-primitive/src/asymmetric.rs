@@ -36,9 +36,9 @@ pub fn order() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The expensive fence of the pair: the thread that seldom needs a fence calls this function
-/// between its store and its load, and the other thread calls [`order`]. Returns `false` if the
-/// system has no such barrier or rejects the call. Then no fence was executed, and the caller knows
+/// The expensive fence of the pair. The thread that seldom needs a fence calls this function
+/// between its store and its load. The other thread calls [`order`]. Returns `false` if the system
+/// has no such barrier or rejects the call. Then no fence was executed, and the caller knows
 /// nothing about the other thread.
 ///
 /// After `false` the caller must assume that the other thread has not seen the caller's store. So

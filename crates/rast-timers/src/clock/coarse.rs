@@ -120,10 +120,10 @@ mod ticker {
 
     /// A thread that updates a [`CoarseClock`] periodically, until the `Ticker` is dropped.
     ///
-    /// Its period is the τ of [`CoarseClock`], and the δ is the wake-up latency of the system: some
-    /// 50 µs on an idle machine, whole time slices on a busy one. Dropping the ticker ends the
-    /// thread and joins it. If the source clock drops the ticker during a reading on the ticker's
-    /// own thread, the drop does not join the thread, which ends after this reading.
+    /// Its period is the τ of [`CoarseClock`]. The δ is the wake-up latency of the system: some 50
+    /// µs on an idle machine, whole time slices on a busy one. Dropping the ticker ends the thread
+    /// and joins it. If the source clock drops the ticker during a reading on the ticker's own
+    /// thread, the drop does not join the thread, which ends after this reading.
     ///
     /// ```
     /// use rast_timers::{Clock, CoarseClock, MonotonicClock, Nanos, Ticker};
