@@ -16,8 +16,8 @@ use crate::local::Local;
 /// determines.
 ///
 /// When no task is ready, the clock jumps to the next deadline, so a run takes only the time of its
-/// polls. With the same seed a run repeats step by step, if the tasks depend on nothing else, such
-/// as other threads, the system's clock or addresses.
+/// polls. With the same seed a run repeats step by step, unless the tasks depend on something else,
+/// such as other threads, the system's clock or addresses.
 ///
 /// # Examples
 ///

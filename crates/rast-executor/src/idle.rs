@@ -27,8 +27,8 @@
 //!   worker finds the task, finds another one, or finds none and goes through S2 to S4 itself. If
 //!   it finds another task and is the last searcher, it checks the queues again, and wakes a worker
 //!   if they have a task (`found`). If it is not the last searcher, another worker still searches.
-//!   The first searcher may have taken more tasks than it runs. It queues them before it ends its
-//!   search, so S4 of the other searcher sees them.
+//!   A searcher may take more tasks than the one that it runs. It queues the others before it ends
+//!   its search, so S4 of the remaining searcher sees them.
 //! - **D** (no deadlock): if all workers sleep, all queues are empty, because C applies to the
 //!   thread that queued a task.
 //!

@@ -8,9 +8,9 @@
 //! An id is an index and a generation. An index is reused with a higher generation, so a deleted id
 //! never names a value again. Returned indices go to the end of the list, so all free indices are
 //! used in turn and their generations rise together. If there are many more runs than ids in use,
-//! the list is sorted by index and neighbouring runs are merged. A merged run takes the highest of
-//! their generations. So the list has at most `SMALL` runs and two more for each id in use, except
-//! for the runs that cannot be merged.
+//! the list is sorted by index and neighbouring runs are merged. A merged run takes the highest
+//! generation of the runs that it replaces. So the list has at most `SMALL` runs and two more for
+//! each id in use, except for the runs that cannot be merged.
 //!
 //! A merge skips generations of some indices. To limit this, runs whose generations differ by more
 //! than `SKIP` are not merged. An index is not reused after the last of its 2^32 generations. From

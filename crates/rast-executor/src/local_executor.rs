@@ -165,7 +165,7 @@ impl Local {
 /// all tasks of the executor, spawned by [`spawn_local`] or [`spawn`](Self::spawn). The next `run`
 /// continues the tasks that this `run` did not complete. Dropping the executor drops its tasks.
 ///
-/// A wake-up from this thread costs one atomic operation, on the task's word. A wake-up from
+/// A wake-up from this thread costs one atomic operation, on the task's state word. A wake-up from
 /// another thread pushes onto a lock-free stack, and wakes the thread if it sleeps.
 ///
 /// # Examples

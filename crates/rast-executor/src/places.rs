@@ -9,15 +9,16 @@
 //! The sockets of a poll are in such a table, and so are the resources of a reactor
 //! (`rast-reactor`). Indices are used from the lowest on, so a table from which few values were
 //! deleted is a vector. If most were deleted, the vector is cut to four places or fewer per value,
-//! and the higher values move to the map. So the memory of a table is a small multiple of its live
-//! values, and a lookup at a low index costs one comparison and one load.
+//! and the values with higher indices move to the map. So the memory of a table is a small multiple
+//! of its live values, and a lookup at a low index costs one comparison and one load.
 //!
 //! Rules:
 //!
 //! 1. The indices of the map are not below the length of the vector.
 //! 2. The vector grows to at most `FILL` times the number of all values, including those of the
-//!    map, plus `SMALL`. [`fit`](Places::fit) shortens it when it is more than twice as long as
-//!    this. So adding and removing one value repeatedly does not change the length each time.
+//!    map, plus `SMALL`. [`fit`](Places::fit) shortens the vector when it is more than twice as
+//!    long as this bound. So adding and removing one value repeatedly does not change the length
+//!    each time.
 
 use std_alloc::vec::Vec;
 

@@ -5,8 +5,9 @@
 /// A worker takes the most urgent task first, with exceptions that bound starvation. If a thread
 /// outside the runtime spawns or wakes a normal task, this task precedes all others. At most 128
 /// such tasks run in a row. Then the worker takes one task from its lists, of which it has one per
-/// priority. Every eighth time it looks first for a [`Normal`](Self::Normal) task, and every 64th
-/// time for a [`Low`](Self::Low) one. The guarantees of this [crate] have the bounds.
+/// priority. Every eighth time that it takes one, it looks first for a [`Normal`](Self::Normal)
+/// task, and every 64th time for a [`Low`](Self::Low) one. The guarantees of this [crate] have the
+/// bounds.
 ///
 /// ```
 /// use rast_executor::{Priority, Runtime};

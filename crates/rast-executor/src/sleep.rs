@@ -38,14 +38,14 @@ pub fn now() -> Instant {
 ///
 /// The first poll inserts a deadline into the store of a worker, under a lock that other workers
 /// seldom take; dropping the future cancels the deadline. The future may be awaited on any thread.
-/// A busy worker ends the sleep at most 16 polls late. A sleeping worker ends it late by the time
-/// that waking a thread takes.
+/// A busy worker ends the sleep at most 16 polls late. A sleeping worker ends the sleep late, by
+/// the time that it takes to wake a thread.
 ///
 /// # Panics
 ///
-/// If it is called outside an executor. If the executor ends before the sleep, its tasks are
-/// cancelled. If another executor or thread awaits the sleep, the sleep panics, because no thread
-/// can wake it.
+/// If it is called outside an executor. If the executor ends before the sleep, the tasks of the
+/// executor are cancelled. If another executor or thread awaits the sleep, the sleep panics,
+/// because no thread can wake it.
 ///
 /// ```
 /// use rast_executor::{Deterministic, now, sleep};

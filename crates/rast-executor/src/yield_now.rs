@@ -9,7 +9,7 @@ use crate::task;
 /// Yields once: the tasks that are ready run before the caller does.
 ///
 /// If the caller is polled with the task's own waker, this costs no read-modify-write on the task.
-/// If a combinator wraps the waker, it costs an ordinary wake-up.
+/// If a combinator wraps the waker, the yield costs an ordinary wake-up.
 ///
 /// ```
 /// use rast_executor::{LocalExecutor, spawn_local, yield_now};

@@ -36,13 +36,13 @@ pub fn order() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The expensive fence of the pair: the thread that seldom needs one calls this function between
-/// its store and its load, and the other thread calls [`order`]. Returns `false` if the system has
-/// no such barrier or rejects the call. Then no fence was executed, and the caller knows nothing
-/// about the other thread.
+/// The expensive fence of the pair. The thread that seldom needs a fence calls this function
+/// between its store and its load. The other thread calls [`order`]. Returns `false` if the system
+/// has no such barrier or rejects the call. Then no fence was executed, and the caller knows
+/// nothing about the other thread.
 ///
-/// After `false` the caller must act as if the other thread were busy. So use this function only
-/// where the caller can give up.
+/// After `false` the caller must assume that the other thread has not seen the caller's store. So
+/// use this function only where the caller can then give up its operation.
 ///
 /// Lock-free if the system call is. The call takes some microseconds, or more with many processors.
 /// The first call of a process registers the process, which takes the kernel 10 to 20 ms if there

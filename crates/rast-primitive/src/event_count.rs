@@ -54,7 +54,7 @@ use crate::wait_strategy::WaitStrategy;
 /// The end of a list of slots.
 const NONE: usize = usize::MAX;
 
-/// Lets threads sleep until a condition holds, which may change without a lock.
+/// Lets threads sleep until a condition holds. The condition may change without a lock.
 ///
 /// A waiter calls [`prepare`](Self::prepare), checks the condition, then calls [`wait`](Self::wait)
 /// or [`cancel`](Self::cancel); [`wait_until`](Self::wait_until) does all of this. A notifier

@@ -10,9 +10,10 @@ use crate::sync::atomic::{Ordering, fence};
 /// A full fence, for a thread whose last atomic operation was a read-modify-write (a swap, an
 /// addition, a compare-exchange that succeeded).
 ///
-/// If two threads each do a read-modify-write on their own word, call this, and load the other's
-/// word, at least one of them sees what the other wrote. If the last operation was a plain load or
-/// store, use `fence(SeqCst)`: this function does not order it on x86-64.
+/// Suppose that each of two threads does a read-modify-write on its own word, calls this function,
+/// and then loads the other's word. Then at least one of them sees what the other wrote. If the
+/// last operation was a plain load or store, use `fence(SeqCst)`: this function does not order it
+/// on x86-64.
 ///
 /// Wait-free; no instruction on x86-64.
 ///

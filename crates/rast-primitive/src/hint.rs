@@ -15,9 +15,9 @@ pub use loom::hint::spin_loop;
 /// Only a hint: any address is allowed, and nothing is read or written. It does nothing under loom,
 /// under Miri, and on a processor without such an instruction.
 ///
-/// The instruction is inline assembly. The compiler's intrinsic uses the prefetch for reads, unless
-/// the build's target features include the prefetch for writes. After a prefetch for reads, a write
-/// must fetch the line a second time if another processor also has it.
+/// The instruction is inline assembly instead of the compiler's intrinsic. The intrinsic uses the
+/// prefetch for reads, unless the build's target features include the prefetch for writes. After a
+/// prefetch for reads, a write must fetch the line a second time if another processor also has it.
 ///
 /// ```
 /// let slots = [0_u64; 64];

@@ -11,7 +11,7 @@
 //!
 //! | item | for |
 //! | --- | --- |
-//! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, from std, loom or shuttle |
+//! | [`sync`], [`cell`], [`hint`], [`thread`] | std's building blocks of concurrent code, or their replacements in loom or shuttle |
 //! | [`CachePadded`] | a value on its own cache lines |
 //! | [`Counter`], [`Histogram`], [`LiveHistogram`] | counts that one thread writes and others read |
 //! | [`Backoff`], [`WaitStrategy`] | a short wait without sleep; how a longer wait spins and sleeps |
@@ -23,10 +23,10 @@
 //! | [`Parker`], [`Unparker`] | the sleep of one thread, with a token |
 //! | [`LocalParker`], [`LocalUnparker`] | the sleep of the calling thread, woken without a lock |
 //! | [`Signal`] | a one-slot event |
-//! | [`EventCount`] | sleep until a condition holds that changes without a lock |
+//! | [`EventCount`] | sleep until a condition holds; the condition changes without a lock |
 //! | [`ClassEvent`] | the same for threads of several classes; a wake-up names one class |
 //! | [`Snapshot`] | a value that is replaced as a whole and read without waiting |
-//! | [`Processors`] | the processors that a thread may use, and a short stay on one of them |
+//! | [`Processors`] | the processors that a thread may use; moves a thread to one of them, with or without pinning it there |
 //! | [`model`] | one scenario under loom, shuttle or std |
 //! | [`explore`](mod@explore) | all states of a protocol that is written as a state machine |
 //!
@@ -67,7 +67,7 @@
 //!   each module's source. For each ordering, `docs/verification.md` names the model that fails if
 //!   it is weaker.
 //! - Only fences are `SeqCst`, because loom does not model other `SeqCst` operations.
-//! - No lock poisons, and no user code runs under a lock of this crate.
+//! - A panic poisons no lock. No user code runs while this crate holds one of its own locks.
 //! - Progress: an operation that waits for others has a name that says so (`lock`, `park`, `wait`,
 //!   `receive_blocking`, `receive_timeout`). The following take a lock for a few instructions: a
 //!   wake-up of a sleeper, `EventCount::prepare` and `cancel`, the drop of a `Key` or a `Signal`,

@@ -172,8 +172,8 @@ pub fn drop_each<T>(mut next: impl FnMut() -> Option<T>) {
     }
 }
 
-/// Calls each function, even if one panics, as [`drop_each`] drops values: the first panic
-/// continues after the last call.
+/// Calls each function, even if some of them panic. The first panic continues after the last call,
+/// as in [`drop_each`].
 ///
 /// ```
 /// use rast_primitive::panics;

@@ -10,10 +10,10 @@
 //! continues a release sequence. The `park` that takes the token reads from this sequence, so no
 //! publication before an `unpark` is lost.
 //!
-//! No wake-up is lost: the owner changes to PARKED and goes to sleep under the lock. An `unpark`
-//! that finds PARKED takes the lock before it notifies; by then the owner sleeps on the condition
-//! variable, or has seen NOTIFIED. An `unpark` that finds EMPTY leaves NOTIFIED, so the owner's
-//! change to PARKED fails.
+//! No wake-up is lost: the owner holds the lock while it changes the state to PARKED and goes to
+//! sleep. An `unpark` that finds PARKED takes the lock before it notifies; by then the owner sleeps
+//! on the condition variable, or has seen NOTIFIED. An `unpark` that finds EMPTY changes it to
+//! NOTIFIED, so the owner's change from EMPTY to PARKED fails.
 
 use core::cell::Cell;
 use core::fmt;

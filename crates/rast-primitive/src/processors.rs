@@ -10,9 +10,9 @@ use core::fmt;
 /// The processors that a thread was allowed to use when it called
 /// [`of_this_thread`](Self::of_this_thread).
 ///
-/// Only Linux and Android report the processors. `of_this_thread` returns `None` on other systems,
-/// under loom, shuttle and Miri, and on a machine with more than 1,024 processors. All operations
-/// may run on any thread; most are one or two system calls.
+/// Only Linux and Android report these processors. `of_this_thread` returns `None` on other
+/// systems, under loom, shuttle and Miri, and on a machine with more than 1,024 processors. All
+/// operations may run on any thread; most are one or two system calls.
 ///
 /// ```
 /// use rast_primitive::Processors;

@@ -11,8 +11,8 @@ use crate::backoff::Backoff;
 /// | Park     | sleeps at once                       | a system wake-up                     | a system call per wake-up    |
 ///
 /// The awake phase of Adaptive is that of [`Backoff`]. On four cores or more it has 1 + 2 + .. + 32
-/// spin hints. On two or three cores it has 1 + 2 + 4 of them, and on one core none. Then it yields
-/// 4 times.
+/// spin hints. On two or three cores it has 1 + 2 + 4 spin hints, and on one core none. Then it
+/// yields 4 times.
 ///
 /// # Examples
 ///

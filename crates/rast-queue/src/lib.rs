@@ -8,10 +8,10 @@
 //! | one producer, one consumer, no bound | [`spsc::segmented::queue`] | wait-free except for the allocator |
 //! | one producer, many consumers, no bound | [`spmc::queue`] | push wait-free except for the allocator, pop lock-free |
 //! | many producers, one consumer, no bound | [`mpsc::queue`]; [`mpsc::intrusive::Queue`] for nodes of your own | lock-free except for the allocator |
-//! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; while a producer is suspended in a push, `take` returns no later item |
+//! | many producers, one consumer, a known bound | [`mpsc::bounded::queue`] | push lock-free, take wait-free; while a producer is suspended in a push, `take` returns no item behind the slot of that push |
 //! | any number of producers and consumers, no bound | [`Queue`] | lock-free except for the allocator |
 //! | the same, closed when the last producer or the last consumer is dropped | [`Queue::split`], [`mpmc`] | as [`Queue`] |
-//! | the same, if the memory of each item must be freed at once, or as a baseline for comparison | [`list::ListQueue`] | as [`Queue`] |
+//! | any number of producers and consumers, no bound, and the memory of each popped item must be freed at once; also a baseline for comparison | [`list::ListQueue`] | as [`Queue`] |
 //!
 //! If one thread both pushes and pops, `VecDeque` is cheaper. Only [`Queue`] has operations that
 //! wait for an item. To wait on a queue of another type, use a [`primitive::EventCount`] or another
@@ -45,7 +45,7 @@
 //! | `push` | one item | on failure the item, in an error such as [`Full`] or [`Closed`]; on success, in [`mpsc::queue`] and [`mpsc::intrusive`], whether the queue was empty. Aborts on lack of memory |
 //! | `try_push` | one item | on failure the item, in [`TryPushError`]; never aborts. A ring has none, because its `push` never allocates |
 //! | `push_batch` | an iterator | how many were pushed; in [`mpsc::queue`] and [`mpsc::intrusive`] what `push` returns. A batch costs a few stores or compare-exchanges, not one per item |
-//! | `push_slice` | a slice of `Copy` items | as `push_batch`, but without the number if success means that all were pushed |
+//! | `push_slice` | a slice of `Copy` items | as `push_batch`; no number is returned if success means that all items were pushed |
 //! | `pop` | | one item, or `None` |
 //! | `pop_batch(max, each)` | a closure | how many items were popped |
 //! | `pop_into(out, max)` | a collection | how many were added |

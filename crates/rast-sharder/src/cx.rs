@@ -90,8 +90,8 @@ impl WorkerCx<'_> {
         self.local.core.baton.holder(shard)
     }
 
-    /// Makes `shard` ready: after this call it gets a turn, on the worker that holds it by then.
-    /// The turn sees what the caller wrote before this call. Before that turn
+    /// Makes `shard` ready: after this call it gets a turn, on the worker that then holds it. The
+    /// turn sees what the caller wrote before this call. Before that turn
     /// [`on_wake`](crate::Controller::on_wake) gets `note`.
     ///
     /// Cost: for a shard of this worker, a push to a vector without an atomic operation. For a

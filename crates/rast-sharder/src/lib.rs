@@ -109,8 +109,8 @@
 //!
 //! # Platforms
 //!
-//! All platforms of std that have threads. Where a platform has no 64-bit atomics, the primitive
-//! layer replaces them.
+//! All platforms of std that have threads. If a platform has no 64-bit atomics, `rast-primitive`
+//! replaces them.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -42,8 +42,8 @@ impl<C: Controller> Sharder<C> {
         self.members.len()
     }
 
-    /// Runs until some thread stops the sharder; blocking. The calling thread is worker 0; the
-    /// others are started and joined here.
+    /// Runs until some thread stops the sharder; blocking. The calling thread is worker 0; this
+    /// call starts and joins the threads of the other workers.
     ///
     /// If the calling thread may use at most as many processors as there are workers, the workers
     /// are distributed over these processors at the start. After that the system may move a worker

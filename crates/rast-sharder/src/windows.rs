@@ -1,7 +1,7 @@
 //! What a worker records about its window (the period in which loads are measured): when it began
 //! and ended, how the worker spent it, and which shards were used in it. The leader reads the
 //! figures of these shards only. So the cost of an epoch grows with the number of used shards, and
-//! not with that of all shards.
+//! not with the number of all shards.
 //!
 //! ```text
 //!   worker 0   window   since │ until │ spent │ used: 7, 2
@@ -15,9 +15,9 @@
 //! ```
 //!
 //! 1. A shard enters the window of its worker at its first turn in the window. The worker detects
-//!    this turn because the number stored with the shard differs from that of the window. Then the
-//!    shard's figures are emptied, and the shard is added to the list. In a later turn the numbers
-//!    are equal, and only this comparison is made.
+//!    this turn because the number stored with the shard differs from the number of the window.
+//!    Then the shard's figures are emptied, and the shard is added to the list. In a later turn the
+//!    numbers are equal, and only this comparison is made.
 //! 2. A shard that comes to a worker enters the window at once, and is measured from then on. So a
 //!    shard that did not enter the window was at its worker for the whole window without a turn,
 //!    and its load is zero.

@@ -11,8 +11,8 @@ use hdrhistogram::Histogram;
 /// A batch is a run of consecutive pairs. One pair per batch, drawn at random, is measured exactly.
 /// Its duration is recorded for this pair and for all pairs since the previous measured one. So
 /// each percentile is that of a random sample, which is unbiased if the pairs of a batch have the
-/// same distribution. A rare long pair is recorded only if it is drawn, and then for many pairs.
-/// With a [`greatest_skip`](TimerConfig::greatest_skip) of zero every pair is measured.
+/// same distribution. A rare long pair is recorded only if it is drawn, and then it counts as many
+/// pairs. With a [`greatest_skip`](TimerConfig::greatest_skip) of zero every pair is measured.
 ///
 /// Values have a precision of three decimal digits, from 1 ns to an hour. Longer ones count as an
 /// hour. [`new`](Self::new) allocates all memory, some 200 KiB. A call is wait-free.

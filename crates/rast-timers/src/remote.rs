@@ -15,7 +15,7 @@
 //! | --- | --- | --- |
 //! | ARMED | the arming thread | the timer will fire if no thread cancels it |
 //! | FIRED | the owner, when it pops the due value from its store | a cancel comes too late |
-//! | CANCELLED | the cancelling thread | the owner drops the value instead of firing it; only `cancel_all`, if it sets the state, passes the value to its callback |
+//! | CANCELLED | the cancelling thread | the owner drops the value instead of firing it; but if `cancel_all` set the state, the value is passed to the callback of `cancel_all` |
 //! | GONE | the owner, when it drops the value unfired | a cancel finds no value |
 //!
 //! 1. The state leaves ARMED once, by a compare-exchange. So exactly one of firing, cancelling and
@@ -299,9 +299,10 @@ impl<T, W: Fn()> RemoteTimer<T, W> {
     ///
     /// # Errors
     ///
-    /// [`TooLate::Fired`] if the owner was first. Then everything the owner did before it popped
-    /// the value happens-before the return of this call. [`TooLate::AlreadyGone`] if the owner or a
-    /// clone of this handle has cancelled the timer, or if the owner has dropped the value.
+    /// [`TooLate::Fired`] if the owner popped the value first. Then everything the owner did before
+    /// it popped the value happens-before the return of this call. [`TooLate::AlreadyGone`] if the
+    /// owner or a clone of this handle has cancelled the timer, or if the owner has dropped the
+    /// value.
     pub fn cancel(&self) -> Result<(), TooLate> {
         // Release: pairs with the Acquire of RT2 and RT11, by which the owner finds the timer
         // cancelled; the canceller's earlier writes happen-before the drop of the value. On failure
@@ -595,7 +596,7 @@ impl<T, W, S: DeadlineStore<Entry<T>>> TimerOwner<T, W, S> {
     ///
     /// If `each` panics, the value it was given and those before it are gone, and all others stay:
     /// the timers after it fire unless they are cancelled again. The same holds if another thread
-    /// has cancelled a value, and the destructor of this value panics.
+    /// has cancelled one of the timers, and the destructor of its value panics.
     ///
     /// # Panics
     ///

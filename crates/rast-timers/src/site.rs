@@ -4,7 +4,7 @@
 //! site only, because it predicts one stream of calls. Here the call site creates the timer, so two
 //! call sites cannot share one by mistake.
 
-/// Runs `body` with a timer that belongs to this call site, one per thread.
+/// Runs `body` with a timer that belongs to this call site; each thread has its own timer.
 ///
 /// `at_site!(TYPE = INITIAL, |timer| BODY)`: the timer is made when a thread executes this call for
 /// the first time, and `timer` is a `&mut` to it. The type cannot be inferred, because it is the

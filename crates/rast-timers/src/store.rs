@@ -135,14 +135,14 @@ pub struct Swept {
 /// 3. [`Instant::MAX`] means never: such a value is kept, and can be cancelled and rescheduled, but
 ///    is not due at any time.
 /// 4. `cancel` and `reschedule` return `None` for a handle whose value has left.
-/// 5. The store runs no code of the caller's while it is being changed. So a panic in a callback or
+/// 5. While the store is being changed, it runs no code of the caller. So a panic in a callback or
 ///    in a destructor loses only the value that was passed or dropped.
 ///
 /// `now` need not increase from call to call: each call uses only the `now` that it is given.
 ///
 /// | store | for | insert | cancel | one [`step`](Self::step) |
 /// | --- | --- | --- | --- | --- |
-/// | [`CalendarStore`] | values that are mostly cancelled, any population | O(1) | O(1) | O(1) |
+/// | [`CalendarStore`] | any number of values that are mostly cancelled | O(1) | O(1) | O(1) |
 /// | [`LaneStore`] | timeouts of a few durations | O(1) | O(1); its entry stays for a while | O(1) |
 /// | [`FiringStore`] | values that are hardly ever cancelled | O(log n) | O(1) amortised; its key stays for a while | O(log n) |
 /// | [`HeapStore`] | few values, or an exact `next_deadline` | O(log n) | O(log n) | O(log n) |
@@ -157,9 +157,9 @@ pub trait DeadlineStore<T> {
     /// Stores several values, each until its own deadline, as repeated calls of
     /// [`insert`](Self::insert) do. Passes each handle to `each` and returns their number.
     ///
-    /// In a store that keeps consecutive values together, it is faster than repeated calls of
-    /// `insert`. [`LaneStore`] is such a store if the deadlines are equal or increase. If the
-    /// iterator or `each` panics, the values that were already stored stay.
+    /// In a store that keeps consecutive values together, `insert_all` is faster than repeated
+    /// calls of `insert`. [`LaneStore`] is such a store if the deadlines are equal or increase. If
+    /// the iterator or `each` panics, the values that were already stored stay.
     ///
     /// ```
     /// use rast_timers::{DeadlineStore, Instant, LaneStore};
@@ -213,8 +213,8 @@ pub trait DeadlineStore<T> {
     /// Removes values before their deadlines, as repeated calls of [`cancel`](Self::cancel) do.
     /// Passes those that had not left yet to `each`, and returns their number.
     ///
-    /// In a store whose values lie far apart in memory, it is faster than repeated calls of
-    /// `cancel`. If `each` panics, the value it was given and those before it are gone, and all
+    /// In a store whose values lie far apart in memory, `cancel_all` is faster than repeated calls
+    /// of `cancel`. If `each` panics, the value it was given and those before it are gone, and all
     /// others stay.
     ///
     /// ```

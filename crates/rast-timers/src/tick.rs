@@ -15,7 +15,7 @@ use core::fmt;
 ///
 /// 1. the word is never ahead of the clock that the timers read;
 /// 2. at any moment the word is at most τ + δ behind that clock, where τ is the period at which the
-///    loop publishes and δ is how late it may be.
+///    loop publishes and δ is how late a publication may be.
 ///
 /// The loop determines τ. No thread can guarantee δ on a machine that may suspend the loop's
 /// thread, so measure δ where it matters. Any thread may publish or load. Every operation is

@@ -12,8 +12,9 @@
 //!
 //! If several tasks wait for one direction, an edge wakes one of them, and a task whose operation
 //! succeeds wakes the next. So a datagram or a connection costs two polls of tasks, however many
-//! tasks wait. A dropped future passes its wake-up on. If a woken future is neither polled nor
-//! dropped, the others wait for the next edge.
+//! tasks wait. The first task takes it, and the next finds nothing. A dropped future passes its
+//! wake-up on to the next future. If a woken future is neither polled nor dropped, the others wait
+//! for the next edge.
 //!
 //! A socket belongs to the executor on which it is made. That executor is a
 //! [`Runtime`](crate::Runtime), or a [`LocalExecutor`](crate::LocalExecutor) whose driver is a

@@ -3,17 +3,18 @@
 //! One turn:
 //!
 //! 1. Move the tasks in the injector, which come from threads outside the runtime, to this worker's
-//!    lists. Tasks of normal priority go to the list for normal tasks from outside, the others to
-//!    the lists of their priorities.
+//!    lists. Tasks of normal priority go to the list for normal tasks from outside, the other tasks
+//!    to the lists of their priorities.
 //! 2. Every 16 turns check the timers, every 64 turns the sockets, and every 256 turns one other
 //!    worker. If the other worker is in the same poll as at the last check, take queued tasks and
 //!    the newest task from it.
-//! 3. Take the newest task (the one that this worker woke last), at most 3 times in a row and then
-//!    not for 32 turns. If it is not taken, take the next task of the lists. If the lists are
-//!    empty, search the queues of other workers.
+//! 3. Take the newest task, which is the one that this worker woke last. After 3 turns in a row
+//!    that took it, the next 32 turns do not. If the newest task is not taken, take the next task
+//!    of the lists. If the lists are empty, search the queues of other workers.
 //! 4. Run it.
 //!
-//! So of 35 turns at least 32 serve the lists. The bounds in `lists.rs` count only these turns.
+//! So of 35 turns at least 32 take a task from the lists, if the lists have one. The bounds in
+//! `lists.rs` count only these turns.
 
 use crate::budget;
 use crate::context::{self, Context, Place};

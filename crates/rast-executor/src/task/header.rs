@@ -15,7 +15,7 @@
 //! | vtable, scheduler, name, priority | spawn | all |
 //! | next | the thread with the right to run, when it queues the task | the thread that owns the queue |
 //! | queued | the thread with the right to run, before it queues the task | the runner |
-//! | prev, next of the owned list | under the lock of the list | the same |
+//! | prev, next of the owned list | any thread, under the lock of the list | the same |
 //! | join waker | by rules 4 and 5 of the state | the same |
 //! | stage (future or output) | the runner; after completion the handle | the same |
 //!

@@ -124,12 +124,12 @@ impl<T> fmt::Debug for WideTaggedPtr<T> {
 
 /// A [`WideTaggedPtr`] that threads share: each operation accesses both parts at once.
 ///
-/// Every operation is lock-free if the processor has a double-word instruction: always on AArch64
-/// and on x86-64 builds for `cmpxchg16b`. Other x86-64 builds check for the instruction at run
-/// time; only the first x86-64 processors lack it. Without the instruction, an operation takes a
-/// lock for a short time, and [`is_lock_free`](Self::is_lock_free) returns `false`. There are
-/// several such locks; the address of the word selects one. A load may be a read-modify-write of
-/// the double word, so the memory must be writable.
+/// Every operation is lock-free if the processor has a double-word instruction: always on AArch64,
+/// and on x86-64 builds with the target feature `cmpxchg16b`. Other x86-64 builds check for the
+/// instruction at run time; only the first x86-64 processors lack it. Without the instruction, an
+/// operation takes a lock for a short time, and [`is_lock_free`](Self::is_lock_free) returns
+/// `false`. There are several such locks; the address of the word selects one. A load may be a
+/// read-modify-write of the double word, so the memory must be writable.
 ///
 /// # Examples
 ///

@@ -8,7 +8,7 @@
 //! | ----------- | ------------------------------------------------ | ---------------- | ----------------------------- | --------- |
 //! | high-bits   | default, 64-bit pointers                         | 16 bits          | addresses of 2^48 and above   | wait-free |
 //! | low-bits    | `--cfg rast_tagged_low`, 64-bit pointers         | log2(align) bits | addresses not aligned         | lock-free |
-//! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free where the processor has it |
+//! | double-word | `--cfg rast_tagged_wide`, Android on aarch64, or other pointer widths | half of the word | nothing | lock-free if the processor has a double-word instruction |
 //!
 //! `rast_tagged_wide` takes precedence over `rast_tagged_low`. loom has no 128-bit atomics, so
 //! under loom one of the first two layouts is used. Android on aarch64 cannot use high-bits,

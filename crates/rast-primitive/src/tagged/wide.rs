@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The word has 128 bits with 64-bit pointers and 64 bits with shorter ones; portable-atomic
-//! implements it. It is lock-free if the processor has the double-word instruction, which x86-64
-//! builds check at run time. Otherwise it takes a lock. The word is an integer, so the provenance
-//! of a pointer is exposed when it is stored and picked up when it is loaded.
+//! implements it. An operation is lock-free if the processor has the double-word instruction, which
+//! x86-64 builds check at run time. Otherwise the operation takes a lock. The word is an integer,
+//! so the provenance of a pointer is exposed when it is stored and picked up when it is loaded.
 
 // Reason: the layouts have one interface, and the low-bits one depends on the type.
 #![expect(clippy::extra_unused_type_parameters)]

@@ -5,9 +5,9 @@
 //! `docs/algorithms/queue-list.md` lists each fault with its correction and the test that shows it.
 //!
 //! The last node of the list has no item. A push stores its item in the last node and then links a
-//! new last node behind it. Another push that arrives between these two steps links its own node
-//! instead of the first push's node. We added a close. A close stores a mark instead of an item,
-//! and no node is ever linked behind the mark.
+//! new last node behind it. If another push arrives between these two steps, it links the node that
+//! it has allocated. The first push then frees its own new node. We added a close. A close stores a
+//! mark instead of an item, and no node is ever linked behind the mark.
 //!
 //! The head and the tail are words with two parts. One is the address of a node. The other is the
 //! number of references to the node that threads have taken through this word. A thread that moves
@@ -27,7 +27,7 @@
 //!
 //! | field | written and read by | also read by | written how often |
 //! | --- | --- | --- | --- |
-//! | `head` | pops; `is_empty`, which only adds to the count | | twice per pop: the count, then the next node |
+//! | `head` | pops; `is_empty`, which only adds to the count | | twice per pop: first its count, then its node |
 //! | `tail` | pushes, `close`, `is_closed` | | twice per push, likewise |
 //! | `Node::data` | the push or close that finds it null | `is_closed`; the pop that moved the head off the node | once |
 //! | `Node::next` | a push or close that finds an item in the node | pops, `is_empty`, `is_closed` | once |

@@ -17,7 +17,7 @@
 //!
 //! | part of the state | meaning | changed by |
 //! | --- | --- | --- |
-//! | sources | how many words may still give out references to the node: the head and the tail. For the two nodes that are part of the queue itself, the number is one higher, so that they are never freed | a promise subtracts one |
+//! | sources | how many of the two words, head and tail, may still give out references to the node. For the two nodes that are part of the queue itself, the number is one higher, so that they are never freed | a promise subtracts one |
 //! | internal | references that promises added, less the references that were released | a promise adds the count of its word, a release subtracts one |
 //!
 //! `internal` wraps at 2^`INTERNAL_BITS`; the counts in head and tail wrap at this value or a

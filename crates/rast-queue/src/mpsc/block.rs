@@ -10,8 +10,8 @@
 //! | field | written by | read by | when |
 //! | --- | --- | --- | --- |
 //! | `consumed` | the consumer | the consumer | per item popped |
-//! | `used` | the owner of the block | its owner | when the owner changes |
-//! | `next` | the thread that adds the block to the spares, the list of free blocks | the thread that takes the spares | while the block is in the spares |
+//! | `used`, the number of used nodes | the owner of the block | its owner | when the owner changes |
+//! | `next` | the thread that adds the block to the spares (the list of free blocks) | the thread that takes the spares | while the block is in the spares |
 //! | node | its producer, until it is pushed; then the consumer, once it has taken the node | the same threads | once |
 //!
 //! Rules:

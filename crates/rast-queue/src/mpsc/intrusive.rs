@@ -79,8 +79,8 @@ use crate::primitive::{CachePadded, constructor};
 /// share(rast_queue::mpsc::intrusive::Queue::<Box<Local>>::new());
 /// ```
 ///
-/// The queue is invariant in `P`: a push takes `&self`, so if the queue were covariant, a node with
-/// a shorter borrow could be pushed.
+/// The queue is invariant in `P`. Otherwise a node with a short borrow could be pushed and popped
+/// as one with a long borrow:
 ///
 /// ```compile_fail
 /// use rast_queue::mpsc::{Link, intrusive::Queue};
@@ -194,8 +194,8 @@ impl<P: Pointer> Queue<P> {
     /// [`PushError::Closed`] if the queue is closed. [`PushError::Queued`] if the node is already
     /// in this or another queue, or another thread is pushing it. `Queued` can occur only with a
     /// pointer that can be cloned. A push that fails with `Queued` happens before the pop of the
-    /// node. So the thread that pops the node sees what the other thread did before its failed
-    /// push.
+    /// node. So the thread that pops the node sees what the thread of the failed push did before
+    /// that push.
     ///
     /// ```
     /// use rast_queue::mpsc::{Link, intrusive::{PushError, Queue}};

@@ -13,8 +13,8 @@ use crate::{Closed, TryPushError};
 /// The pushing half of a [`queue`](super::queue); clone it for each thread that pushes.
 ///
 /// From its first push on it owns one block of nodes, of 4 KiB for small items. So pushes take
-/// `&mut self`, and one thread at a time uses the producer. When the producer is dropped, the next
-/// producer reuses the block. Producers also reuse the blocks that the consumer has emptied. At
+/// `&mut self`, and one thread at a time uses the producer. When the producer is dropped, another
+/// producer may reuse the block. Producers also reuse the blocks that the consumer has emptied. At
 /// most 1 MiB of emptied blocks is kept; further ones are freed.
 ///
 /// ```

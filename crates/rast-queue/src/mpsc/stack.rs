@@ -15,7 +15,7 @@
 //!
 //! The design is the front queue of the scheduler in Shpilevoy's "Task scheduling", to which we
 //! added the close. A consumer never pauses before it takes. Such a pause would let more items
-//! arrive, but in measurements it delayed a burst far more than it improved the throughput
+//! arrive. In measurements the delay of a burst grew by a far greater factor than the throughput
 //! (`docs/performance.md`).
 
 use core::ptr::{self, NonNull};

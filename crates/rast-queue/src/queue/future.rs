@@ -16,7 +16,8 @@ use crate::alloc::{Allocator, Global};
 ///
 /// If the future is dropped before it is ready, it leaves the wait list and passes a wake-up that
 /// it received to the next waiter. Any task may poll it at any time. A push wakes the task that
-/// polled last; if the task changes, the future enters the wait list anew.
+/// polled last. If a poll comes from another task than the poll before, the future enters the wait
+/// list anew.
 ///
 /// A pushing thread that is suspended before it calls the waker delays this future, as it delays a
 /// thread in [`Queue::pop_wait`].

@@ -33,7 +33,7 @@
 //! | `bound`: a cached index up to which producers have claimed tickets | consumers that check both words, or find that it was stale | consumers |
 //! | `cold`: fields that change once per segment | threads that link, move past or retire a segment | the same threads; consumers that check both words |
 //! | `waiters` | waiters and the threads that wake them, see `wait_list.rs` | the same threads |
-//! | `slots`, `alloc` | no thread | all |
+//! | `slots`, the number of slots in a segment; `alloc` | no thread, after construction | all |
 
 #[macro_use]
 mod stall;

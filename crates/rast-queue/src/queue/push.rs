@@ -49,9 +49,9 @@ impl Pushed {
 impl<T, A: Allocator> Queue<T, A> {
     /// Pushes one item at the back.
     ///
-    /// Lock-free, with the limit in the docs of the type. Two read-modify-writes without
-    /// contention. Once per segment it links the next segment, either the spare one or a new one.
-    /// If threads or tasks wait, it wakes one.
+    /// Lock-free, with the exception that the docs of the type describe. Two read-modify-writes
+    /// without contention. Once per segment it links the next segment, either the spare one or a
+    /// new one. If threads or tasks wait, it wakes one.
     ///
     /// # Panics
     ///

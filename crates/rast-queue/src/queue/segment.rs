@@ -20,9 +20,9 @@
 //! WRITTEN, the producer after GIVEN_UP.
 //!
 //! As soon as a thread has stored DONE or released a pin, another thread may free the segment, even
-//! before the storing call returns. So the functions that store DONE or release a pin take the
-//! address of the segment or slot, and borrow one field for one access at a time. A reference as an
-//! argument would require that the memory lives as long as the call.
+//! before the call of the first thread returns. So the functions that store DONE or release a pin
+//! take the address of the segment or slot, and borrow one field for one access at a time. A
+//! reference as an argument would require that the memory lives as long as the call.
 //!
 //! `control` is a signed sum. It is zero when neither `tail` nor `head` leads to the segment and no
 //! pin is left. It starts at two SOURCEs (a large constant), one for each of the two words. The

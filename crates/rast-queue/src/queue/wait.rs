@@ -108,9 +108,10 @@ impl<T, A: Allocator> Queue<T, A> {
     ///
     /// Entering the list, leaving it and waking a waiter are lock-free, and cost a few
     /// read-modify-writes each. Entering and waking also cost at worst one load for every 64 places
-    /// of the list. Without a race the list has fewer places than 64 plus twice the greatest number
-    /// of waiters at one time. The list allocates when there are more waiters than ever before, and
-    /// keeps the memory until the queue is dropped.
+    /// of the list. The list has fewer places than 64 plus twice the greatest number of waiters at
+    /// one time. It can have more only if a search for a place misses one that is freed during the
+    /// search. The list allocates when there are more waiters than ever before, and keeps the
+    /// memory until the queue is dropped.
     ///
     /// The call sleeps by `std::thread::park`, so it may consume the thread's park token, or leave
     /// a token set.

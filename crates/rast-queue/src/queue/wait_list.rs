@@ -19,11 +19,12 @@
 //! memory grows with the greatest number n of waiters at one time, not with how often they come and
 //! go. Each chunk is twice as large as the one before. So there are fewer than 64 + 2 n places.
 //! There can be more only if a search misses a place that is freed after the search has passed it.
-//! If two threads allocate the same chunk, one of them frees its own and searches again.
+//! If two threads allocate the chunk with the same index, one of them frees its chunk and searches
+//! again.
 //!
 //! Places are taken and woken round-robin. A waiter takes the first free place behind the place
 //! that was taken last. A wake-up goes to the first waiter behind the waiter that was woken last.
-//! So at most one round of other waiters is woken before a given waiter.
+//! So before a given waiter is woken, the wake-ups pass over the other places at most once.
 //!
 //! A search checks a group of 64 places with one load, and mostly takes one or two loads. The
 //! search for a free place needs more loads if nearly all places are taken. The search for a waiter

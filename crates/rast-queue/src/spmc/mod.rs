@@ -7,7 +7,7 @@
 //! wait. Blocks have reference counts: as soon as no consumer needs a block any more, it is freed
 //! or kept for the producer.
 //!
-//! The design is from the multi-consumer queue of the task scheduler (Shpilevoy). There every
+//! The design is that of the multi-consumer queue in Shpilevoy's "Task scheduling". There every
 //! consumer locks a mutex at the end of each block, and blocks are never freed. Here no thread
 //! waits. The word that points to the oldest block with unclaimed items also counts the consumers
 //! attached to this block, like the multi-counters of the original RAST design (2.3).

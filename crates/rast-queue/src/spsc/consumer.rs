@@ -20,8 +20,8 @@ use crate::alloc::{Allocator, Global};
 /// write, which slows both. So the consumer pauses in two cases, if it has popped at least 64 items
 /// since its last pause of the same case:
 ///
-/// - A `pop` that finds the ring empty pauses once, for 4 to 64 spin hints (10 ns each where it was
-///   measured), and checks again.
+/// - A `pop` that finds the ring empty pauses once, for 4 to 64 spin hints, and checks again. On
+///   the machine of the measurements a hint takes 10 ns.
 /// - A batch (`pop_*`, `read_chunk*`) that must load the producer's index, and finds fewer than 128
 ///   items and fewer than a quarter of the capacity, pauses for 16 spin hints. It repeats this
 ///   while each pause brings 16 items, at most eight times.

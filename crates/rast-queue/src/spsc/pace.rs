@@ -7,8 +7,8 @@
 //! only an item or two. A pause at the empty ring lets the producer get ahead, and both then use
 //! different lines.
 //!
-//! The number of items that are queued after a pause determines the next pause, because reading the
-//! clock would cost more:
+//! The next pause depends on the number of items that are queued after this pause, because reading
+//! that number costs less than reading the clock:
 //!
 //! | queued after the pause | length of the next pause | items popped before the next pause |
 //! | --- | --- | --- |

@@ -320,7 +320,8 @@ impl<T, A: Allocator> Producer<T, A> {
     }
 
     /// Returns how many items were pushed or staged so far, wrapping. This is the index of the next
-    /// item, and equals the [`Consumer::index`](super::Consumer::index) of that item.
+    /// item. [`Consumer::index`](super::Consumer::index) returns the same number when that item is
+    /// the next to be popped.
     ///
     /// ```
     /// let (mut producer, mut consumer) = rast_queue::spsc::ring(2);

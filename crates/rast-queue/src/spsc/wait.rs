@@ -5,8 +5,9 @@
 //! check again, and rarely find the ring empty. So a batch waits for more items if it must reload
 //! the index and then finds few. It waits in steps, as long as each step brings many items.
 //!
-//! A batch that finds enough items by the cached index never waits. The number of items that a wait
-//! brings determines the next wait, because reading the clock would cost more:
+//! A batch that finds enough items by the cached index never waits. The next wait depends on the
+//! number of items that this wait brings, because reading that number costs less than reading the
+//! clock:
 //!
 //! | this wait | items popped before the next one |
 //! | --- | --- |

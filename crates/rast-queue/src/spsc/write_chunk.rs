@@ -115,8 +115,8 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
         self.len() == 0
     }
 
-    /// Moves items of `items` into the slots until the items or the slots end. Pushes them at once,
-    /// and returns how many.
+    /// Moves items of `items` into the slots until the items or the slots end. Pushes them by one
+    /// store, and returns how many.
     ///
     /// The iterator yields at most as many items as there are slots; pass it by `&mut` to use it
     /// afterwards. If it panics, the items that it had yielded are pushed. An iterator that is

@@ -50,9 +50,9 @@ const LEAST_WINDOW: Nanos = Nanos::from_millis(1);
 /// The default balancer: fills one worker after the other up to the average load.
 ///
 /// A decision costs O((s + p) × log s) for s active shards and p pairs of them that exchange
-/// messages, and is made in slices. A shard is active while it is used, and in some windows after
-/// that: in at most 20 if it used a whole worker. Memory is proportional to the number of shards,
-/// workers and pairs, and is kept for the next decision.
+/// messages, and is made in slices. A shard is active while it is used, and for some windows after
+/// its last use. If its load was that of a whole worker, these are at most 20 windows. Memory is
+/// proportional to the number of shards, workers and pairs, and is kept for the next decision.
 ///
 /// If fewer than two workers take part, no shard can move, and a decision costs nothing.
 ///

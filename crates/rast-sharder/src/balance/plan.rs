@@ -12,7 +12,8 @@
 //! that are indexed by shard, the entries of inactive shards are old; no step reads them.
 //!
 //! A *group* is the set of shards planned for one worker. Each placement of a shard chooses among
-//! three candidates instead of all unplaced shards, so it costs O(log shards) and a step per tie:
+//! three candidates instead of all unplaced shards, so it costs O(log shards), plus one step for
+//! each tie of the placed shard:
 //!
 //! 1. the shard with the strongest tie to the group, from a heap. A shard that does not fit is
 //!    removed from the heap, because the room of a group only shrinks;

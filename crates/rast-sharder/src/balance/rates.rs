@@ -1,6 +1,6 @@
 //! Loads and traffic, smoothed over epochs.
 //!
-//! The load of recent windows predicts that of the next one, but the load of a single window is
+//! The load of recent windows predicts the load of the next one, but the load of a single window is
 //! noisy. So each rate (a load, or messages per second) is an exponentially weighted mean, with
 //! weight 1/2 for the newest window. The noise of a load is a mean of its differences from one
 //! window to the next. These are differences of shares of the total load, so a change of all loads
@@ -8,10 +8,10 @@
 //!
 //! Each load has a second mean: the shard's mean share of the total over about 16 windows, times
 //! the mean total of the newest windows. If successive windows are independent, the noise of the
-//! second mean is less than half of that of the first. If the windows are alike, this estimate of
-//! the noise is too small, so it is combined with the difference of the two means (`hypot`).
-//! `Greedy` uses the second mean while the two means differ by at most the noise. After a *step* (a
-//! lasting change of a load) they soon differ by more, and `Greedy` uses the first mean.
+//! second mean is less than half of that of the first. If they are correlated, an estimate by this
+//! ratio is too small, so it is combined with the difference of the two means (`hypot`). `Greedy`
+//! uses the second mean while the two means differ by at most the noise. After a *step* (a lasting
+//! change of a load) they soon differ by more, and `Greedy` uses the first mean.
 //!
 //! The difference between a window and the mean would be a worse measure of noise. The mean lags
 //! behind a step, so the step would count as noise in many windows, in which no shard would move.

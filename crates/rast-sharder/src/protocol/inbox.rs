@@ -17,11 +17,11 @@
 //! | slot | the sending worker, when `head` shows that it is free | the receiving worker |
 //! | head | the receiving worker | the sending worker, when the ring seems full |
 //! | words | any thread, to set a bit; the receiving worker, to clear all bits | the receiving worker |
-//! | flag | any thread, after it has set a bit; the receiving worker, which clears the flag before the words, and sets it if it finds a bit before a sleep | the receiving worker |
+//! | flag | any thread, after it has set a bit; the receiving worker, which clears the flag before it clears the words; before it sleeps it checks the words, and sets the flag if it finds a bit | the receiving worker |
 //!
 //! A round of the worker's loop checks the flags of all groups, so the flags are adjacent: 32 are
-//! in two cache lines. The worker reads the words of a group only if its flag is set, and before a
-//! sleep.
+//! in two cache lines. The worker reads the words of a group only if the flag of the group is set,
+//! or if the worker is about to sleep.
 //!
 //! The lap bit of a slot changes with each write. So the receiver finds out by one load whether the
 //! slot has a new mark, and sending a mark is one store.

@@ -1,8 +1,8 @@
 //! Pages: tables of the owner of each shard, with the changes since the previous epoch.
 //!
 //! There are two pages, one for even and one for odd epochs. So a page that is used again is two
-//! epochs old. The leader first applies the changes of the current epoch to it, and then those of
-//! the next one:
+//! epochs old. The leader first applies the changes of the current epoch to this page, and then the
+//! changes of the next epoch:
 //!
 //! ```text
 //!   epoch       e-1               e                  e+1

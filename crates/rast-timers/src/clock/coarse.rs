@@ -14,7 +14,7 @@ use core::fmt;
 /// It is never ahead of its source, and at most τ + δ behind it. τ is the time between two
 /// publications, and δ is how late the last one was. The clock advances only if you call
 /// [`update`](Self::update) in a loop that runs continuously, or start a [`Ticker`].
-/// [`staleness`](Self::staleness) reads the source and returns the lag.
+/// [`staleness`](Self::staleness) reads the source and returns how far the clock is behind it.
 ///
 /// Clones share one word. A reading is one relaxed load and wait-free. An update is wait-free on
 /// machines with an atomic maximum, and lock-free elsewhere.
@@ -120,10 +120,10 @@ mod ticker {
 
     /// A thread that updates a [`CoarseClock`] periodically, until the `Ticker` is dropped.
     ///
-    /// Its period is τ, and δ is the wake-up latency of the system: some 50 µs on an idle machine,
-    /// whole time slices on a busy one. Dropping the ticker ends the thread and joins it. If the
-    /// source clock drops the ticker during a reading on the ticker's own thread, the drop does not
-    /// join the thread, which ends after this reading.
+    /// Its period is the τ of [`CoarseClock`]. The δ is the wake-up latency of the system: some 50
+    /// µs on an idle machine, whole time slices on a busy one. Dropping the ticker ends the thread
+    /// and joins it. If the source clock drops the ticker during a reading on the ticker's own
+    /// thread, the drop does not join the thread, which ends after this reading.
     ///
     /// ```
     /// use rast_timers::{Clock, CoarseClock, MonotonicClock, Nanos, Ticker};

@@ -14,9 +14,8 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 ///
 /// If the clock panics, the reading returns a time that is at most 1 ms before the last successful
 /// reading. If there was none, it returns [`Instant::ORIGIN`]. So a panic moves time back by at
-/// most 1 ms. While every reading panics, time stops. The payload of the panic is
-/// [discarded](crate::primitive::panics::discard), and so is that of a panic in the clock's
-/// destructor.
+/// most 1 ms. While every reading panics, time stops. The payload of such a panic, or of a panic in
+/// the clock's destructor, is [discarded](crate::primitive::panics::discard).
 ///
 /// A reading costs an indirect call and one load more than a reading of the inner clock. At most
 /// once per millisecond, a reading also writes the word that all threads share.

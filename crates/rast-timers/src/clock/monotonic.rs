@@ -14,10 +14,10 @@ fn origin() -> SystemInstant {
 
 /// The system's monotonic clock.
 ///
-/// All instances, on all threads, give times since the same origin: the first use in the process.
-/// A reading costs as much as `std::time::Instant::now` (on Linux a call into the vDSO) plus the
+/// All instances, on all threads, give times since the same origin: the first use in the process. A
+/// reading costs as much as `std::time::Instant::now` (on Linux a call into the vDSO) plus the
 /// loads of the origin. It is wait-free wherever that function is, except that the first use may
-/// block others.
+/// block other threads.
 ///
 /// ```
 /// use rast_timers::{Clock, MonotonicClock};

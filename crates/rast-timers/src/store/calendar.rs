@@ -2,10 +2,10 @@
 //!
 //! Source: the timer trackers of the original RAST design, and the radix heap (Ahuja, Mehlhorn,
 //! Orlin and Tarjan, 1990). The cursor is the time that the store has reached. Times are numbers
-//! with digits of six bits, and each digit has 64 lists. A value is in a list of the highest digit
-//! in which its deadline differs from the cursor. When the cursor comes near a list, the list is
-//! split: its entries move to the lane (the sorted list of the next values) or to lists of lower
-//! levels.
+//! with digits of six bits. Each digit has 64 lists, which are a level. A value is in the level of
+//! the highest digit in which its deadline differs from the cursor. When the cursor comes near a
+//! list, the list is split: its entries move to the lane (the sorted list of the next values) or to
+//! lists of lower levels.
 //!
 //! Changes: a list is split a few entries at a time, before the cursor reaches it, so that no call
 //! takes long. Short lists are never split. Values that were inserted in order move only once.
@@ -47,12 +47,12 @@
 //! 6. A slot has a generation, which grows with each reuse. At its maximum the slot is not reused.
 //! 7. If a step's `now` is more than `BACK` before the cursor, the cursor goes back to `now`. Let l
 //!    be the highest digit in which the old and the new cursor differ. First all lists of the
-//!    levels below l are joined to one list of level l: the list of the old cursor's digit. Then
-//!    the values of `late` that are not before the new cursor move to the lists in order, one value
-//!    per step. Until all have moved, `cursor <= moved <= bar` holds, and no list is read. In this
-//!    time the cursor goes back again if any `now` is before the cursor. A new value with a
-//!    deadline from `moved` to `bar` is inserted in `late`, so that values with the same deadline
-//!    stay in order.
+//!    levels below l are joined to one list of level l. The index of this list is digit l of the
+//!    old cursor. Then the values of `late` that are not before the new cursor move to the lists in
+//!    order, one value per step. Until all have moved, `cursor <= moved <= bar` holds, and no list
+//!    is read. In this time the cursor goes back again if any `now` is before the cursor. A new
+//!    value with a deadline from `moved` to `bar` is inserted in `late`, so that values with the
+//!    same deadline stay in order.
 //! 8. A value with the deadline `u64::MAX` is in a list of its own, and is never due.
 
 mod back;
@@ -142,7 +142,7 @@ impl Bucket {
 
 /// A [`DeadlineStore`] with cancellation at constant cost, exact to the nanosecond. Values wait in
 /// lists, each for a range of deadlines. Insert, cancel, reschedule and each expiry step access a
-/// few entries, whatever the population and however the deadlines cluster.
+/// few entries, whatever the number of values and the distribution of their deadlines.
 ///
 /// | call | maximum number of entries accessed |
 /// | --- | --- |
@@ -153,7 +153,7 @@ impl Bucket {
 ///
 /// A value moves to another list at most 11 times before it is due, and usually up to 4 times. It
 /// moves once if values with the same timeout are inserted one after the other. When the memory is
-/// full it doubles, as that of a `Vec` does, and all of it is copied at once.
+/// full, it is doubled as in a `Vec`, and all of it is copied at once.
 /// [`with_capacity`](Self::with_capacity) or [`reserve`](Self::reserve) avoid that. The store holds
 /// up to 2^32 − 1000 values and does not shrink.
 ///
@@ -167,7 +167,7 @@ impl Bucket {
 ///
 /// After a call with a `now` far in the future, inserting a value that is due before that time
 /// costs O(log n). This lasts until a call has a `now` that is more than 33 ms earlier. That call
-/// moves the store back to its own `now`. The first step of that call may access more than
+/// moves the store back to this earlier time. The first step of that call may access more than
 /// [`TOUCHES`](Self::TOUCHES) entries: four for each list in use, at most 2,600. Each value that
 /// was inserted between the two calls costs one more [`Busy`](Step::Busy) step.
 ///

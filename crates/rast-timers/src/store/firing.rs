@@ -9,8 +9,8 @@
 //! 2. If a cancel leaves more cancelled keys than the number of values plus `SPARE`, it purges the
 //!    heap.
 //!
-//! The other rules are those of `keys.rs` and `slab.rs`. The slab has no links to the heap, so
-//! moving a key does not write to the slab.
+//! The other rules are those of `keys.rs` and `slab.rs`. The slab, which stores the values, has no
+//! links to the heap. So moving a key does not write to the slab.
 
 use super::keys::Keys;
 use super::slab::Slab;

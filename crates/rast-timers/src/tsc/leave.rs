@@ -4,8 +4,8 @@
 //! may then be ahead of the reference. It is not known yet by how much, because other threads may
 //! use the old segment until they see the dead record. So the first thread that uses the dead
 //! record reads the counter again. From this count it computes the maximum that the clock may have
-//! shown ([`Segment::most`]), and stores it. From there the clock runs at half the rate of the
-//! reference until the reference has caught up. The argument is in `docs/algorithms/timers.md`.
+//! shown ([`Segment::most`]), and stores it. From this maximum the clock runs at half the rate of
+//! the reference until the reference has caught up. The argument is in `docs/algorithms/timers.md`.
 //!
 //! A counter that was left because it and the reference diverged may be sound: the reference may
 //! have been corrected, or the machine may have slept. So readers compare counter and reference up

@@ -177,8 +177,8 @@ impl Segment {
     /// the anchor and the measured rate.
     ///
     /// 1. `count` is in the segment, and the segment's time there is not before `shown`: the bound
-    ///    is the time of `count` plus the anchor's error, because `count` may have been read
-    ///    slightly too early.
+    ///    is the segment's time at `count`, plus the anchor's error, because `count` may have been
+    ///    read slightly too early.
     /// 2. `count` is beyond the end, and its expected time is ahead of `shown` by less than the
     ///    time from the anchor to the segment's end. Then the clock may have shown the whole
     ///    segment, and the bound is the time of its end. If the expected time is further ahead, the

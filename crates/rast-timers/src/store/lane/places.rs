@@ -20,8 +20,9 @@
 //!
 //! Rules:
 //!
-//! 1. The places with numbers from `head` to `tail` are initialised. A place has a value if its key
-//!    has the bit `LIVE` below the deadline; otherwise the value was removed (†).
+//! 1. The places with numbers from `head` to `tail` are initialised. The key of a place is its
+//!    deadline and, as the lowest bit, `LIVE`. A place has a value if `LIVE` is set; otherwise the
+//!    value was removed (†).
 //! 2. Numbers are consecutive multiples of `STEP`; the caller uses the lower bits for its own data.
 //!    Number n × `STEP` is place n modulo 64 of chunk n / 64. The directory has at least as many
 //!    entries as there are chunks from `head` to `tail`. So each of these chunks has an entry of
