@@ -567,8 +567,8 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
     ///
     /// Lock-free. Cells are reused, and two threads may claim two cells for one key. So insertion
     /// has two steps: the cell becomes tentative, and then each thread that finds it checks all
-    /// cells of the key. The first cell in search order wins, unless a later one has already become
-    /// the key's.
+    /// cells of the key, from the oldest table on. The first of them wins, unless a later one has
+    /// already become the key's.
     pub(crate) fn find_or_insert(&self, key: &K) -> Result<Pinned<'_, K, V, M>, NoRoom>
     where
         K: Clone,
@@ -594,7 +594,7 @@ impl<K: Hash + Eq, V, M: Mode<V>, S: BuildHasher> Shared<K, V, M, S> {
         }
     }
 
-    /// Claims the first available cell for a key, in search order.
+    /// Claims the first available cell for a key, from the oldest table on.
     fn claim(&self, tag: u64) -> Option<Place<'_, K, V, M>> {
         let mut table = self.first();
         loop {
