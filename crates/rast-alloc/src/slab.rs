@@ -11,8 +11,8 @@
 //!
 //! 1. `used` counts the blocks that were taken from the slab and not put back: those that the
 //!    program has, and the free ones in the lists of the arena.
-//! 2. About 4 KiB of blocks are carved at a time, and at least one block, in the order of their
-//!    addresses.
+//! 2. Blocks are carved in the order of their addresses. One carving makes about 4 KiB of blocks,
+//!    or one block if a block is larger.
 //! 3. A slab is in its class's list if and only if it has a free block, or memory that is not
 //!    carved yet.
 

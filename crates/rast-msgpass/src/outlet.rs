@@ -21,13 +21,13 @@
 //!    place, is put into the slot, and the reservation ends when the client takes it out. Handlers
 //!    send requests only within the credit of the reply edge, except by rule 6.
 //! 5. A handler answers the request that it handles, or one whose token it has. The answer has a
-//!    reserved slot. With inboxes, the client may publish late that this slot is free, and until
-//!    then the answer waits at the server. If handlers of the server may block, the client
-//!    publishes each free slot at once, before it gets its credit back.
+//!    reserved slot. With inboxes, some time may pass before the client publishes that this slot is
+//!    free. Until then the answer waits at the server. If handlers of the server may block, the
+//!    client publishes each free slot at once, before it gets its credit back.
 //! 6. There are twice as many slots for answers as the credit allows requests. So the handler of an
-//!    answer may send requests beyond the credit. If few of a target's slots are free, only answers
-//!    from this target are handled. Each of these answers frees its slot, so its handler can send
-//!    one request.
+//!    answer may send requests beyond the credit. If few of the slots for a target's answers are
+//!    free, the client handles only answers from this target. Each of these answers frees its slot,
+//!    so its handler can send one request.
 
 mod answers;
 mod any;

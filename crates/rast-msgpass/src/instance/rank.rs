@@ -9,7 +9,7 @@
 //! 1. A high message waits for at most a chunk of low ones, even if it arrives during the turn.
 //! 2. While high edges are never empty, low inputs have a share of each turn, so they make
 //!    progress.
-//! 3. If the time of the batch is over, a turn still handles one high and one low message.
+//! 3. Even if the time limit of a batch has passed, a turn handles one high and one low message.
 
 use super::{Input, Instance, Left};
 use crate::graph::Graph;

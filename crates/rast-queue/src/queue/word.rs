@@ -4,14 +4,14 @@
 //! ```text
 //!   bit   15      14        13 … 0
 //!       ┌────────┬─────────┬───────────────────────────────┐
-//!       │ CLOSED │ WAITING │ index: tickets claimed so far │      14 bits in all under cfg(rast_tagged_low)
+//!       │ CLOSED │ WAITING │ index: tickets claimed so far │
 //!       └────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
 //! A claim adds one. If the index before the addition is below the number of slots, the claim is a
-//! ticket for that slot; otherwise it is a pin. The flags are higher bits than any index. So the
-//! one comparison `count < slots` checks that there is a slot, that the queue is open, and that no
-//! thread waits.
+//! ticket for that slot; otherwise it is a pin. Under `cfg(rast_tagged_low)` the whole count, with
+//! the flags, has 14 bits. The flags are higher bits than any index. So the one comparison
+//! `count < slots` checks that there is a slot, that the queue is open, and that no thread waits.
 
 use super::segment::Segment;
 use crate::primitive::sync::atomic::Ordering;

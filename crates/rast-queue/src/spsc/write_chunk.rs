@@ -118,9 +118,9 @@ impl<'a, T, A: Allocator> WriteChunk<'a, T, A> {
     /// Moves items of `items` into the slots until the items or the slots end. Pushes them by one
     /// store, and returns how many.
     ///
-    /// The iterator yields at most as many items as there are slots; pass it by `&mut` to use it
-    /// afterwards. If it panics, the items that it had yielded are pushed. An iterator that is
-    /// passed by value is dropped after the push. If the standard library trusts the length of the
+    /// The call takes at most one item per slot; pass the iterator by `&mut` to use it afterwards.
+    /// If the iterator panics, the items that it had yielded are pushed. An iterator that is passed
+    /// by value is dropped after the push. If the standard library trusts the length of the
     /// iterator (a range, a vector, or a `map` over these), the loop does not check for the end at
     /// each item. So it can be vectorised.
     ///

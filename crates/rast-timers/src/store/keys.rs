@@ -1,11 +1,12 @@
 //! The 4-ary min-heap of [`HeapStore`](super::HeapStore) and [`FiringStore`](super::FiringStore).
 //!
 //! ```text
-//!  keys   │ at, seq │ at, seq │ at, seq │ ...   16 bytes each: four children
-//!  slots  │ slot    │ slot    │ slot    │ ...   are a cache line of keys
+//!  keys   │ at, seq │ at, seq │ at, seq │ ...   16 bytes each
+//!  slots  │ slot    │ slot    │ slot    │ ...
 //! ```
 //!
-//! 1. A key is not later than its four children, by (at, seq).
+//! 1. A key is not later than its four children, by (at, seq). The keys of the four children are as
+//!    long as a cache line.
 //! 2. `slots[i]` is the slab's slot for the value of `keys[i]`.
 //!
 //! With four children instead of two, the tree is half as deep. A method that moves keys reports

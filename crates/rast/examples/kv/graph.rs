@@ -9,9 +9,9 @@
 //! it between workers while clients run. A partition alone owns its keys: no map is shared, and a
 //! request takes no lock.
 //!
-//! A request for a partition of the same worker takes no atomic read-modify-write. An I/O processor
-//! wakes a partition once for all requests that one pass over the sockets has read for the
-//! partition. The answers come back together.
+//! A request for a partition of the same worker takes no atomic read-modify-write. In one pass
+//! over its sockets, an I/O processor may read many requests for a partition. It wakes the
+//! partition once for all of them. The answers come back together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

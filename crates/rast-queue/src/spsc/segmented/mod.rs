@@ -9,7 +9,7 @@
 //! fallen behind, it frees segments while it catches up.
 //!
 //! ```text
-//!    one allocation from A                           one allocation from A each
+//!    one allocation from the allocator A             each segment: one allocation from A
 //!   ┌──────────┬──────────┬──────────┬─────────────┐
 //!   │ tail     │ head     │ spare ─┐ │ gone, left, │
 //!   │ own line │ own line │ own l. │ │ A, own line │
@@ -32,7 +32,7 @@
 //! | header `gone` | each half, once | both | as the last act of a half |
 //! | header `left`: the consumer's place when it was dropped | consumer, before it sets its bit in `gone` | producer, after it loaded that bit | at the end |
 //! | segment `next` | producer | consumer | written before an item past the segment is published, read after that |
-//! | slot | producer, past the tail | consumer, before it | |
+//! | slot | producer, past the tail | consumer, before the tail | |
 //!
 //! Rules:
 //!
