@@ -122,7 +122,7 @@ impl RastAlloc {
     /// thread that did not call [`on_idle`](Self::on_idle) before.
     ///
     /// If a thread calls the allocator while its heap is being purged, it waits for the end of the
-    /// purge. If this takes too long, it adopts another heap.
+    /// purge, for a bounded time. If the purge takes longer, the thread adopts another heap.
     ///
     /// Another thread may be servicing a heap: the background thread, a thread that frees blocks of
     /// a sleeping thread, or a thread that starts to sleep or ends. The call waits for such

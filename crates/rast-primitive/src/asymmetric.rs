@@ -38,8 +38,8 @@ pub fn order() {
 
 /// The expensive fence of the pair. The thread that seldom needs a fence calls this function
 /// between its store and its load. The other thread calls [`order`]. Returns `false` if the system
-/// has no such barrier or rejects the call. Then no fence was executed, and the caller knows
-/// nothing about the other thread.
+/// has no such barrier or rejects the call. Then no fence was executed for the other thread, and
+/// the caller knows nothing about it.
 ///
 /// After `false` the caller must assume that the other thread has not seen the caller's store. So
 /// use this function only where the caller can then give up its operation.
@@ -71,7 +71,7 @@ pub fn order() {
 ///     // The other thread is not at work, and will not begin.
 /// }
 /// ```
-#[must_use = "false: there was no fence"]
+#[must_use = "false: there was no fence for other threads"]
 pub fn barrier() -> bool {
     // SeqCst: pairs with the fence in `order` under a model checker; the system's barrier fences
     // the other threads. [AF2]

@@ -52,10 +52,10 @@ struct Core<C> {
 /// Rejects calls to a failing service for a while, and then admits one call as a probe.
 ///
 /// After 5 failures in a row the breaker opens: it rejects calls for 100 ms, the open time, and
-/// then admits one probe. Each time a probe fails, the next open time is twice as long, up to 30 s.
-/// A random part of at most 20 % is subtracted from each open time. If the probe succeeds, the
-/// breaker closes. If it fails, is dropped, or has no result after 10 s, the breaker opens again.
-/// All these numbers can be set.
+/// then admits one probe. If the probe succeeds, the breaker closes. If it fails, is dropped, or
+/// has no result after 10 s, the breaker opens again. Each time in a row that it opens again, the
+/// open time is twice as long, up to 30 s. A random part of at most 20 % is subtracted from each
+/// open time. All these numbers can be set.
 ///
 /// For the tasks of one thread; clones are the same breaker. A call takes no lock and allocates
 /// nothing, and reads the clock only if the state depends on it.

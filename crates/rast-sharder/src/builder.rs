@@ -181,8 +181,8 @@ impl<C: Controller> Builder<C> {
     /// A wake-up by one of its turns is sent at once, not at the end of the round. So a turn may
     /// [wake](crate::WorkerCx::wake) shards of other workers, and block until they have run.
     /// Meanwhile the other shards of this worker have no turns. Each wake-up costs a fence. While
-    /// 64 wake-ups wait for the receiving worker, further ones arrive without their note (the
-    /// number that the waker passes).
+    /// 64 wake-ups of this worker wait for the receiving worker, further ones arrive without their
+    /// note (the number that the waker passes).
     ///
     /// The worker gets its shards by [`assignment`](Self::assignment) or [`pin`](Self::pin). These
     /// shards are not in the [`LoadView`](crate::LoadView), and

@@ -148,8 +148,8 @@ impl<T, W: Fn()> Shared<T, W> {
 ///
 /// The arming thread calls `wake` after each accepted timer, with one exception: while the owner
 /// sleeps in [`TimerOwner::rest`], a deadline at or after the end of the rest needs no call. Once
-/// [`BACKLOG`] commands (Arms and Cancels) are queued, `wake` is called for each timer and each
-/// cancel.
+/// [`BACKLOG`] commands (Arms and Cancels) are queued, `wake` is called for each timer, and while
+/// the owner rests also for each cancel.
 ///
 /// If the owner is about to sleep when `wake` is called, `wake` must make that sleep end at once.
 /// An [`Unparker`](crate::primitive::Unparker) does so. If `wake` panics, the panic passes through

@@ -1,10 +1,11 @@
 //! The start-finish timer: the total duration of pairs of calls, with few clock readings.
 //!
-//! Source: the original RAST design, 2.7. The original adds the answers of a periodic timer at
-//! `finish`, and subtracts those at `start`. It has two faults. All durations except the last
-//! cancel out of this sum. Each answer may also be wrong by a whole batch (the calls between two
-//! clock readings). Here the clock is read at both ends of one pair per batch. For each other pair
-//! the running mean of the measured pairs is added, and the possible error is summed separately.
+//! Source: the original RAST design, 2.7. The original has a periodic timer at `start` and another
+//! at `finish`, and subtracts the sum of the first one's answers from that of the second. It has
+//! two faults. All durations except the last cancel out of the difference. Each answer may also be
+//! wrong by a whole batch (the calls between two clock readings). Here the clock is read at both
+//! ends of one pair per batch. For each other pair the running mean of the measured pairs is added,
+//! and the possible error is summed separately.
 //!
 //! Pairs of one timer do not overlap. So between two readings T1 < T2, the pairs that ended without
 //! a reading took between 0 and T2 − T1 together. Their estimate is limited to T2 − T1. So it is

@@ -743,7 +743,7 @@ impl<T> DeadlineStore<T> for CalendarStore<T> {
     }
 
     /// O(1) for each unit of the budget, as [`step`](Self::step). A value moves at most once for
-    /// each list that still contains `now`, and is never sorted.
+    /// each list that still contains `now`. No list of more than 16 values is sorted.
     fn expire_unordered(
         &mut self,
         now: Instant,
