@@ -115,8 +115,11 @@ impl Reactor {
                 && socket.token == event.token()
             {
                 let is_broken = event.is_error();
+                // A read ends before an urgent byte although more bytes are queued behind it, so
+                // from now on no read may be taken for one that has emptied the system's buffer.
+                let is_read_over = event.is_read_closed() || event.is_priority();
                 socket.readiness.note(
-                    Edge::of(event.is_readable(), event.is_read_closed() || is_broken),
+                    Edge::of(event.is_readable(), is_read_over || is_broken),
                     Edge::of(event.is_writable(), event.is_write_closed() || is_broken),
                     wakers,
                 );

@@ -15,7 +15,7 @@
 //! wake-up.
 //!
 //! An edge that reports an end or an error wakes all futures, because the operation of each future
-//! returns this end or error.
+//! returns this end or error. An edge that reports an urgent byte of TCP also wakes all futures.
 //!
 //! A caller of a poll method (`poll_read` of a trait) has no future in the list that could pass a
 //! wake-up on. So its waker is stored beside the list, one per direction, and every edge wakes it.
@@ -44,7 +44,7 @@ pub(super) enum Edge {
     None,
     /// An operation may succeed.
     Ready,
-    /// An operation may succeed, or find the end or an error.
+    /// An operation may succeed, find the end or an error, or stop before an urgent byte.
     Last,
 }
 
@@ -68,7 +68,8 @@ pub(super) struct Side {
     pub(super) is_ready: bool,
     /// Number of edges.
     pub(super) tick: u64,
-    /// Set when an end or an error was reported, which the poll does not report again.
+    /// Set when an end, an error or an urgent byte was reported, which the poll does not report
+    /// again.
     is_over: bool,
     /// The futures that wait, by ticket.
     waiting: VecDeque<(u64, Waker)>,

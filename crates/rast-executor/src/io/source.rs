@@ -56,6 +56,9 @@ impl<S: mio::event::Source> Source<S> {
     fn with(mut socket: S, reactor: Arc<Reactor>) -> io::Result<Self> {
         let (token, readiness) = reactor.enter();
         let interest = Interest::READABLE | Interest::WRITABLE;
+        // For TCP's urgent bytes: see `Reactor::poll_locked`.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let interest = interest | Interest::PRIORITY;
         if let Err(error) = reactor.registry.register(&mut socket, token, interest) {
             reactor.leave(token);
             return Err(error);

@@ -13,7 +13,7 @@ use super::readiness::Ticket;
 /// not where mio emulates edges.
 const EDGES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-impl<S: mio::event::Source> Source<S>
+impl<S: mio::event::Source + TryIo> Source<S>
 where
     for<'a> &'a S: Read + Write,
 {
@@ -37,7 +37,6 @@ where
         bytes: &mut [MaybeUninit<u8>],
     ) -> Polled
     where
-        S: TryIo,
         for<'a> socket2::SockRef<'a>: From<&'a S>,
     {
         let len = bytes.len();
@@ -72,7 +71,7 @@ where
 
     /// If an operation transferred some bytes, but fewer than `len`, it has emptied or filled the
     /// system's buffer. If [`EDGES`] is `true`, the next operation then waits for an edge, without
-    /// a call that would fail.
+    /// a call that would fail. The exception is a read of a socket that has [`TryIo::BOUNDS`].
     fn poll_part(
         &self,
         direction: Direction,
@@ -81,8 +80,9 @@ where
         len: usize,
         operation: impl FnMut(&S) -> io::Result<usize>,
     ) -> Polled {
+        let is_last = EDGES && !(direction == Reading && S::BOUNDS);
         self.poll(direction, cx, ticket, operation, |&count| {
-            EDGES && count > 0 && count < len
+            is_last && count > 0 && count < len
         })
     }
 
@@ -110,10 +110,7 @@ where
         direction: Direction,
         len: usize,
         mut operation: impl FnMut() -> io::Result<usize>,
-    ) -> io::Result<usize>
-    where
-        S: TryIo,
-    {
+    ) -> io::Result<usize> {
         self.wait(direction, |cx, ticket| {
             self.poll_part(direction, cx, Some(ticket), len, |socket| {
                 socket.try_io(&mut operation)
@@ -142,13 +139,20 @@ where
 }
 
 /// Sockets with mio's `try_io`, which arms the poll again where mio emulates edges.
-pub(super) trait TryIo {
+pub(crate) trait TryIo {
+    /// `true` if a read may end before the queued bytes do, and the poll does not report that. A
+    /// Unix stream ends a read behind bytes that were sent with descriptors, and between the bytes
+    /// of different senders if it reports their credentials.
+    const BOUNDS: bool;
+
     fn try_io<T>(&self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T>;
 }
 
 macro_rules! try_io {
-    ($socket:ty) => {
+    ($socket:ty, $bounds:literal) => {
         impl TryIo for $socket {
+            const BOUNDS: bool = $bounds;
+
             fn try_io<T>(&self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
                 <$socket>::try_io(self, operation)
             }
@@ -156,9 +160,9 @@ macro_rules! try_io {
     };
 }
 
-try_io!(mio::net::TcpStream);
+try_io!(mio::net::TcpStream, false);
 #[cfg(unix)]
-try_io!(mio::net::UnixStream);
+try_io!(mio::net::UnixStream, true);
 
 /// How many bytes an operation took.
 type Polled = Poll<io::Result<usize>>;
@@ -212,7 +216,7 @@ macro_rules! stream {
             /// has read nothing.
             ///
             /// If `operation` returns at least one byte but fewer than `len`, the system's buffer
-            /// counts as empty. On Linux and Android the next read of this socket then waits until
+            /// counts as empty. On Linux and Android the next read of a TCP socket then waits until
             /// more bytes arrive, before it makes a system call.
             ///
             /// # Errors
@@ -226,7 +230,8 @@ macro_rules! stream {
                 self.0.part_with(Reading, len, operation).await
             }
 
-            /// As [`read_with`](Self::read_with), for an operation that writes.
+            /// As [`read_with`](Self::read_with), for an operation that writes. On Linux and
+            /// Android the next write of any socket waits if this one wrote fewer bytes than `len`.
             ///
             /// # Errors
             ///

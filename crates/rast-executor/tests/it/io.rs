@@ -2,6 +2,13 @@
 #![cfg(all(feature = "io", not(any(rast_loom, rast_shuttle))))]
 
 use std::io::ErrorKind;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::io::Write as _;
+#[cfg(all(
+    any(target_os = "linux", target_os = "android"),
+    target_pointer_width = "64"
+))]
+use std::os::fd::AsRawFd as _;
 #[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
 use std::pin::Pin;
 use std::sync::Arc;
@@ -267,6 +274,74 @@ fn an_end_that_was_reported_with_the_last_bytes_is_found() {
             drop(peer);
             assert_eq!(waiting.await.unwrap().iter().sum::<usize>(), 4);
         }
+    });
+}
+
+/// Reads `first` and then `second`, which the peer has sent but which one read does not return
+/// together.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+macro_rules! reads_both {
+    ($stream:expr, $first:expr, $second:expr) => {{
+        use futures::future::{Either, select};
+        // In so many turns the driver reports all edges. Only then do the reads begin.
+        let turns = || async {
+            for _ in 0..1_000 {
+                rast_executor::yield_now().await;
+            }
+        };
+        turns().await;
+        for expected in [$first, $second] {
+            let mut bytes = [0; 64];
+            let read = Box::pin($stream.read(&mut bytes));
+            let count = match select(read, Box::pin(turns())).await {
+                Either::Left((count, _)) => count.unwrap(),
+                Either::Right(_) => panic!("the read waits, although bytes are queued"),
+            };
+            assert_eq!(&bytes[..count], expected);
+        }
+    }};
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn bytes_behind_an_urgent_byte_are_read() {
+    let executor = LocalExecutor::with_driver(MonotonicClock::new(), PollDriver::new().unwrap());
+    executor.run(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+        peer.write_all(b"before").unwrap();
+        socket2::SockRef::from(&peer)
+            .send_out_of_band(b"!")
+            .unwrap();
+        peer.write_all(b"behind").unwrap();
+        reads_both!(stream, b"before", b"behind");
+    });
+}
+
+#[cfg(all(
+    any(target_os = "linux", target_os = "android"),
+    target_pointer_width = "64"
+))]
+#[test]
+fn bytes_behind_a_message_with_a_descriptor_are_read() {
+    const SOL_SOCKET: i32 = 1;
+    const SCM_RIGHTS: i32 = 1;
+    let executor = LocalExecutor::with_driver(MonotonicClock::new(), PollDriver::new().unwrap());
+    executor.run(async {
+        let (mut peer, stream) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = rast_executor::io::UnixStream::from_std(stream).unwrap();
+        // A header with its length, and a descriptor, padded to a word.
+        let mut control = Vec::from(20_u64.to_ne_bytes());
+        let words = [SOL_SOCKET, SCM_RIGHTS, peer.as_raw_fd(), 0];
+        control.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        let bytes = [std::io::IoSlice::new(b"before")];
+        let message = socket2::MsgHdr::new().with_buffers(&bytes);
+        let message = message.with_control(&control);
+        let sent = socket2::SockRef::from(&peer).sendmsg(&message, 0);
+        assert_eq!(sent.unwrap(), 6);
+        peer.write_all(b"behind").unwrap();
+        reads_both!(stream, b"before", b"behind");
     });
 }
 
