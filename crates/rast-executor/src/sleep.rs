@@ -150,15 +150,18 @@ impl Sleep {
         if self.timers.is_closed() {
             return self.refuse();
         }
-        let address = (waker.data(), core::ptr::from_ref(waker.vtable()));
+        let address = |waker: &Waker| (waker.data(), core::ptr::from_ref(waker.vtable()));
         if let Some((_, data, table)) = self.armed
-            && (data, table) == address
+            && (data, table) == address(waker)
         {
             // The store has this waker, which is alive, so no other waker has its address. If the
             // store had woken it, the deadline would be past.
             return;
         }
+        // The address of the clone: the waker of a poll may be valid only during the poll, and then
+        // a clone has another address.
         let waker = waker.clone();
+        let address = address(&waker);
         self.disarm();
         let shard = context::with(|context| context.map_or(0, |context| context.shard));
         match self.timers.arm(shard, self.deadline, waker) {

@@ -200,13 +200,15 @@ impl<T> JoinHandle<T> {
         if seen.is_complete() {
             return false;
         }
-        let address = (waker.data(), core::ptr::from_ref(waker.vtable()));
-        if self.waker == address {
+        let address = |waker: &Waker| (waker.data(), core::ptr::from_ref(waker.vtable()));
+        if self.waker == address(waker) {
             // The waker that the task has is alive, so an equal address is the same waker.
             return true;
         }
-        // Clone first, because user code runs here.
+        // Clone first, because user code runs here. The address is that of the clone: the waker of
+        // a poll may be valid only during the poll, and then a clone has another address.
         let waker = waker.clone();
+        let address = address(&waker);
         if seen.has_join_waker() && !self.header().state.lend_join_waker(false) {
             return false;
         }

@@ -7,12 +7,15 @@
 #![allow(clippy::waker_clone_wake, reason = "waking by value is what is tested")]
 
 use std::future::{pending, poll_fn};
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rast_executor::timers::ManualClock;
 use rast_executor::{LocalExecutor, Runtime, block_on, sleep, spawn, yield_now};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -309,7 +312,7 @@ fn handles_are_awaited_and_dropped_while_their_tasks_end() {
                 // A waker is left, and the handle dropped.
                 let mut task = task;
                 runtime.block_on(poll_fn(|cx| {
-                    let _ = std::pin::Pin::new(&mut task).poll(cx);
+                    let _ = Pin::new(&mut task).poll(cx);
                     Poll::Ready(())
                 }));
             }
@@ -356,4 +359,79 @@ fn tasks_that_await_each_other_are_freed() {
     drop(runtime);
     let unused = pending::<()>();
     drop(unused);
+}
+
+/// A waker that is lent for one poll: it borrows another waker, and its clones are clones of that
+/// one. So a later waker at the same address may wake another task.
+static LENT: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        // SAFETY: `poll_lent` makes the pointer, and the waker is lent for its call.
+        let lender = unsafe { &*data.cast::<Waker>() };
+        let clone = ManuallyDrop::new(lender.clone());
+        RawWaker::new(clone.data(), clone.vtable())
+    },
+    |_| unreachable!("a lent waker is woken by reference"),
+    // SAFETY: as above.
+    |data| unsafe { &*data.cast::<Waker>() }.wake_by_ref(),
+    |_| {},
+);
+
+fn poll_lent<F: Future + Unpin>(future: &mut F, lender: &Waker) -> Poll<F::Output> {
+    let raw = RawWaker::new(std::ptr::from_ref(lender).cast(), &LENT);
+    // SAFETY: the functions of the table only use the lender, which outlives the waker.
+    let waker = unsafe { Waker::from_raw(raw) };
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Polls with wakers of two tasks that are lent at one address, lets the future become ready by
+/// `end`, and returns how often each task was woken.
+fn woken_at_one_address<F: Future + Unpin>(mut future: F, end: impl FnOnce()) -> [usize; 2] {
+    let bells = [(); 2].map(|()| Arc::new(Bell::default()));
+    let mut lender = Waker::noop().clone();
+    for bell in &bells {
+        lender = Waker::from(Arc::clone(bell));
+        assert!(poll_lent(&mut future, &lender).is_pending());
+    }
+    end();
+    assert!(poll_lent(&mut future, &lender).is_ready());
+    bells.map(|bell| bell.0.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_handle_wakes_the_task_that_polled_last_although_its_waker_was_lent() {
+    let executor = LocalExecutor::new();
+    let (release, gate) = futures::channel::oneshot::channel::<()>();
+    let task = executor.spawn(gate);
+    let woken = woken_at_one_address(task, || {
+        release.send(()).unwrap();
+        executor.run(yield_now());
+    });
+    assert_eq!(woken, [0, 1]);
+}
+
+#[test]
+fn a_sleep_wakes_the_task_that_polled_last_although_its_waker_was_lent() {
+    let clock = ManualClock::new();
+    let executor = LocalExecutor::with_clock(clock.clone());
+    let span = Duration::from_nanos(1);
+    let rest = executor.run(poll_fn(|_| Poll::Ready(sleep(span))));
+    let woken = woken_at_one_address(rest, || {
+        clock.advance(span.into());
+        // In so many polls it checks its timers.
+        executor.run(async {
+            for _ in 0..32 {
+                yield_now().await;
+            }
+        });
+    });
+    assert_eq!(woken, [0, 1]);
 }
