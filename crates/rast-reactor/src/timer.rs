@@ -11,7 +11,7 @@
 
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll, RawWakerVTable};
+use core::task::{Context, Poll, RawWakerVTable, Waker};
 use core::time::Duration;
 use std_alloc::boxed::Box;
 use std_alloc::rc::Rc;
@@ -106,14 +106,18 @@ impl Future for LaneSleep {
             self.disarm();
             return Poll::Ready(());
         }
-        let address = (cx.waker().data(), core::ptr::from_ref(cx.waker().vtable()));
+        let address = |waker: &Waker| (waker.data(), core::ptr::from_ref(waker.vtable()));
         if self
             .armed
-            .is_none_or(|(_, data, table)| (data, table) != address)
+            .is_none_or(|(_, data, table)| (data, table) != address(cx.waker()))
         {
             self.disarm();
-            let handle = self.trackers.arm(self.at, cx.waker().clone());
-            self.armed = Some((handle, address.0, address.1));
+            // The address of the clone: the waker of a poll may be valid only during the poll, and
+            // then a clone has another address.
+            let waker = cx.waker().clone();
+            let (data, table) = address(&waker);
+            let handle = self.trackers.arm(self.at, waker);
+            self.armed = Some((handle, data, table));
         }
         Poll::Pending
     }

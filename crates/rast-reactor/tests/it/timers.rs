@@ -3,11 +3,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use rast_reactor::executor::timers::{Clock, Instant, ManualClock, MonotonicClock, Nanos};
@@ -227,6 +228,44 @@ fn sleeps_of_a_lane_may_be_dropped_moved_and_awaited_again() {
             "its waker was replaced"
         );
         assert!(!dropped.get());
+    });
+}
+
+/// A waker that is lent for one poll: it borrows another waker, and its clones are clones of that
+/// one. So a later waker at the same address may wake another task.
+static LENT: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        // SAFETY: the pointer is to a waker that outlives each poll by which it is lent.
+        let lender = unsafe { &*data.cast::<Waker>() };
+        let clone = ManuallyDrop::new(lender.clone());
+        RawWaker::new(clone.data(), clone.vtable())
+    },
+    |_| unreachable!("a lent waker is not woken"),
+    |_| unreachable!("a lent waker is not woken"),
+    |_| {},
+);
+
+#[test]
+fn a_sleep_of_a_lane_wakes_the_task_that_polled_last_although_its_waker_was_lent() {
+    run(|clock| async move {
+        let mut sleep = Lane::new(Duration::from_millis(10)).sleep();
+        let counts = [(); 2].map(|()| Arc::new(Counts::default()));
+        let mut lender = Waker::noop().clone();
+        for count in &counts {
+            lender.clone_from(&Waker::from(Arc::clone(count)));
+            let raw = RawWaker::new(std::ptr::from_ref(&lender).cast(), &LENT);
+            // SAFETY: the functions of the table only use the lender, which outlives the waker.
+            let waker = unsafe { Waker::from_raw(raw) };
+            let mut cx = Context::from_waker(&waker);
+            assert!(Pin::new(&mut sleep).poll(&mut cx).is_pending());
+        }
+        clock.advance(Nanos::from_millis(10));
+        // In so many polls the reactor checks its timers.
+        for _ in 0..1_000 {
+            yield_now().await;
+        }
+        let woken = counts.map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [0, 1]);
     });
 }
 
