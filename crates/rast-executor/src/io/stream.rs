@@ -13,6 +13,10 @@ use super::readiness::Ticket;
 /// not where mio emulates edges.
 const EDGES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
+/// Maximum number of slices of one system call on Linux and Android.
+#[cfg(any(feature = "futures-io", feature = "tokio", feature = "hyper"))]
+const SLICES_MAX: usize = 1024;
+
 impl<S: mio::event::Source + TryIo> Source<S>
 where
     for<'a> &'a S: Read + Write,
@@ -63,7 +67,9 @@ where
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Polled {
-        let len = slices.iter().map(|slice| slice.len()).sum();
+        // What one call may write: std passes on no more slices.
+        let first = slices.iter().take(SLICES_MAX);
+        let len = first.map(|slice| slice.len()).sum();
         self.poll_part(Writing, cx, None, len, |mut socket| {
             socket.write_vectored(slices)
         })

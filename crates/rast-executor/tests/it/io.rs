@@ -13,6 +13,8 @@ use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(feature = "futures-io")]
+use std::task::Poll;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -342,6 +344,35 @@ fn bytes_behind_a_message_with_a_descriptor_are_read() {
         assert_eq!(sent.unwrap(), 6);
         peer.write_all(b"behind").unwrap();
         reads_both!(stream, b"before", b"behind");
+    });
+}
+
+/// A system call takes at most 1024 slices, so it may write less than there is space for.
+#[cfg(feature = "futures-io")]
+#[test]
+fn slices_that_one_call_does_not_take_are_written_by_the_next() {
+    use futures_io::AsyncWrite;
+    use std::io::IoSlice;
+
+    let executor = LocalExecutor::with_driver(MonotonicClock::new(), PollDriver::new().unwrap());
+    executor.run(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut stream = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+        // In so many turns the driver reports that there is space, and does not report it again.
+        for _ in 0..1_000 {
+            rast_executor::yield_now().await;
+        }
+        let mut slices = &[IoSlice::new(b"."); 5_000][..];
+        while !slices.is_empty() {
+            let mut cx = Context::from_waker(Waker::noop());
+            let written = Pin::new(&mut stream).poll_write_vectored(&mut cx, slices);
+            let Poll::Ready(count) = written else {
+                panic!("{} slices wait, although there is space", slices.len());
+            };
+            slices = &slices[count.unwrap()..];
+        }
+        drop(peer);
     });
 }
 
