@@ -29,8 +29,17 @@ use crate::alloc::{Allocator, Global};
 #[must_use = "a future does nothing until it is polled"]
 pub struct Pop<'a, T, A: Allocator = Global> {
     queue: &'a Queue<T, A>,
-    turn: Option<(Turn<'a, T, A>, Waker)>,
+    /// The entry in the wait list, and the address of the waker in it.
+    turn: Option<(Turn<'a, T, A>, Address)>,
     is_done: bool,
+}
+
+/// The addresses of a waker's data and table, compared and never dereferenced.
+type Address = (usize, usize);
+
+fn address(waker: &Waker) -> Address {
+    let table = core::ptr::from_ref(waker.vtable());
+    (waker.data().addr(), table.addr())
 }
 
 /// A stream of items that ends when the queue is closed and empty; made by [`Queue::stream`].
@@ -79,37 +88,38 @@ impl<T, A: Allocator> Pop<'_, T, A> {
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         // A wake-up that was received is removed from the entry first: the check below consumes it.
         // A later wake-up is for another check.
-        if let Some((turn, waker)) = self.turn.take_if(|(turn, _)| !turn.is_waiting()) {
+        if let Some((turn, _)) = self.turn.take_if(|(turn, _)| !turn.is_waiting()) {
             let left = turn.leave();
             debug_assert_eq!(left, Left::Woken, "it was woken");
-            let hand_on = HandOn(self.queue);
-            drop(waker);
-            mem::forget(hand_on);
         }
         if let Some(end) = self.queue.pop_or_closed() {
             // A wake-up that was received meanwhile is passed to the next waiter.
             return Poll::Ready(self.queue.give_after(end, || self.turn = None).ok());
         }
         if let Some((turn, waker)) = &self.turn
-            && waker.will_wake(cx.waker())
+            && *waker == address(cx.waker())
             && turn.is_settled()
         {
-            // If there was a wake-up since the check, the waker was called or is about to be
-            // called.
+            // The waker in the entry was alive after this poll began, so an equal address is the
+            // same waker. If there was a wake-up since the check, the waker was called or is about
+            // to be called.
             return Poll::Pending;
         }
         // The check below consumes a wake-up that was received since the check above, unless a
         // waker panics before it.
         let mut hand_on = None;
-        if let Some((turn, waker)) = self.turn.take() {
-            if turn.leave() == Left::Woken {
-                hand_on = Some(HandOn(self.queue));
-            }
-            drop(waker);
+        if let Some((turn, _)) = self.turn.take()
+            && turn.leave() == Left::Woken
+        {
+            hand_on = Some(HandOn(self.queue));
         }
-        let turn = Turn::enter(self.queue, Wake::Task(cx.waker().clone()));
+        // The address of the clone: the waker of a poll may be valid only during the poll, and then
+        // a clone has another address.
+        let waker = cx.waker().clone();
+        let address = address(&waker);
+        let turn = Turn::enter(self.queue, Wake::Task(waker));
         let is_settled = turn.is_settled();
-        self.turn = Some((turn, cx.waker().clone()));
+        self.turn = Some((turn, address));
         mem::forget(hand_on);
         // The check after the flag is set.
         match self.queue.pop_or_closed() {

@@ -3,11 +3,12 @@
 
 use rast_queue::{Pop, Queue};
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 
 /// Counts its wake-ups.
@@ -289,6 +290,9 @@ impl Drop for Mine {
 #[test]
 fn an_item_in_hand_goes_back_when_the_drop_of_a_waker_panics() {
     let queue = Queue::new();
+    // The push wakes this one, and the other one comes first.
+    let mut woken = queue.pop_async();
+    assert_eq!(poll(&mut woken, Waker::noop()), Poll::Pending);
     let mut pop = queue.pop_async();
     assert_eq!(poll(&mut pop, &Arc::new(Mine).into()), Poll::Pending);
     queue.push(Box::new(1)).unwrap();
@@ -442,4 +446,32 @@ fn futures_on_threads_lose_no_wake_up() {
         });
         assert_eq!(sum, count * (count - 1) / 2);
     }
+}
+
+/// A waker each of whose clones panics when it is dropped.
+static LOUD: RawWakerVTable = RawWakerVTable::new(
+    |data| RawWaker::new(data, &LOUD),
+    |_| {},
+    |_| {},
+    |_| panic!("this waker is dropped loudly"),
+);
+
+#[test]
+fn a_pop_whose_waker_panics_in_its_drop_is_dropped_or_polled_by_another_waker() {
+    let queue = Queue::<u8>::new();
+    let raw = RawWaker::new(std::ptr::null(), &LOUD);
+    // SAFETY: the functions of the table use no data.
+    let loud = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
+    let mut pop = queue.pop_async();
+    assert_eq!(poll(&mut pop, &loud), Poll::Pending);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(pop))).is_err());
+    let mut pop = queue.pop_async();
+    assert_eq!(poll(&mut pop, &loud), Poll::Pending);
+    let (bell, waker) = Bell::new();
+    let again = catch_unwind(AssertUnwindSafe(|| poll(&mut pop, &waker)));
+    assert!(again.is_err());
+    assert_eq!(poll(&mut pop, &waker), Poll::Pending);
+    queue.push(1).unwrap();
+    assert_eq!(bell.rung(), 1);
+    assert_eq!(poll(&mut pop, &waker), Poll::Ready(Some(1)));
 }
