@@ -47,12 +47,12 @@
 //!   complete and their runtime has ended.
 //! - Panics of polls and of destructors stay in their task: the handle returns them.
 //! - No task starves if no poll blocks its worker. The queue of a worker has a list for each
-//!   priority, and one for normal tasks from other threads. A turn of a worker is one poll. Of 35
-//!   turns at least 32 take a task from the queue; the others take the task that the worker woke
-//!   last. The following bounds count only turns that take from the queue. A normal task from
-//!   another thread, with k tasks ahead of it in its list, is taken within 2 (k + 1) turns. A task
-//!   in the normal list is taken within 1032 (k + 1) turns, and a task in the low list within
-//!   8256 (k + 1).
+//!   priority, and one for normal tasks from other threads. A turn of a worker is one poll. A turn
+//!   takes a task from the queue, or the task that the worker woke last. After three turns in a row
+//!   that took the latter, the next 32 take from the queue. The following bounds count only turns
+//!   that take from the queue. A normal task from another thread, with k tasks ahead of it in its
+//!   list, is taken within 2 (k + 1) turns. A task in the normal list is taken within 1032 (k + 1)
+//!   turns, and a task in the low list within 8256 (k + 1).
 //! - If a worker blocks, the other workers run the tasks in its queue. An idle worker takes them at
 //!   once; a busy worker checks one other worker every 256 of its turns. The task that the blocked
 //!   worker woke last is taken by a busy worker in the same way, and by a sleeping worker within

@@ -13,8 +13,8 @@
 //!    of the lists. If the lists are empty, search the queues of other workers.
 //! 4. Run it.
 //!
-//! So of 35 turns at least 32 take a task from the lists, if the lists have one. The bounds in
-//! `lists.rs` count only these turns.
+//! So while the lists have tasks, at most three turns in a row take none from them. The bounds in
+//! `lists.rs` count only turns that take a task from the lists.
 
 use crate::budget;
 use crate::context::{self, Context, Place};
