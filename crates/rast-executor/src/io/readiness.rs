@@ -68,8 +68,7 @@ pub(super) struct Side {
     pub(super) is_ready: bool,
     /// Number of edges.
     pub(super) tick: u64,
-    /// Set when an end, an error or an urgent byte was reported, which the poll does not report
-    /// again.
+    /// Set when an end, an error or an urgent byte was reported. The poll may not report it again.
     is_over: bool,
     /// The futures that wait, by ticket.
     waiting: VecDeque<(u64, Waker)>,

@@ -238,6 +238,8 @@ macro_rules! stream {
 
             /// As [`read_with`](Self::read_with), for an operation that writes. On Linux and
             /// Android the next write of any socket waits if this one wrote fewer bytes than `len`.
+            /// So `len` must not count slices beyond the first 1,024, which is the maximum of a
+            /// system call.
             ///
             /// # Errors
             ///

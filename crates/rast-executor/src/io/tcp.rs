@@ -92,6 +92,9 @@ handle!(TcpListener, std::net::TcpListener);
 ///
 /// Reading and writing use a shared reference, so one task may read while another one writes. See
 /// [`TcpListener`] for an example.
+///
+/// A read skips an urgent byte (`MSG_OOB`) of the peer. To receive such bytes, set `SO_OOBINLINE`
+/// through the descriptor; then they are read like the others.
 #[derive(Debug)]
 pub struct TcpStream(pub(super) Source<mio::net::TcpStream>);
 

@@ -196,7 +196,9 @@ impl WaitList {
     /// Returns whether the caller, the waiter at `place`, has not been woken.
     pub(super) fn is_waiting(&self, place: Place) -> bool {
         let Parts { group, bit, .. } = self.parts(place.0);
-        // Relaxed: if it reads an old value, the waker is still to be called. [QW5]
+        // Relaxed: if it reads an old value, the waker is still to be called. If the memory of the
+        // waker was reused before the caller's poll began, the bit was cleared before that, so the
+        // load does not find it set. [QW5]
         group.waiting.load(Ordering::Relaxed) & bit != 0
     }
 
