@@ -19,7 +19,7 @@
 //!    user code.
 //! 4. Every pair of instances has a queue, so a pair that never exchanges a message costs some 100
 //!    bytes. With its first message a queue allocates `cap` slots, each of the size of a message
-//!    and two words.
+//!    and two words. If that much memory is refused, it grows with its messages.
 
 use std::collections::VecDeque;
 
@@ -58,13 +58,14 @@ impl<M> Inner<M> {
 
     /// Returns whether the sender may not run.
     fn lacks(&self, bounds: &Bounds) -> bool {
-        let is_full = self.messages.len() + bounds.burst > bounds.messages;
+        let is_full = bounds.messages.saturating_sub(self.messages.len()) < bounds.burst;
         bounds.burst > 0 && (is_full || self.bytes >= bounds.bytes as u128)
     }
 
     fn push(&mut self, weight: usize, sent: u64, message: M, bounds: &Bounds) {
         if self.messages.capacity() == 0 {
-            self.messages.reserve_exact(bounds.messages);
+            // If there is no memory for that many, the queue grows with its messages.
+            let _ = self.messages.try_reserve_exact(bounds.messages);
         }
         self.bytes += weight as u128;
         self.messages.push_back(Entry {

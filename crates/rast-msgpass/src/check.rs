@@ -22,7 +22,7 @@ pub(crate) const fn layout(
     is_by_pair: bool,
 ) -> (bool, usize) {
     let by_pair = is_by_pair || senders.saturating_mul(receivers) <= PAIRS_MAX;
-    let bursts = (2 * burst).saturating_mul(senders);
+    let bursts = burst.saturating_mul(2).saturating_mul(senders);
     let capacity = match declared {
         Some(capacity) => capacity,
         None if !by_pair && bursts > CAPACITY => bursts,

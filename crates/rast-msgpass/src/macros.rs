@@ -68,7 +68,7 @@
 /// to `cap`. It may be combined with `reject`, `drop_newest` or `drop_oldest`, and costs a lock at
 /// each side. An edge with `bytes`, `drop_oldest` or `latest` has a queue for each pair of
 /// instances. With its first message a queue allocates `cap` slots, each of the size of a message
-/// and two words.
+/// and two words. If that much memory is refused, the queue grows with its messages.
 ///
 /// `rings` suits an edge on which each sender has only a few receivers, and sends many messages in
 /// a row to one of them. An example is a chain of replicas. On such an edge a message costs less

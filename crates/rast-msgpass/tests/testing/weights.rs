@@ -94,3 +94,49 @@ fn an_edge_with_bytes_has_room_for_one_at_least_until_it_is_full() {
     assert!(report.panics.is_empty(), "{report}");
     assert_eq!(report.take_states::<Loads, Scale>()[0].0, [1; BOUND]);
 }
+
+/// Sends each number by each way.
+struct Sorter;
+#[derive(Default)]
+struct Bin(Vec<usize>);
+
+graph! {
+    graph Boundless {
+        processors { sorter: Sorter, bin: Bin }
+        edges {
+            ingress -> sorter: usize;
+            sorter -> bin: Load [bytes = 10, cap = usize::MAX, burst = usize::MAX];
+            sorter -> bin: usize [drop_oldest, cap = usize::MAX];
+        }
+    }
+}
+
+impl Process<Boundless> for Sorter {}
+impl Receive<Boundless, Ingress, usize> for Sorter {
+    fn receive(&mut self, number: usize, cx: &mut Cx<'_, Boundless, Self>) {
+        cx.to::<Bin>().send(Load(number));
+        cx.to::<Bin>().send(number);
+    }
+}
+impl Process<Boundless> for Bin {}
+impl Receive<Boundless, Sorter, Load> for Bin {
+    fn receive(&mut self, load: Load, _: &mut Cx<'_, Boundless, Self>) {
+        self.0.push(load.0);
+    }
+}
+impl Receive<Boundless, Sorter, usize> for Bin {
+    fn receive(&mut self, number: usize, _: &mut Cx<'_, Boundless, Self>) {
+        self.0.push(number);
+    }
+}
+
+#[test]
+fn a_queue_under_a_lock_may_have_any_cap() {
+    let mut app = Boundless::builder(Sorter, Bin::default()).test(1).unwrap();
+    for number in 0..20 {
+        app.send::<Sorter, usize>(number).unwrap();
+    }
+    let report = app.drain().unwrap();
+    assert!(report.panics.is_empty(), "{report}");
+    assert_eq!(report.take_states::<Boundless, Bin>()[0].0.len(), 40);
+}
