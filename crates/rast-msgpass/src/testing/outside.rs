@@ -78,36 +78,41 @@ pub(crate) struct Feeder<I: Iterator, S> {
 impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Feeder<I, S> {
     pub(crate) fn new(messages: I, send: S) -> (Self, Feed) {
         let feed = Feed::default();
-        let feeder = Self {
+        let mut feeder = Self {
             messages,
             send,
             next: None,
             is_blocked: false,
             feed: feed.clone(),
         };
+        feeder.look();
         (feeder, feed)
+    }
+
+    /// Takes the next message, and records whether there is one.
+    fn look(&mut self) {
+        if self.next.is_none() {
+            self.next = self.messages.next();
+        }
+        self.feed.progress.lock().is_done = self.next.is_none();
     }
 }
 
 impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Outside for Feeder<I, S> {
     fn is_ready(&mut self) -> bool {
-        if self.feed.is_done() || self.is_blocked {
-            return false;
-        }
-        if self.next.is_none() {
-            self.next = self.messages.next();
-        }
-        self.feed.progress.lock().is_done = self.next.is_none();
-        self.next.is_some()
+        !self.feed.is_done() && !self.is_blocked
     }
 
     fn act(&mut self, random: &mut Random) {
         for _ in 0..share(random, 4) {
-            let Some(next) = self.next.take().or_else(|| self.messages.next()) else {
+            let Some(next) = self.next.take() else {
                 return;
             };
             match (self.send)(next) {
-                Sent::Taken => self.feed.progress.lock().accepted += 1,
+                Sent::Taken => {
+                    self.feed.progress.lock().accepted += 1;
+                    self.look();
+                }
                 Sent::Full(back) => {
                     (self.next, self.is_blocked) = (Some(back), true);
                     return;
@@ -122,6 +127,10 @@ impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Outside for Feeder<I, S> {
 
     fn retry(&mut self) {
         self.is_blocked = false;
+    }
+
+    fn end(&mut self) {
+        self.feed.progress.lock().is_done = true;
     }
 }
 

@@ -49,6 +49,27 @@ fn keys_find_their_replicas_in_every_order() {
 }
 
 #[test]
+fn a_feed_is_done_when_nothing_is_left_or_the_door_has_closed() {
+    for_each_seed(0..100, |seed| {
+        let parts = || [Part::default()];
+        let mut app = Keyed::builder(Front, parts()).test(seed).unwrap();
+        assert!(app.feed::<Front, u64>([]).is_done());
+        app.pause::<Front>(0);
+        let feed = app.feed::<Front, u64>([7]);
+        assert!(!feed.is_done());
+        assert!(app.run_until(|_| feed.is_done()));
+        assert_eq!(feed.accepted(), 1);
+        // The door has room for one more.
+        let [late, later] = [2, 9].map(|count| app.feed::<Front, u64>(0..count));
+        app.run_until_idle();
+        assert!(!(late.is_done() && later.is_done()));
+        let _ = app.stop();
+        assert!(late.is_done() && later.is_done());
+        assert_eq!(late.accepted() + later.accepted(), 1);
+    });
+}
+
+#[test]
 fn a_processor_alone_is_the_replica_that_the_test_names() {
     let mut alone = TestCx::<Keyed, Part>::at(6, Part::default());
     alone.receive::<Front, u64>(9);
