@@ -205,6 +205,11 @@ impl Run {
         self.join();
     }
 
+    /// Drops the processors, and records the panics of their destructors.
+    pub(crate) fn drop_states(&self) {
+        drop_states(&self.states, &self.shared);
+    }
+
     pub(crate) fn report(&self) -> Report {
         self.view.report(self.states.clone())
     }
@@ -351,7 +356,7 @@ impl Drop for Run {
         self.stop(EndedBy::Dropped);
         // A report that was made has a share in the states, and drops those that are left.
         if !has_ended {
-            drop_states(&self.states, &self.shared);
+            self.drop_states();
         }
     }
 }

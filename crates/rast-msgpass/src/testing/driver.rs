@@ -255,6 +255,10 @@ impl Driver {
             return;
         };
         run.end_by_hand(by, stepper);
+        if by == EndedBy::Dropped {
+            // No report takes them.
+            run.drop_states();
+        }
         let mut outside = core::mem::take(&mut self.outside);
         outside.iter_mut().for_each(|outside| outside.end());
     }
