@@ -229,7 +229,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
 
     /// Sends a message to the processor from the stub of `F` (the first one if `F` has replicas, or
     /// a sender outside for [`Ingress`](crate::Ingress)), and gives the processor a turn. The
-    /// message is handled in that turn, unless the processor waits for room or credit.
+    /// message is handled in that turn, unless the processor waits for room or credit. Then an edge
+    /// with `drop_newest`, `drop_oldest` or `latest` drops what finds no room, as in the graph.
     ///
     /// # Panics
     ///
@@ -265,7 +266,9 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
                         Some(ticket) => out.answer_by(ticket, message),
                         None => out.request_fault(),
                     },
-                    EdgeKind::Bounded if !out.queue_has_room(target, 1) => {
+                    EdgeKind::DropOldest | EdgeKind::Latest => out.send_evicting(target, message),
+                    EdgeKind::DropNewest => out.send_or_drop(target, message, false),
+                    EdgeKind::Bounded | EdgeKind::Reject if !out.queue_has_room(target, 1) => {
                         panic!(
                             "graph `{}`, edge {}: the test sends a message for which there is no \
                              room or credit",

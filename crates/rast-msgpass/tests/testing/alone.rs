@@ -212,3 +212,46 @@ fn without_room_it_waits() {
     let text = text_of(|| (0..3).for_each(|_| teller.receive::<Ingress, Open>(Open(5))));
     assert!(text.contains("the door is full"), "{text}");
 }
+
+/// Sends by each rule for messages without room.
+struct Ticker;
+/// Sends each number out.
+struct Desk;
+
+graph! {
+    graph Market {
+        processors { ticker: Ticker [source], desk: Desk }
+        edges {
+            ticker -> desk: u8 [latest];
+            ticker -> desk: u16 [drop_oldest, cap = 2];
+            ticker -> desk: u32 [drop_newest, cap = 2];
+            ticker -> desk: i32 [reject, cap = 2];
+            desk -> egress: i64;
+        }
+    }
+}
+
+impl Process<Market> for Ticker {}
+impl Process<Market> for Desk {}
+impl<M: Into<i64>> Receive<Market, Ticker, M> for Desk {
+    fn receive(&mut self, number: M, cx: &mut Cx<'_, Market, Self>) {
+        cx.to::<Egress>().send(number.into());
+    }
+}
+
+#[test]
+fn messages_without_room_are_dropped_or_refused_as_in_the_graph() {
+    let mut desk = TestCx::<Market, Desk>::new(Desk);
+    desk.graph().set_room::<Desk, Egress, i64>(Room::None);
+    (11..=14).for_each(|number| desk.receive::<Ticker, u8>(number));
+    (21..=24).for_each(|number| desk.receive::<Ticker, u16>(number));
+    (31..=34).for_each(|number| desk.receive::<Ticker, u32>(number));
+    (41..=42).for_each(|number| desk.receive::<Ticker, i32>(number));
+    let refused = catch_unwind(AssertUnwindSafe(|| desk.receive::<Ticker, i32>(43)));
+    assert!(refused.is_err());
+    desk.graph().set_room::<Desk, Egress, i64>(Room::Real);
+    desk.turn();
+    let mut sent = desk.sent::<Egress, i64>();
+    sent.sort_unstable();
+    assert_eq!(sent, [14, 23, 24, 31, 32, 41, 42]);
+}
