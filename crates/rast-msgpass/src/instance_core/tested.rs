@@ -36,6 +36,10 @@ impl Core {
         message: &M,
     ) {
         if self.trial.is_some() && self.shared.edges[edge].to == End::Egress {
+            if self.is_filled(out) && self.outs[out].is_lossy() {
+                // It is dropped.
+                return;
+            }
             let invocation = self.invocation;
             if self.out::<M>(out).takes(target, invocation) {
                 self.trying(edge, target, message);

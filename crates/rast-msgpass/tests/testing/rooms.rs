@@ -3,8 +3,8 @@
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use rast_msgpass::testing::for_each_seed;
-use rast_msgpass::{Cx, Ingress, Process, Receive, Restart, graph};
+use rast_msgpass::testing::{Room, for_each_seed};
+use rast_msgpass::{Cx, Egress, Ingress, Process, Receive, Restart, graph};
 
 /// Sends each number on, panics after the last one, and sends once more as it starts again.
 struct Router;
@@ -119,5 +119,39 @@ fn room_in_an_inbox_leaves_out_what_earlier_messages_will_take() {
         app.send::<Spread, usize>(second).unwrap();
         let report = app.drain().unwrap_or_else(|error| panic!("{error}"));
         assert!(report.panics.is_empty(), "{report}");
+    }
+}
+
+/// Sends each number out.
+struct Crier;
+
+graph! {
+    graph Square {
+        processors { crier: Crier }
+        edges {
+            ingress -> crier: u64;
+            crier -> egress: u64 [drop_newest, cap = 2];
+        }
+    }
+}
+
+impl Process<Square> for Crier {}
+impl Receive<Square, Ingress, u64> for Crier {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Square, Self>) {
+        cx.to::<Egress>().send(number);
+    }
+}
+
+#[test]
+fn a_probe_does_not_see_what_is_dropped_for_lack_of_room() {
+    for (room, seen) in [(Room::Real, 2), (Room::None, 0)] {
+        let mut app = Square::builder(Crier).test(1).unwrap();
+        let probe = app.probe::<Crier, Egress, u64>();
+        app.set_room::<Crier, Egress, u64>(room);
+        (0..4).for_each(|number| app.send::<Crier, u64>(number).unwrap());
+        app.run_until_idle();
+        let out = &app.metrics().edges[1];
+        assert_eq!((out.sent, out.dropped), (seen, 4 - seen), "{room:?}");
+        assert_eq!(probe.len() as u64, seen, "{room:?}");
     }
 }
