@@ -260,23 +260,28 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
             let shard = self.graph.handle().shard_of::<F>(sender);
             assert!(shard != self.shard, "the processor does not send to itself");
             self.around.lock().orders[shard.index()].push_back(Box::new(move |core, tickets| {
+                let invocation = core.invocation;
                 let out = core.out::<M>(M::OUT);
-                let news = match M::INFO.kind {
+                let sent = match M::INFO.kind {
                     EdgeKind::Reply { .. } => match tickets.take(M::OUT, target) {
-                        Some(ticket) => out.answer_by(ticket, message),
+                        Some(ticket) => Ok(out.answer_by(ticket, message)),
                         None => out.request_fault(),
                     },
-                    EdgeKind::DropOldest | EdgeKind::Latest => out.send_evicting(target, message),
-                    EdgeKind::DropNewest => out.send_or_drop(target, message, false),
-                    EdgeKind::Bounded | EdgeKind::Reject if !out.queue_has_room(target, 1) => {
-                        panic!(
-                            "graph `{}`, edge {}: the test sends a message for which there is no \
-                             room or credit",
-                            G::NAME,
-                            M::INFO,
-                        )
+                    EdgeKind::DropOldest | EdgeKind::Latest => {
+                        Ok(out.send_evicting(target, message))
                     }
-                    _ => out.put(target, message),
+                    EdgeKind::DropNewest => Ok(out.send_or_drop(target, message, false)),
+                    EdgeKind::Reject => out.offer(target, message),
+                    // By `send`, another replica could get it on an edge with `route = any`.
+                    _ => out.try_send(target, message, invocation, false),
+                };
+                let Ok(news) = sent else {
+                    panic!(
+                        "graph `{}`, edge {}: the test sends a message for which there is no room \
+                         or credit",
+                        G::NAME,
+                        M::INFO,
+                    )
                 };
                 core.note(M::OUT, news);
             }));

@@ -255,3 +255,33 @@ fn messages_without_room_are_dropped_or_refused_as_in_the_graph() {
     sent.sort_unstable();
     assert_eq!(sent, [14, 23, 24, 31, 32, 41, 42]);
 }
+
+/// Gives each job to a replica with room.
+struct Router;
+#[derive(Default)]
+struct Hand(Vec<u64>);
+
+graph! {
+    graph Crew {
+        processors { router: Router [source], hand: [Hand; 300] }
+        edges { router -> hand: u64 [route = any, cap = 4]; }
+    }
+}
+
+impl Process<Crew> for Router {}
+impl Process<Crew> for Hand {}
+impl Receive<Crew, Router, u64> for Hand {
+    fn receive(&mut self, job: u64, _: &mut Cx<'_, Crew, Self>) {
+        self.0.push(job);
+    }
+}
+
+#[test]
+fn a_processor_gets_its_messages_although_any_replica_would_do() {
+    assert!(!Crew::EDGES[0].by_pair);
+    for replica in [0, 7] {
+        let mut hand = TestCx::<Crew, Hand>::at(replica, Hand::default());
+        (1..=3).for_each(|job| hand.receive::<Router, u64>(job));
+        assert_eq!(hand.into_inner().0, [1, 2, 3], "replica {replica}");
+    }
+}
