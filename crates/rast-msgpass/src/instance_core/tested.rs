@@ -5,6 +5,7 @@
 
 use super::Core;
 use crate::graph::End;
+use crate::outlet::Outlet as _;
 use crate::timers::{Clock, Nanos};
 use crate::trial::{Armed, Place, Room, Trial};
 
@@ -110,8 +111,8 @@ impl Core {
         let outlet = self.out::<M>(out);
         outlet.check_target(index);
         Some(match given {
-            Room::Real => outlet.room(index, invocation, promised),
-            Room::Burst => outlet.promise(index, invocation, promised),
+            Room::Burst if !outlet.is_lossy() => outlet.promise(index, invocation, promised),
+            Room::Real | Room::Burst => outlet.room(index, invocation, promised),
             // The oldest messages make room.
             Room::None if outlet.always_has_room() => outlet.room(index, invocation, promised),
             Room::None => 0,

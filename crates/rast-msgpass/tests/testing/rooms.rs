@@ -155,3 +155,37 @@ fn a_probe_does_not_see_what_is_dropped_for_lack_of_room() {
         assert_eq!(probe.len() as u64, seen, "{room:?}");
     }
 }
+
+/// Sends while there is room, each time that it gets a number.
+#[derive(Default)]
+struct Offerer(Vec<usize>);
+
+graph! {
+    graph Stall {
+        processors { offerer: Offerer }
+        edges {
+            ingress -> offerer: u64;
+            offerer -> egress: u64 [reject, cap = 8];
+        }
+    }
+}
+
+impl Process<Stall> for Offerer {}
+impl Receive<Stall, Ingress, u64> for Offerer {
+    fn receive(&mut self, number: u64, cx: &mut Cx<'_, Stall, Self>) {
+        let room = cx.to::<Egress>().room::<u64>();
+        let accepted = (0..16).take_while(|_| cx.to::<Egress>().try_send(number).is_ok());
+        self.0.extend([room, accepted.count()]);
+    }
+}
+
+#[test]
+fn an_edge_that_returns_messages_has_no_burst() {
+    for (room, accepted) in [(Room::Real, 8), (Room::Burst, 8), (Room::None, 0)] {
+        let mut app = Stall::builder(Offerer::default()).test(1).unwrap();
+        app.set_room::<Offerer, Egress, u64>(room);
+        app.send::<Offerer, u64>(7).unwrap();
+        app.run_until_idle();
+        assert_eq!(app.processor::<Offerer>(0).0, [accepted; 2], "{room:?}");
+    }
+}
