@@ -19,6 +19,7 @@ use crate::handle::{Handle, Run};
 use crate::instance::AnyInstance;
 use crate::instance_core::Core;
 use crate::policy::{OnPanic, Policy};
+use crate::primitive::panics::discard;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::process::Process;
 use crate::runtime::Runtime;
@@ -458,6 +459,16 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
         let report = self.graph.handle().run.report();
         let processor = report.states.take(shard..shard + 1).pop();
         processor.expect("a shard has a state until it is taken")
+    }
+}
+
+impl<G: Graph, P> Drop for TestCx<G, P> {
+    /// Drops each message that the test did not take separately, because a second panic of a
+    /// destructor in the drop of a list would abort the process.
+    fn drop(&mut self) {
+        let around = core::mem::take(&mut *self.around.lock());
+        around.seen.into_iter().for_each(discard);
+        around.orders.into_iter().flatten().for_each(discard);
     }
 }
 

@@ -48,6 +48,13 @@ fn messages_left_in_an_inbox_may_panic_when_they_are_dropped() {
     drop(thrower);
 }
 
+#[test]
+fn messages_that_a_test_did_not_take_may_panic_when_they_are_dropped() {
+    let mut thrower = TestCx::<Field, Thrower>::new(Thrower);
+    thrower.receive::<Ingress, Go>(Go);
+    drop(thrower);
+}
+
 struct Fragile;
 
 impl Drop for Fragile {
