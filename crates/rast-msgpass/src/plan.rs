@@ -222,8 +222,8 @@ impl Plan {
             else {
                 continue;
             };
-            let least = counts[from] * edge.burst + 1;
-            if layout.capacity < least {
+            let least = counts[from].saturating_mul(edge.burst).saturating_add(1);
+            if layout.capacity < least || least == usize::MAX {
                 return Err(BuildError::Inbox { edge, least });
             }
         }

@@ -17,8 +17,9 @@ pub enum Room {
     /// The actual room.
     #[default]
     Real,
-    /// Enough for exactly one burst: handlers run, and `try_send` past the burst fails. The actual
-    /// room on an edge that returns or drops messages without room, which has no burst.
+    /// Enough for exactly one burst: handlers run, and `try_send` past the burst fails. On an edge
+    /// that returns or drops messages without room, it is the actual room, because such an edge has
+    /// no burst.
     Burst,
     /// None: handlers that send on the edge are not called, `room` is zero, and `try_send` fails.
     /// On an edge that returns or drops messages without room, handlers are called, and their

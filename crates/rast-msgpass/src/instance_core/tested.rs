@@ -27,7 +27,7 @@ impl Core {
     }
 
     /// Called before a message is sent. Messages to egress have no handler, so they are seen here,
-    /// if the send does not panic.
+    /// if the send does not panic and the message is not dropped.
     #[inline]
     pub(crate) fn sending<M: Send + 'static>(
         &mut self,

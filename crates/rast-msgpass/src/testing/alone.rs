@@ -19,9 +19,10 @@ use crate::handle::{Handle, Run};
 use crate::instance::AnyInstance;
 use crate::instance_core::Core;
 use crate::policy::{OnPanic, Policy};
-use crate::primitive::panics::discard;
+use crate::primitive::panics::{contain, discard};
 use crate::primitive::sync::{Arc, Mutex};
 use crate::process::Process;
+use crate::queue::Full;
 use crate::runtime::Runtime;
 use crate::sharder::{ShardId, Sharder};
 use crate::shared::{Hooks, Shared};
@@ -235,7 +236,7 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// If there is no room or credit for the message. If it is an answer, and no request waits for
+    /// If there is no room or credit for the message, also on an edge with `reject`. If it is an answer, and no request waits for
     /// one. Also as [`turn`](Self::turn).
     pub fn receive<F, M>(&mut self, message: M)
     where
@@ -273,18 +274,25 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
                     }
                     EdgeKind::DropNewest => Ok(out.send_or_drop(target, message, false)),
                     EdgeKind::Reject => out.offer(target, message),
-                    // By `send`, another replica could get it on an edge with `route = any`.
-                    _ => out.try_send(target, message, invocation, false),
+                    // By `put`, another replica could get it.
+                    EdgeKind::Bounded if M::INFO.any => {
+                        out.try_send(target, message, invocation, false)
+                    }
+                    EdgeKind::Bounded if !out.queue_has_room(target, 1) => Err(Full(message)),
+                    _ => Ok(out.put(target, message)),
                 };
-                let Ok(news) = sent else {
-                    panic!(
-                        "graph `{}`, edge {}: the test sends a message for which there is no room \
-                         or credit",
-                        G::NAME,
-                        M::INFO,
-                    )
-                };
-                core.note(M::OUT, news);
+                match sent {
+                    Ok(news) => core.note(M::OUT, news),
+                    Err(Full(message)) => {
+                        discard(message);
+                        panic!(
+                            "graph `{}`, edge {}: the test sends a message for which there is no \
+                             room or credit",
+                            G::NAME,
+                            M::INFO,
+                        )
+                    }
+                }
             }));
             run.sharder.wake(shard);
         } else {
@@ -455,7 +463,10 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     pub fn into_inner(mut self) -> P {
         let shard = self.shard.index();
         self.graph.end(EndedBy::Stop);
-        self.fail();
+        if let Err(payload) = contain(|| self.fail()) {
+            self.graph.handle().run.drop_states();
+            resume_unwind(payload);
+        }
         let report = self.graph.handle().run.report();
         let processor = report.states.take(shard..shard + 1).pop();
         processor.expect("a shard has a state until it is taken")
@@ -463,12 +474,13 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
 }
 
 impl<G: Graph, P> Drop for TestCx<G, P> {
-    /// Drops each message that the test did not take separately, because a second panic of a
-    /// destructor in the drop of a list would abort the process.
+    /// Drops the messages that the test did not take one by one: two destructors that panic in the
+    /// drop of a list would abort the process.
     fn drop(&mut self) {
         let around = core::mem::take(&mut *self.around.lock());
         around.seen.into_iter().for_each(discard);
         around.orders.into_iter().flatten().for_each(discard);
+        discard(around.failed);
     }
 }
 

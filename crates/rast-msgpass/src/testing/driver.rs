@@ -11,6 +11,7 @@ use crate::graph::{EdgeInfo, End};
 use crate::handle::Run;
 use crate::instance_core::Core;
 use crate::primitive::Random;
+use crate::primitive::panics::discard;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::report::Report;
 use crate::runtime::Runtime;
@@ -256,11 +257,14 @@ impl Driver {
         };
         run.end_by_hand(by, stepper);
         if by == EndedBy::Dropped {
-            // No report takes them.
+            // No report takes the processors.
             run.drop_states();
         }
-        let mut outside = core::mem::take(&mut self.outside);
-        outside.iter_mut().for_each(|outside| outside.end());
+        for mut outside in core::mem::take(&mut self.outside) {
+            outside.end();
+            // Unsent messages may panic when they are dropped.
+            discard(outside);
+        }
     }
 
     pub(super) fn add_watch(&mut self, edge: usize, watch: &Watch) {

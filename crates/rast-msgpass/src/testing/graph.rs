@@ -171,8 +171,9 @@ impl<G: Graph> TestGraph<G> {
         }
     }
 
-    /// Sends the messages to a processor without replicas, in steps that the seed chooses,
-    /// while there is room for them.
+    /// Sends the messages to a processor without replicas, in steps that the seed chooses, while
+    /// there is room for them. Takes the first message from the iterator at once, and then always
+    /// one message in advance.
     pub fn feed<P, M>(&mut self, messages: impl IntoIterator<Item = M> + 'static) -> Feed
     where
         G: Single<P> + Node<Ingress>,

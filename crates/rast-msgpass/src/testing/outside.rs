@@ -91,9 +91,9 @@ impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Feeder<I, S> {
 
     /// Takes the next message, and records whether there is one.
     fn look(&mut self) {
-        if self.next.is_none() {
-            self.next = self.messages.next();
-        }
+        // If the iterator panics, nothing more is sent.
+        self.feed.progress.lock().is_done = true;
+        self.next = self.messages.next();
         self.feed.progress.lock().is_done = self.next.is_none();
     }
 }

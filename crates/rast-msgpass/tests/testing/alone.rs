@@ -281,7 +281,10 @@ fn a_processor_gets_its_messages_although_any_replica_would_do() {
     assert!(!Crew::EDGES[0].by_pair);
     for replica in [0, 7] {
         let mut hand = TestCx::<Crew, Hand>::at(replica, Hand::default());
-        (1..=3).for_each(|job| hand.receive::<Router, u64>(job));
-        assert_eq!(hand.into_inner().0, [1, 2, 3], "replica {replica}");
+        (1..=20).for_each(|job| hand.receive::<Router, u64>(job));
+        assert!(
+            hand.into_inner().0.into_iter().eq(1..=20),
+            "replica {replica}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use rast_msgpass::testing::TestCx;
-use rast_msgpass::{Cx, Ingress, Process, Receive, graph};
+use rast_msgpass::{Cx, Ingress, Process, Receive, Stopped, graph};
 
 struct Bomb;
 
@@ -91,4 +91,92 @@ fn a_test_that_fails_drops_processors_that_panic() {
     });
     let text = failed.unwrap_err();
     assert_eq!(text.downcast_ref(), Some(&"the test has failed"));
+}
+
+graph! {
+    graph Yard {
+        processors { thrower: Thrower, leaf: Leaf }
+        edges {
+            ingress -> thrower: Go;
+            ingress -> leaf: Bomb [cap = 1];
+            thrower -> leaf: Bomb [drop_oldest, cap = 4];
+        }
+    }
+}
+
+impl Process<Yard> for Thrower {}
+impl Receive<Yard, Ingress, Go> for Thrower {
+    fn receive(&mut self, _: Go, cx: &mut Cx<'_, Yard, Self>) {
+        (0..2).for_each(|_| cx.to::<Leaf>().send(Bomb));
+    }
+}
+impl Process<Yard> for Leaf {}
+impl<F> Receive<Yard, F, Bomb> for Leaf {
+    fn receive(&mut self, bomb: Bomb, _: &mut Cx<'_, Yard, Self>) {
+        std::mem::forget(bomb);
+    }
+}
+
+#[test]
+fn messages_left_in_a_queue_under_a_lock_may_panic_when_they_are_dropped() {
+    let mut thrower = TestCx::<Yard, Thrower>::new(Thrower);
+    thrower.graph().pause::<Leaf>(0);
+    thrower.receive::<Ingress, Go>(Go);
+    drop(thrower);
+}
+
+#[test]
+fn messages_that_a_stub_did_not_send_may_panic_when_they_are_dropped() {
+    let mut leaf = TestCx::<Yard, Leaf>::new(Leaf);
+    leaf.graph().pause::<Thrower>(0);
+    (0..2).for_each(|_| leaf.receive::<Thrower, Bomb>(Bomb));
+    drop(leaf);
+}
+
+#[test]
+fn messages_that_feeds_did_not_send_may_panic_in_a_test_that_fails() {
+    let failed = catch_unwind(|| {
+        let mut app = Yard::builder(Thrower, Leaf).test(1).unwrap();
+        app.pause::<Leaf>(0);
+        for _ in 0..3 {
+            app.feed::<Leaf, Bomb>(std::iter::once_with(|| Bomb));
+        }
+        app.run_until_idle();
+        panic!("the test has failed");
+    });
+    let text = failed.unwrap_err();
+    assert_eq!(text.downcast_ref(), Some(&"the test has failed"));
+}
+
+/// Panics when it stops, and when it is dropped.
+struct Stopper;
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        panic!("the destructor of a processor");
+    }
+}
+
+graph! {
+    graph Halt {
+        processors { stopper: Stopper }
+        edges { ingress -> stopper: Go; }
+    }
+}
+
+impl Process<Halt> for Stopper {
+    fn on_stop(&mut self, _: Stopped) {
+        panic!("the stop");
+    }
+}
+impl Receive<Halt, Ingress, Go> for Stopper {
+    fn receive(&mut self, _: Go, _: &mut Cx<'_, Halt, Self>) {}
+}
+
+#[test]
+fn a_processor_that_panics_as_it_stops_may_panic_when_it_is_dropped() {
+    let stopped = catch_unwind(|| TestCx::<Halt, Stopper>::new(Stopper).into_inner());
+    let text = stopped.map(std::mem::forget).unwrap_err();
+    let text = text.downcast_ref::<String>().unwrap();
+    assert!(text.contains("the stop"), "{text}");
 }

@@ -62,7 +62,7 @@ fn a_feed_is_done_when_nothing_is_left_or_the_door_has_closed() {
         // The door has room for one more.
         let [late, later] = [2, 9].map(|count| app.feed::<Front, u64>(0..count));
         app.run_until_idle();
-        assert!(!(late.is_done() && later.is_done()));
+        assert!(!late.is_done() && !later.is_done());
         let _ = app.stop();
         assert!(late.is_done() && later.is_done());
         assert_eq!(late.accepted() + later.accepted(), 1);
