@@ -264,11 +264,11 @@ impl Waiting {
 /// this number, so a check comes at the latest when the receiver has taken all these messages.
 ///
 /// No sender waits for ever. Let F be a check that does not find a waiting sender W, and f the head
-/// that the receiver had published before F. By the fences [WL1] and [WL2], W's last check of the
-/// room came after F. It saw a head h of at least f, and more than `capacity - burst` messages
-/// behind h. So the receiver takes at least `due` more messages after f, and makes another check.
-/// Either this check finds W, or the argument applies to it as it did to F. The number of messages
-/// is finite, so some check finds W.
+/// that the receiver had published before F. By the fences WL1 and WL2, W's last check of the room
+/// came after F. It saw a head h of at least f, and more than `capacity - burst` messages behind h.
+/// So the receiver takes at least `due` more messages after f, and makes another check. Either this
+/// check finds W, or the argument applies to it as it did to F. The number of messages is finite,
+/// so some check finds W.
 ///
 /// A sender on the same worker needs no fence, because it runs before or after the check.
 #[derive(Clone, Copy, Debug)]

@@ -236,8 +236,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     ///
     /// # Panics
     ///
-    /// If there is no room or credit for the message, also on an edge with `reject`. If it is an answer, and no request waits for
-    /// one. Also as [`turn`](Self::turn).
+    /// If there is no room or credit for the message, also on an edge with `reject`. If it is an
+    /// answer, and no request waits for one. Also as [`turn`](Self::turn).
     pub fn receive<F, M>(&mut self, message: M)
     where
         G: Node<F> + Node<P>,
