@@ -23,7 +23,6 @@
 
 use std::collections::VecDeque;
 
-use crate::primitive::panics::drop_each;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::sampling::{Draw, UNMEASURED};
 use crate::stack::Stack;
@@ -104,14 +103,6 @@ impl<M> Buffer<M> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.lock().messages.is_empty()
-    }
-}
-
-impl<M> Drop for Buffer<M> {
-    /// Drops the messages one by one: two destructors that panic in the drop of a list would abort
-    /// the process.
-    fn drop(&mut self) {
-        drop_each(|| self.inner.lock().pop());
     }
 }
 

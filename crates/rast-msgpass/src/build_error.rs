@@ -127,6 +127,14 @@ impl fmt::Display for BuildError {
                 "replica {replica} of processor `{processor}` cannot be pinned to worker {worker}: \
                  the graph has {workers} workers"
             ),
+            Self::Inbox {
+                edge,
+                least: usize::MAX,
+            } => write!(
+                f,
+                "the edge {edge} has an inbox per receiver, and its senders need more room than a \
+                 memory has: declare a smaller `burst`"
+            ),
             Self::Inbox { edge, least } => write!(
                 f,
                 "the edge {edge} has an inbox per receiver with room for {}; \

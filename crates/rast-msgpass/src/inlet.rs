@@ -629,6 +629,8 @@ pub(crate) trait Tap: Send {
     fn take(&mut self, input: usize, core: &mut Core, cx: &mut WorkerCx<'_>) -> Option<Tapped>;
     /// Returns the slots of what was taken.
     fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>);
+    /// As [`Inbound::give_up`], at the end.
+    fn give_up(&mut self, core: &mut Core) -> Delivered;
 }
 
 /// A message, or a waiver.
@@ -658,6 +660,10 @@ impl<M: Send + 'static> Tap for Intake<M> {
 
     fn settle(&mut self, input: usize, cx: &mut WorkerCx<'_>) {
         Intake::settle(self, input, Some(cx));
+    }
+
+    fn give_up(&mut self, core: &mut Core) -> Delivered {
+        Intake::give_up(self, core, None)
     }
 }
 

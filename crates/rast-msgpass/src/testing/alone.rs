@@ -232,7 +232,8 @@ impl<G: Node<P>, P: Process<G>> TestCx<G, P> {
     /// Sends a message to the processor from the stub of `F` (the first one if `F` has replicas, or
     /// a sender outside for [`Ingress`](crate::Ingress)), and gives the processor a turn. The
     /// message is handled in that turn, unless the processor waits for room or credit. Then an edge
-    /// with `drop_newest`, `drop_oldest` or `latest` drops what finds no room, as in the graph.
+    /// with `drop_newest`, `drop_oldest` or `latest` drops what finds no room, as in the graph. An
+    /// `unbounded` edge at its ceiling stops the graph.
     ///
     /// # Panics
     ///

@@ -11,7 +11,6 @@ use crate::graph::{EdgeInfo, End};
 use crate::handle::Run;
 use crate::instance_core::Core;
 use crate::primitive::Random;
-use crate::primitive::panics::discard;
 use crate::primitive::sync::{Arc, Mutex};
 use crate::report::Report;
 use crate::runtime::Runtime;
@@ -261,9 +260,9 @@ impl Driver {
             run.drop_states();
         }
         for mut outside in core::mem::take(&mut self.outside) {
-            outside.end();
-            // Unsent messages may panic when they are dropped.
-            discard(outside);
+            let unsent = "the destructor of an unsent message";
+            run.shared.contained(unsent, || outside.end());
+            run.shared.contained(unsent, || drop(outside));
         }
     }
 

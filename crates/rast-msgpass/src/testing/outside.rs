@@ -131,6 +131,8 @@ impl<I: Iterator, S: FnMut(I::Item) -> Sent<I::Item>> Outside for Feeder<I, S> {
 
     fn end(&mut self) {
         self.feed.progress.lock().is_done = true;
+        // Not with the iterator, whose messages may panic too.
+        drop(self.next.take());
     }
 }
 

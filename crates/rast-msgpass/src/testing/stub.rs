@@ -152,6 +152,10 @@ impl AnyInstance for Stub {
     fn stop(&mut self) {}
 
     fn finish(&mut self) {
+        for (inlet, tap) in self.taps.iter_mut().enumerate() {
+            let given_up = tap.give_up(&mut self.core);
+            self.core.stats.received[inlet].add_after(given_up.handled());
+        }
         for out in self.core.outs.iter_mut() {
             out.abandon();
         }

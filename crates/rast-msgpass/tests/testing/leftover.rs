@@ -138,14 +138,55 @@ fn messages_that_feeds_did_not_send_may_panic_in_a_test_that_fails() {
     let failed = catch_unwind(|| {
         let mut app = Yard::builder(Thrower, Leaf).test(1).unwrap();
         app.pause::<Leaf>(0);
-        for _ in 0..3 {
-            app.feed::<Leaf, Bomb>(std::iter::once_with(|| Bomb));
+        // The door has room for one.
+        for _ in 0..2 {
+            app.feed::<Leaf, Bomb>([Bomb, Bomb]);
         }
         app.run_until_idle();
         panic!("the test has failed");
     });
     let text = failed.unwrap_err();
     assert_eq!(text.downcast_ref(), Some(&"the test has failed"));
+}
+
+/// As `Bomb`, on another edge.
+struct Spark {
+    _bomb: Bomb,
+}
+
+graph! {
+    graph Grove {
+        processors { leaf: [Leaf; 2], thrower: Thrower }
+        edges {
+            ingress -> thrower: Go;
+            thrower -> leaf: Bomb [drop_oldest, cap = 4];
+            thrower -> leaf: Spark [burst = 2];
+        }
+    }
+}
+
+impl Process<Grove> for Thrower {}
+impl Receive<Grove, Ingress, Go> for Thrower {
+    fn receive(&mut self, _: Go, cx: &mut Cx<'_, Grove, Self>) {
+        for leaf in 0..2 {
+            cx.to::<Leaf>().at(leaf).send(Bomb);
+            cx.to::<Leaf>().at(leaf).send(Spark { _bomb: Bomb });
+        }
+    }
+}
+impl Process<Grove> for Leaf {}
+impl<M> Receive<Grove, Thrower, M> for Leaf {
+    fn receive(&mut self, message: M, _: &mut Cx<'_, Grove, Self>) {
+        std::mem::forget(message);
+    }
+}
+
+#[test]
+fn messages_at_several_paused_stubs_may_panic_when_they_are_dropped() {
+    let mut thrower = TestCx::<Grove, Thrower>::new(Thrower);
+    (0..2).for_each(|leaf| thrower.graph().pause::<Leaf>(leaf));
+    thrower.receive::<Ingress, Go>(Go);
+    drop(thrower);
 }
 
 /// Panics when it stops, and when it is dropped.
