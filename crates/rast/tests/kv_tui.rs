@@ -12,7 +12,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rast::msgpass::sharder::{Assignment, Balancer, Decision, LoadView, WorkerId};
-use rast::msgpass::{Cx, Egress, EgressReceiver, Handle, Ingress, Process, Receive, graph};
+use rast::msgpass::{
+    Cx, Egress, EgressReceiver, Handle, Ingress, Metrics, Process, Receive, graph,
+};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
@@ -122,7 +124,8 @@ fn a_frame_shows_workers_processors_edges_and_moves() {
     }
     let before = colour_of(&terminal, "part ", "  1   0%");
     app.reshard();
-    while viewer.metrics().moves < 4 || workers(&viewer) == first {
+    let is_shown = |metrics: &Metrics| (metrics.epochs, metrics.moves) == (1, 4);
+    while !is_shown(&viewer.metrics()) || workers(&viewer) == first {
         std::thread::yield_now();
     }
     screen.look(&viewer, Instant::now());
