@@ -132,8 +132,8 @@ impl fmt::Display for BuildError {
                 least: usize::MAX,
             } => write!(
                 f,
-                "the edge {edge} has an inbox per receiver, and its senders need more room than a \
-                 memory has: declare a smaller `burst`"
+                "the edge {edge} has an inbox per receiver, and its senders need more room than \
+                 memory can hold: declare a smaller `burst`"
             ),
             Self::Inbox { edge, least } => write!(
                 f,
